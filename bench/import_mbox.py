@@ -23,7 +23,7 @@ from postroom.calls.operation import call
 from postroom.config import Settings
 from postroom.model.key import OWNER
 from postroom.operations.inboxes import create_inbox
-from postroom.pipeline.transfer.import_mail import ImportResult, import_mail
+from postroom.pipeline.transfer.import_export import ImportResult, import_mail
 from postroom.pipeline.transfer.mail_files import SourceMail, Unreadable, open_source
 
 LEAST_PER_S = 250

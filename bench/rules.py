@@ -16,8 +16,7 @@ from unittest.mock import patch
 from bench.search import loading
 from bench.search.corpus import Corpus, Mail
 from postroom.blobs.files import FileBlobs
-from postroom.calls.context import RequestContext
-from postroom.calls.cursors import Cursors
+from postroom.calls.context import Cursors, RequestContext
 from postroom.model.key import OWNER
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING

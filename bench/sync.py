@@ -38,7 +38,7 @@ from postroom.operations.inboxes import create_inbox
 from postroom.operations.messages import search_messages
 from postroom.pipeline.maintenance import compact_all
 from postroom.pipeline.sync.scheduler import SyncScheduler, sync_once
-from postroom.pipeline.transfer.import_mail import import_mail
+from postroom.pipeline.transfer.import_export import import_mail
 from postroom.pipeline.transfer.mail_files import open_source
 from tests.servers.dovecot import PASSWORD, Dovecot, _roles
 

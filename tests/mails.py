@@ -21,7 +21,7 @@ from postroom.pipeline.ingest import (
 )
 from postroom.pipeline.services import Services
 from postroom.store.sql.outbox.queue import set_recipients
-from postroom.store.store import SqlStore
+from postroom.store.store import Store
 from postroom.store.transaction import Transaction
 
 Attached = tuple[str, str, bytes]
@@ -101,5 +101,5 @@ async def took_over(ctx: Services, message_id: str, *addresses: str) -> None:
         sent = {address: Recipient(address, "sent") for address in addresses}
         set_recipients(tx, inbox, number, sent, ctx.clock())
 
-    assert isinstance(ctx.store, SqlStore)
+    assert isinstance(ctx.store, Store)
     await ctx.store.engine.write(write)

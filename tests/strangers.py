@@ -21,7 +21,7 @@ from postroom.operations.rules import create_rule, run_rule_plan
 from postroom.operations.sending import reply_to_message
 from postroom.operations.webhooks import create_webhook, list_deliveries
 from postroom.pipeline.ingest import Arrival, receive
-from postroom.store.store import SqlStore
+from postroom.store.store import Store
 from postroom.store.transaction import Transaction
 from tests.mails import mail, new_inbox
 
@@ -160,7 +160,7 @@ async def _as_older_versions_kept_it(ctx: RequestContext) -> None:
             h=hidden,
         )
 
-    assert isinstance(ctx.store, SqlStore)
+    assert isinstance(ctx.store, Store)
     await ctx.store.engine.write(write)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from bench.corpora.board import Board
 from bench.corpora.files import Case, read_jsonl, squeezed
 from postroom.mail.html.html import html_to_text
-from postroom.mail.quoting.replies import split_reply
+from postroom.mail.quoting import split_reply
 
 
 def score_replies(folder: Path, board: Board) -> None:

@@ -88,7 +88,7 @@ async def fill(ctx: RequestContext, many: Many) -> float:
     for start in range(0, len(many.texts), _AT_ONCE):
         batch = many.texts[start : start + _AT_ONCE]
         given = [_memory(start + at, text, now) for at, text in enumerate(batch)]
-        await ctx.store.put_memories(given, author, now=now)
+        await ctx.store.import_memories(given, author, now=now)
     return time.process_time() - started
 
 

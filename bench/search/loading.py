@@ -17,7 +17,7 @@ from postroom.model.storage import FIELD_BORDER, NewAttachment, NewMessage
 from postroom.store.audit_hmac import AuditHmac
 from postroom.store.search.index import compact
 from postroom.store.sqlite.engine import SqliteEngine
-from postroom.store.store import SqlStore
+from postroom.store.store import Store
 from postroom.store.transaction import Engine, Transaction
 
 BATCH = 250
@@ -29,7 +29,7 @@ class Loaded:
     """A store with the corpus, and the cost of loading it."""
 
     engine: Engine
-    store: SqlStore
+    store: Store
     messages: int
     added: int = 0
     adding_s: float = 0.0
@@ -90,7 +90,7 @@ async def load(folder: Path, messages: int) -> Loaded:
 
 async def fill(engine: Engine, messages: int) -> Loaded:
     """Fill a store up to *count* messages."""
-    loaded = Loaded(engine, SqlStore(engine, AuditHmac(b"key")), messages)
+    loaded = Loaded(engine, Store(engine, AuditHmac(b"key")), messages)
     present = (await engine.read(lambda tx: tx.one("SELECT count(*) FROM messages")))[0]
     if present > messages:
         sys.exit(f"there are {present} messages, not {messages}: take another folder or database")
@@ -123,7 +123,7 @@ async def _merge(loaded: Loaded, quiet_s: int = 0) -> None:
     loaded.merging_s += time.process_time() - started
 
 
-async def _add_inboxes(store: SqlStore) -> None:
+async def _add_inboxes(store: Store) -> None:
     now = datetime.fromtimestamp(0, UTC)
     for number in range(INBOXES):
         address = f"agent{number}@postroom.localhost"

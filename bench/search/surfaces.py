@@ -17,7 +17,8 @@ from postroom.model.page import Slice
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.surfaces.mcp.server import http_app
-from postroom.surfaces.rest.server import AccessControl, build
+from postroom.surfaces.rest.access import AccessControl
+from postroom.surfaces.rest.server import build
 
 _BATCHES, _REQUESTS = 8, 8
 _UNLIMITED = {

@@ -15,11 +15,11 @@ from bench.search.measuring import Spread, cpu_ms
 from bench.search.questions import Question
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.maintenance import COMPACT_EVERY, COMPACT_STEPS
-from postroom.pipeline.transfer.import_mail import BATCH_MAILS
+from postroom.pipeline.transfer.import_export import BATCH_MAILS
 from postroom.store.audit_hmac import AuditHmac
 from postroom.store.search.index import IndexSearcher, SearchQuery, compact
 from postroom.store.sqlite.engine import SqliteEngine
-from postroom.store.store import SqlStore
+from postroom.store.store import Store
 
 _SEARCHING_S, _LONG_S = 15.0, 60.0
 _WAITING = 6_000
@@ -90,7 +90,7 @@ async def measure(loaded: Loaded, folder: Path, questions: list[Question], first
         print(f"deliveries {name}: median {took[len(took) // 2]:.0f}, longest {took[-1]:.0f} ms")
 
 
-async def _fill(store: SqlStore, first: int) -> None:
+async def _fill(store: Store, first: int) -> None:
     """Fill the buffer with so many messages that merging them takes a while."""
     mails = Corpus().mails(first, first + _WAITING)
     new = [new_message(mail) for mail in mails]
@@ -123,7 +123,7 @@ async def _work(folder: Path, what: str, first: int) -> None:
 
 async def _import(engine: SqliteEngine, first: int) -> None:
     """In batches, and with compaction, like `postroom import`."""
-    store, corpus = SqlStore(engine, AuditHmac(b"key")), Corpus()
+    store, corpus = Store(engine, AuditHmac(b"key")), Corpus()
     while True:
         mails = corpus.mails(first, first + BATCH_MAILS)
         await store.add_messages([new_message(mail) for mail in mails])

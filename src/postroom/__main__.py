@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 
 def main() -> None:
     """Run the command line."""
+    gc.disable()  # until the program is loaded: imports create no garbage
     try:
         from postroom.surfaces.cli.program import main as run
 
+        gc.enable()
         code = run()
     except KeyboardInterrupt:
         code = 130

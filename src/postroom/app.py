@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, fields
-from datetime import datetime
-from typing import TYPE_CHECKING
+from dataclasses import field, fields
+from typing import TYPE_CHECKING, Any
 
-from postroom.admission.fair_queue import FairQueue
-from postroom.admission.rate_limits import ConcurrencyLimit, RateLimits
+from postroom.admission.rate_limits import ConcurrencyLimit, FairQueue, RateLimits
 from postroom.admission.request_bodies import RequestBodies
 from postroom.blocking import finish_threads
 from postroom.calls.authentication import OWNER_KEY_ID, authenticate, hash_secret, new_secret
-from postroom.calls.context import RequestContext
-from postroom.calls.cursors import Cursors
+from postroom.calls.context import Cursors, RequestContext
 from postroom.config import Settings
 from postroom.errors import Conflict, StorageFull, Unavailable
 from postroom.mail.rule_marks import mark_key
 from postroom.model.audit import AuditRecord
 from postroom.model.key import AGENT, ALL_SCOPES, OWNER, Caller, Key
+from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.blobs import own_blobs, refuse_without_database
 from postroom.pipeline.counters import Counts, SharedCounters
@@ -42,12 +40,11 @@ from postroom.wiring import (
 )
 
 if TYPE_CHECKING:
+    from postroom.pipeline.apply_rules import RuleJobs
     from postroom.pipeline.outbox import Outbox
-    from postroom.pipeline.rule_jobs import RuleJobs
 
 log = logging.getLogger(__name__)
 
-_MAX_ACCOUNTS = 1_000
 _LEAVE_S = 15.0
 """How long a command waits for the relay before it leaves mail in the outbox."""
 
@@ -55,7 +52,7 @@ _LOOK_S = 5.0
 _BACKGROUND_AFTER_S = 1.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class App:
     """An open installation, and the contexts of its callers."""
 
@@ -63,7 +60,7 @@ class App:
     services: Services
     cursors: Cursors
     rates: RateLimits
-    arrivals: RequestBodies
+    request_bodies: RequestBodies
     concurrency_limit: ConcurrencyLimit = field(default_factory=ConcurrencyLimit)
     fair_queue: FairQueue = field(default_factory=FairQueue)
 
@@ -114,24 +111,16 @@ class App:
                 self.services, lambda: self.at_work(serves=False), self._lending
             )
 
-        work = asyncio.create_task(run())
-        try:
+        async with _running(run()):
             yield begun.set
-        finally:
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
 
     @asynccontextmanager
     async def _lending(self) -> AsyncIterator[None]:
         from postroom.pipeline.heartbeats import heartbeat
 
-        work = asyncio.create_task(self.outbox(only_relays=True).run())
-        try:
-            async with heartbeat(self.services, ["lending"]):
-                yield
-        finally:
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
+        relays = self.outbox(only_relays=True).run()
+        async with _running(relays), heartbeat(self.services, ["lending"]):
+            yield
 
     @asynccontextmanager
     async def _working(self) -> AsyncIterator[None]:
@@ -139,31 +128,22 @@ class App:
         from postroom.pipeline.sync.scheduler import SyncScheduler
         from postroom.pipeline.webhooks import Webhooks
 
-        work = [
-            asyncio.create_task(run_maintenance(background_tasks(self.services))),
-            asyncio.create_task(self.outbox().run()),
-            asyncio.create_task(Webhooks(self.services).run()),
-            asyncio.create_task(self.rule_jobs().run()),
-            asyncio.create_task(SyncScheduler(self.services).run()),
-        ]
-        try:
+        async with _running(
+            run_maintenance(background_tasks(self.services)),
+            self.outbox().run(),
+            Webhooks(self.services).run(),
+            self.rule_jobs().run(),
+            SyncScheduler(self.services).run(),
+        ):
             yield
-        finally:
-            for task in work:
-                task.cancel()
-            await asyncio.gather(*work, return_exceptions=True)
 
     @asynccontextmanager
     async def sending(self) -> AsyncIterator[None]:
         """Deliver what is sent in the block before it ends, if the relay accepts it."""
         outbox = self.outbox()
-        work = asyncio.create_task(outbox.run())
-        try:
+        async with _running(outbox.run()):
             yield
             await outbox.finish(_LEAVE_S)
-        finally:
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
 
     def outbox(self, *, only_relays: bool = False) -> Outbox:
         """The outbox worker with the relay of the settings."""
@@ -173,8 +153,8 @@ class App:
 
     def rule_jobs(self) -> RuleJobs:
         """The worker for forwards and replies of rules."""
-        from postroom.pipeline.rule_jobs import RuleJobs
-        from postroom.sending.rule_jobs import caller_of, run_rule_job
+        from postroom.pipeline.apply_rules import RuleJobs
+        from postroom.sending.replies import caller_of, run_rule_job
 
         return RuleJobs(self.services, lambda e: run_rule_job(self.context(caller_of(e)), e))
 
@@ -213,13 +193,11 @@ class App:
 
         `POSTROOM_API_KEY` is the owner's key if it is set.
         """
-        wanted = self.settings.api_key
-        if wanted is not None:
-            await self._keep_owner_key(wanted)
+        if self.settings.api_key is not None:
+            await self._keep_owner_key(self.settings.api_key)
             return None
         secret = new_secret()
-        is_ours = await self._keep_owner_key(secret, replaces=False)
-        return secret if is_ours else None
+        return secret if await self._keep_owner_key(secret, replaces=False) else None
 
     async def reset_owner_key(self) -> str:
         """Replace the owner's key and return the new one."""
@@ -230,20 +208,29 @@ class App:
     async def _keep_owner_key(self, secret: str, *, replaces: bool = True) -> bool:
         now = self.services.clock().replace(microsecond=0)
         store = self.services.store.by(AuditRecord(OWNER_KEY_ID, "reset_key", now))
-        return await store.add_key(_owner_key(now), hash_secret(secret), replaces=replaces)
+        key = Key(
+            id=OWNER_KEY_ID,
+            name="owner",
+            scopes=tuple(sorted(ALL_SCOPES)),
+            inboxes=EVERYTHING,
+            namespaces=EVERYTHING,
+            accounts=EVERYTHING,
+            created_at=now,
+            last_used_at=None,
+        )
+        return await store.add_key(key, hash_secret(secret), replaces=replaces)
 
 
-def _owner_key(now: datetime) -> Key:
-    return Key(
-        id=OWNER_KEY_ID,
-        name="owner",
-        scopes=tuple(sorted(ALL_SCOPES)),
-        inboxes=EVERYTHING,
-        namespaces=EVERYTHING,
-        accounts=EVERYTHING,
-        created_at=now,
-        last_used_at=None,
-    )
+@asynccontextmanager
+async def _running(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run tasks for as long as the block lasts."""
+    tasks = [asyncio.create_task(one) for one in work]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _refuse_without_database(settings: Settings, blobs: BlobStore) -> None:
@@ -315,8 +302,7 @@ async def open_app(
         )
         limits = settings.limits
         rates = RateLimits(per_second=limits.requests_per_second, burst=limits.requests_burst)
-        arrivals = RequestBodies(settings.data_dir)
-        yield App(settings, services, Cursors(secret), rates, arrivals)
+        yield App(settings, services, Cursors(secret), rates, RequestBodies(settings.data_dir))
     finally:
         if imap is not None:
             await imap.close()

@@ -26,7 +26,7 @@ from postroom.wiring import MAX_ACCOUNTS, make_providers, open_blobs
 if TYPE_CHECKING:
     from postroom.blobs.copy import CopyResult
     from postroom.store.maintenance.lifecycle import Kind
-    from postroom.store.store import SqlStore
+    from postroom.store.store import Store
     from postroom.store.transaction import Engine, Transaction
 
 
@@ -59,7 +59,7 @@ async def migrate_installation(
         Conflict: the target is in use, or the source was migrated or is being written to.
         InvalidInput: a backup would share its blobs.
     """
-    from postroom.store.audit_hmac import AuditKeyFiles
+    from postroom.store.audit_hmac import KEY_FILE, MARK_FILE, AuditKeyFiles
     from postroom.store.maintenance.migration import Migration
     from postroom.store.open import check_source
 
@@ -78,13 +78,13 @@ async def migrate_installation(
             await in_thread(seal.check, target.data_dir)
             owner = await check_owner(old, open_blobs(target), await old.installation_id())
             async with migration.target_lock():
-                await in_thread(seal.copy_key, target.data_dir)
+                await in_thread(seal.copy, KEY_FILE, target.data_dir)
                 rows, copied = await migration.copy_until_equal(
                     partial(_copy_blobs, new, source, target, lambda n: report("blobs", n, None)),
                     lambda count, share: report("rows", count, share),
                 )
                 await _copy_logins(source, target, replaces=False)
-                await in_thread(seal.copy_mark, target.data_dir)
+                await in_thread(seal.copy, MARK_FILE, target.data_dir)
                 if owner is not None:  # both use the same blobs, which the target owns from now on
                     await open_blobs(target).mark.remove()
                 held = await migration.finish()
@@ -150,7 +150,7 @@ async def _copy_installation(
     blobs are copied belongs to no message of a later moment, so the database is copied again; a
     blob that is still missing then is reported.
     """
-    from postroom.store.audit_hmac import AuditHmac, AuditKeyFiles
+    from postroom.store.audit_hmac import KEY_FILE, MARK_FILE, AuditHmac, AuditKeyFiles
     from postroom.store.maintenance.database_files import (
         NEW_FILE,
         check_replaceable,
@@ -158,7 +158,7 @@ async def _copy_installation(
         installation_of,
         replace_database,
     )
-    from postroom.store.open import check_source, seal_secrets
+    from postroom.store.open import check_source, encrypt_old_secrets
 
     path, new = target.data_dir / "postroom.db", target.data_dir / NEW_FILE
     if source.data_dir.resolve() == target.data_dir.resolve():
@@ -174,9 +174,9 @@ async def _copy_installation(
         async with _unchecked_store(target, new) as store:
             key = await check_source(store.engine, source.data_dir, source.audit_key)
             if key is not None:
-                await seal_secrets(store.engine, AuditHmac(key))
+                await encrypt_old_secrets(store.engine, AuditHmac(key))
             held = await store.engine.write(settle)
-            await store.rename_installation(installation_id)
+            await store.replace_installation_id(installation_id)
             await check_owner(store, open_blobs(target), installation_id)
             # Blobs of earlier backups in the folder are not read again.
             copied = await _copy_blobs(store, source, target, report, rereads=replaced is None)
@@ -185,9 +185,9 @@ async def _copy_installation(
             break
         seen = frozenset(copied.problems)
     await _copy_logins(source, target, replaces=replaced is not None)
-    await in_thread(seal.copy_key, target.data_dir)
+    await in_thread(seal.copy, KEY_FILE, target.data_dir)
     await in_thread(replace_database, new, path)
-    await in_thread(seal.copy_mark, target.data_dir)
+    await in_thread(seal.copy, MARK_FILE, target.data_dir)
     return TransferResult(count, copied.count, tuple(copied.problems.values()), held=held)
 
 
@@ -198,7 +198,7 @@ def _share_blobs(one: Settings, other: Settings) -> bool:
 
 
 async def _copy_blobs(
-    store: SqlStore,
+    store: Store,
     source: Settings,
     target: Settings,
     report: Callable[[int], None],
@@ -209,14 +209,14 @@ async def _copy_blobs(
     from postroom.blobs.copy import copy_blobs
 
     old, new = open_blobs(source), open_blobs(target)
-    return await copy_blobs(store.every_blob(), old, new, report, rereads=rereads)
+    return await copy_blobs(store.all_blobs(), old, new, report, rereads=rereads)
 
 
 @asynccontextmanager
-async def _unchecked_store(settings: Settings, path: Path | None = None) -> AsyncIterator[SqlStore]:
+async def _unchecked_store(settings: Settings, path: Path | None = None) -> AsyncIterator[Store]:
     """A store on a database in any state; audit entries cannot be written in it."""
     from postroom.store.audit_hmac import AuditHmac
-    from postroom.store.store import SqlStore
+    from postroom.store.store import Store
 
     engine: Engine
     if settings.database_url is not None:
@@ -228,7 +228,7 @@ async def _unchecked_store(settings: Settings, path: Path | None = None) -> Asyn
 
         engine = await in_thread(SqliteEngine.open, path or settings.data_dir / "postroom.db")
     try:
-        yield SqlStore(engine, AuditHmac(b""))
+        yield Store(engine, AuditHmac(b""))
     finally:
         await engine.close()
 
@@ -249,7 +249,7 @@ def holds_key(folder: Path) -> bool:
     return holds_key(folder / "secrets")
 
 
-async def _without_login(store: SqlStore, settings: Settings) -> tuple[str, ...]:
+async def _without_login(store: Store, settings: Settings) -> tuple[str, ...]:
     """The accounts whose login is missing."""
     found = await store.accounts(EVERYTHING, Slice(limit=MAX_ACCOUNTS))
     providers = make_providers(settings)

@@ -174,11 +174,16 @@ class TooOld(MailError):
     """The database has a schema of a development version that cannot be upgraded directly."""
 
     @classmethod
-    def of(cls, found: int, commit: str) -> Self:
+    def of(cls, found: int, oldest: int, commit: str) -> Self:
+        what_to_do = (
+            f"open it once with commit {commit} of Postroom (`postroom verify`), then with this "
+            "version"
+            if found < oldest
+            else f"restore a backup of schema {oldest}, which commit {commit} has made"
+        )
         return cls(
             f"this database has schema {found}, of a development version before 0.1.0 that this "
-            f"Postroom cannot upgrade; open it once with commit {commit} of Postroom "
-            "(`postroom verify`), then with this version"
+            f"Postroom cannot upgrade; {what_to_do}"
         )
 
 

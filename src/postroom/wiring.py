@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING
 
 from postroom.config import ConfigError, Settings
 from postroom.errors import InvalidInput, MailError
-from postroom.mail.authentication.authentication import Trust
+from postroom.mail.authentication import Trust
 from postroom.model.page import Slice
 from postroom.model.view import EVERYTHING
 from postroom.ports.blobs import BlobStore
+from postroom.ports.embeddings import Embedder
 from postroom.ports.imap import LiveImap
-from postroom.ports.inbound import Bucket, Fetcher, Inbound
-from postroom.ports.memories import Embedder
+from postroom.ports.inbound import Bucket, Fetcher, Inbound, Leases
 from postroom.ports.provider import Sender
-from postroom.ports.store import LeaseStore, Store
 
 if TYPE_CHECKING:
     from postroom.model.account import Account
     from postroom.model.imap import ImapAccount
     from postroom.providers.accounts import Accounts
-    from postroom.store.store import SqlStore
+    from postroom.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -32,14 +31,12 @@ MAX_ACCOUNTS = 1_000
 
 
 def make_embedder(settings: Settings) -> Embedder | None:
-    """The adapters that the settings name, imported on first use."""
+    """What computes embeddings, if anything does."""
     if settings.embeddings == "none" or not settings.memory_search:
         return None
-    from postroom.providers.embeddings.bundled import RecentEmbedder
+    from postroom.providers.embeddings.bundled import BundledEmbedder, RecentEmbedder
 
     if settings.embeddings == "bundled":
-        from postroom.providers.embeddings.bundled import BundledEmbedder
-
         return RecentEmbedder(BundledEmbedder())
     from postroom.providers.embeddings.endpoint import EndpointEmbedder
 
@@ -54,13 +51,12 @@ def read_trust(settings: Settings) -> Trust:
     servers = frozenset(settings.trusted_servers)
     if settings.dkim_keys is None:
         return Trust(servers)
-    from postroom.mail.authentication.dkim import read_keys
+    from postroom.mail.dkim import read_keys
 
     try:
         return Trust(servers, read_keys(settings.dkim_keys.read_text("utf-8")))
     except (OSError, ValueError) as error:
-        problem = {"field": "dkim_keys", "problem": f"{settings.dkim_keys}: {error}"}
-        raise ConfigError(f"dkim_keys: {problem['problem']}", problems=[problem]) from error
+        raise _wrong("dkim_keys", f"{settings.dkim_keys}: {error}") from error
 
 
 def make_sender(settings: Settings) -> Sender | None:
@@ -74,40 +70,40 @@ def make_sender(settings: Settings) -> Sender | None:
     try:
         tls_context(address)
     except ValueError as error:
-        problem = {"field": "relay_url", "problem": str(error)}
-        raise ConfigError(f"relay_url: {problem['problem']}", problems=[problem]) from error
-    return SmtpRelay(
-        address,
-        settings.domains[0],
-        load_signer(settings.dkim_key, settings.dkim_selector, settings.domains),
-    )
+        raise _wrong("relay_url", str(error)) from error
+    signer = load_signer(settings.dkim_key, settings.dkim_selector, settings.domains)
+    return SmtpRelay(address, settings.domains[0], signer)
 
 
-def make_inbound(settings: Settings, leases: LeaseStore) -> dict[str, Inbound]:
+def _wrong(field: str, problem: str) -> ConfigError:
+    return ConfigError(f"{field}: {problem}", problems=[{"field": field, "problem": problem}])
+
+
+def make_inbound(settings: Settings, leases: Leases) -> dict[str, Inbound]:
     """The inbound providers that are configured. Raises InvalidInput for an invalid key."""
     window = timedelta(seconds=settings.inbound_window_s)
     found: dict[str, Inbound] = {}
     if settings.mailgun_signing_key is not None:
-        from postroom.providers.inbound.mailgun import Mailgun
+        from postroom.providers.inbound.form_posts import Mailgun
 
         found["mailgun"] = Mailgun(settings.mailgun_signing_key, window, leases)
     if settings.postmark_login is not None:
-        from postroom.providers.inbound.postmark import Postmark
+        from postroom.providers.inbound.json_posts import Postmark
 
         found["postmark"] = Postmark(settings.postmark_login)
     if settings.resend_signing_secret is not None:
         if settings.resend_api_key is None:
             raise InvalidInput("POSTROOM_RESEND_API_KEY: is needed too; it fetches the mail")
-        from postroom.providers.inbound.resend import Resend, key_of
+        from postroom.providers.inbound.json_posts import Resend, key_of
 
         key = key_of(settings.resend_signing_secret)
         found["resend"] = Resend(key, settings.resend_api_key, window, _fetcher(settings))
     if settings.sendgrid_public_key is not None:
-        from postroom.providers.inbound.sendgrid import SendGrid, load_public_key
+        from postroom.providers.inbound.form_posts import SendGrid, load_public_key
 
         found["sendgrid"] = SendGrid(load_public_key(settings.sendgrid_public_key), window)
     if settings.ses_topics:
-        from postroom.providers.inbound.ses import Ses
+        from postroom.providers.inbound.json_posts import Ses
 
         found["ses"] = Ses(settings.ses_topics, _fetcher(settings), _bucket(settings))
     return found
@@ -213,11 +209,11 @@ def is_installation(folder: Path) -> bool:
     from postroom.blobs.files import FileOwner
     from postroom.store.maintenance.database_files import installation_of
 
-    services = installation_of(folder / "postroom.db")
-    return services is not None and services == FileOwner(folder / "blobs").read_now()
+    owner = installation_of(folder / "postroom.db")
+    return owner is not None and owner == FileOwner(folder / "blobs").read_now()
 
 
-async def open_store(settings: Settings) -> SqlStore:
+async def open_store(settings: Settings) -> Store:
     """The store that the settings name: a PostgreSQL database, or a file in the data folder."""
     if settings.database_url is not None:
         from postroom.store import postgres

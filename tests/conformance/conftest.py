@@ -21,7 +21,8 @@ from postroom.config import Settings, read_settings
 from postroom.surfaces.mcp.http import McpEndpoint, caller_of
 from postroom.surfaces.mcp.server import make_server
 from postroom.surfaces.mcp.toolsets import choose_tools
-from postroom.surfaces.rest.server import AccessControl, build
+from postroom.surfaces.rest.access import AccessControl
+from postroom.surfaces.rest.server import build
 from tests.conformance.tools import add_test_tools
 
 STOP_S = 10
@@ -66,7 +67,11 @@ def postroom(settings: Settings) -> ASGIApp:
             server.get_tool_input_schema = None
             door = AccessControl.of(app, no_auth=True)
             endpoint = McpEndpoint(
-                server, door, settings.limits.request_bytes, app.concurrency_limit, app.arrivals
+                server,
+                door,
+                settings.limits.request_bytes,
+                app.concurrency_limit,
+                app.request_bodies,
             )
             opened.append(build(app, mounts={"/mcp": endpoint}, no_auth=True))
             async with endpoint.lifespan():

@@ -35,12 +35,12 @@ def ack_before_commit() -> None:
 
 def forget_the_handing_over() -> None:
     """Nothing is written down before the mail itself goes out."""
-    from postroom.store.store import SqlStore
+    from postroom.store.store import Store
 
-    async def forgetful(self: SqlStore, job: Any, accepted: Any) -> bool:
+    async def forgetful(self: Store, job: Any, accepted: Any) -> bool:
         return True
 
-    SqlStore.begin_transmission = forgetful  # type: ignore[method-assign]
+    Store.begin_transmission = forgetful  # type: ignore[method-assign]
 
 
 def keep_every_repeat() -> None:
@@ -54,10 +54,10 @@ def send_what_is_unknown_again() -> None:
     """A lost answer is taken for a refusal that is not for ever."""
     from postroom.providers.smtp.relay import SmtpRelay
 
-    hand_over = SmtpRelay.hand_over
+    transmit = SmtpRelay.transmit
 
     async def guessing(self: SmtpRelay, *args: Any) -> Any:
-        outcomes = await hand_over(self, *args)
+        outcomes = await transmit(self, *args)
         return {
             address: replace(outcome, verdict="deferred")
             if outcome.verdict == "unknown"
@@ -65,7 +65,7 @@ def send_what_is_unknown_again() -> None:
             for address, outcome in outcomes.items()
         }
 
-    SmtpRelay.hand_over = guessing  # type: ignore[method-assign]
+    SmtpRelay.transmit = guessing  # type: ignore[method-assign]
 
 
 def forget_keys() -> None:
@@ -128,9 +128,9 @@ def forget_a_failed_sync() -> None:
 def store_bytes_last() -> None:
     """A message is committed before its bytes are written."""
     from postroom.blobs.files import FileBlobs
-    from postroom.store.store import SqlStore
+    from postroom.store.store import Store
 
-    put, add = FileBlobs.put, SqlStore.add_messages
+    put, add = FileBlobs.put, Store.add_messages
     waiting: list[tuple[FileBlobs, list[bytes]]] = []
 
     async def later(self: FileBlobs, contents: Any) -> Any:
@@ -140,7 +140,7 @@ def store_bytes_last() -> None:
         waiting.append((self, kept))
         return [hashlib.sha256(content).hexdigest() for content in kept]
 
-    async def hasty(self: SqlStore, messages: Any) -> Any:
+    async def hasty(self: Store, messages: Any) -> Any:
         added = await add(self, messages)
         while waiting:
             blobs, contents = waiting.pop()
@@ -148,7 +148,7 @@ def store_bytes_last() -> None:
         return added
 
     FileBlobs.put = later  # type: ignore[method-assign]
-    SqlStore.add_messages = hasty  # type: ignore[method-assign]
+    Store.add_messages = hasty  # type: ignore[method-assign]
 
 
 def tell_afterwards() -> None:
@@ -230,7 +230,7 @@ def leave_quickly() -> None:
     from postroom.app import App
     from postroom.pipeline import outbox as pipeline
     from postroom.pipeline import webhooks
-    from postroom.pipeline.sync import fetch, scheduler
+    from postroom.pipeline.sync import pull, scheduler
 
     outbox = App.outbox
 
@@ -242,7 +242,7 @@ def leave_quickly() -> None:
     webhooks.LEASE = timedelta(seconds=LEASE_S)
     webhooks.MAX_WAIT_S = 1.0
     scheduler.LEASE, scheduler.RENEW_S = timedelta(seconds=1), 0.3
-    fetch.BATCH_MAILS = 3
+    pull.BATCH_MAILS = 3
 
 
 def run(defect: str, *words: str) -> None:

@@ -27,7 +27,7 @@ _MODULES = (
     "postroom.app", "postroom.blobs.files", "postroom.providers.smtp.relay",
     "postroom.providers.imap.provider", "postroom.store.postgres",
     "postroom.store.sqlite", "postroom.surfaces.cli.serve", "postroom.surfaces.cli.transfer",
-    "postroom.surfaces.cli.verify",
+    "postroom.surfaces.cli.administration",
     "postroom.surfaces.mcp.server", "postroom.surfaces.rest.server",
     "postroom.surfaces.smtp.server", "tests.faults.defects", "tests.faults.crashes",
 )  # fmt: skip

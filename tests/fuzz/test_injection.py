@@ -20,13 +20,10 @@ from email.utils import getaddresses
 import pytest
 
 from postroom.errors import InvalidInput
-from postroom.mail.composing import typed_addresses, verification
-from postroom.mail.composing.compose import (
-    Outgoing,
-    OutgoingAttachment,
-    compose,
-    parse_address_list,
-)
+from postroom.mail import addresses
+from postroom.mail.addresses import parse_address_list
+from postroom.mail.composing import verification
+from postroom.mail.composing.compose import Outgoing, OutgoingAttachment, compose
 
 CASES = int(os.environ.get("INJECTIONS", "4000"))
 SLY = (
@@ -218,7 +215,7 @@ def test_an_address_is_one_word_of_one_command_or_refused() -> None:
 
 def test_without_our_checks_some_would_get_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: no control character is refused, and nothing is read back."""
-    monkeypatch.setattr(typed_addresses, "_CONTROL", re.compile("[\ud800-\udfff]"))
+    monkeypatch.setattr(addresses, "_CONTROL", re.compile("[\ud800-\udfff]"))
     monkeypatch.setattr(verification, "verify", lambda *_: None)
 
     found, _ = differences(4_000)

@@ -13,17 +13,13 @@ from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
 from postroom.errors import InvalidInput
-from postroom.mail.composing.compose import (
-    Outgoing,
-    OutgoingAttachment,
-    compose,
-    parse_address_list,
-)
+from postroom.mail.addresses import parse_address_list
+from postroom.mail.composing.compose import Outgoing, OutgoingAttachment, compose
 from postroom.mail.html.html import html_to_text, sanitise_html
 from postroom.mail.identifiers import fingerprint
 from postroom.mail.mime.attachments import content_disposition, safe_filename
 from postroom.mail.parse import read_message
-from postroom.mail.quoting.replies import split_reply
+from postroom.mail.quoting import split_reply
 from postroom.mail.text.fold import fold
 from postroom.mail.text.invisible import cleaned
 from postroom.mail.threads import thread_keys

@@ -6,7 +6,7 @@ from postroom.calls.operation import call
 from postroom.model.event import EventQuery
 from postroom.model.key import ALL_SCOPES
 from postroom.model.view import EVERYTHING
-from postroom.operations import audit, keys, rules
+from postroom.operations import keys, rules
 
 INVOICES = """
 name: Invoices
@@ -43,5 +43,5 @@ async def events_of(ctx, *types):
 
 
 async def entries(ctx, **given):
-    page = await call(ctx, audit.list_audit, {"limit": 100, **given})
+    page = await call(ctx, keys.list_audit, {"limit": 100, **given})
     return [(entry.actor, entry.action, entry.target) for entry in page.results]

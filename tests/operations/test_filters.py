@@ -12,14 +12,12 @@ from hypothesis import strategies as st
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
-from postroom.mail.text.filters import TextFilter
-from postroom.mail.text.fold import fold
+from postroom.mail.text.fold import TextFilter, fold
 from postroom.model.event import FIRST
 from postroom.model.inbox import Inbox
-from postroom.model.rule import Named
+from postroom.model.message import NamedAddress
 from postroom.model.view import EVERYTHING
-from postroom.operations.message_wait import wait_for_message
-from postroom.operations.messages import list_messages, search_messages
+from postroom.operations.messages import list_messages, search_messages, wait_for_message
 from postroom.rules.matching import _is_from
 from tests.mails import deliver, mail, new_inbox
 
@@ -187,6 +185,6 @@ async def test_a_rule_means_the_same_address_and_domain(filled: Filled, text: st
     for message_id in filled.message_ids:
         message = await filled.ctx.store.message(message_id, EVERYTHING)
         assert message is not None
-        person = Named(message.from_name, message.from_address)
+        person = NamedAddress(message.from_name, message.from_address)
         if _is_from(person, fold(text)) is not None:
             assert message_id in found

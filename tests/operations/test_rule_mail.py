@@ -12,7 +12,7 @@ from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING, only
 from postroom.operations import messages, rules, sending
 from postroom.pipeline.apply_rules import rules_without_rights
-from postroom.sending.rule_jobs import caller_of, run_rule_job
+from postroom.sending.replies import caller_of, run_rule_job
 from tests.callers import a_caller
 from tests.mails import deliver, mail, new_inbox
 from tests.operations.ruling import bearer, events_of, plan_of, rule, saved, state_of

@@ -9,8 +9,8 @@ import pytest
 from postroom.calls.operation import call
 from postroom.errors import Forbidden, InvalidInput
 from postroom.model.view import NOTHING, only
-from postroom.operations import audit, memories, rules
-from postroom.operations.memory_export import export_memories, import_memories
+from postroom.operations import keys, memories, rules
+from postroom.operations.memories import export_memories, import_memories
 from tests.mails import deliver, mail, new_inbox
 from tests.operations.ruling import plan_of, rule, saved
 
@@ -69,7 +69,7 @@ async def test_the_audit_log_tells_of_it_only_to_whom_the_namespace_exists(ctx, 
 
     async def told(**limits):
         limited = replace(ctx, caller=replace(ctx.caller, **limits))
-        page = await call(limited, audit.list_audit, {})
+        page = await call(limited, keys.list_audit, {})
         return [act for entry in page.results for act in entry.details.get("actions", ())]
 
     remembered = {"type": "remember", "key": "supplier", "text": "They bill in May."}

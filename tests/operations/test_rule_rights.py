@@ -12,7 +12,7 @@ from postroom.model.key import ALL_SCOPES, Scope
 from postroom.model.page import Slice
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING, only
-from postroom.operations import keys, memories, rules, webhooks
+from postroom.operations import keys, memory_search, rules, webhooks
 from postroom.pipeline.apply_rules import rules_without_rights
 from tests.mails import deliver, mail, new_inbox
 from tests.operations.ruling import bearer, events_of, plan_of, rule, saved, state_of
@@ -223,7 +223,7 @@ async def test_a_right_that_the_key_has_lost_is_missed_when_the_rule_runs(
     assert ("flagged",) == (await state_of(ctx, invoice))[1]
     assert 0 == await app.rule_jobs().run_due("proc_1")
     assert [] == await _jobs(ctx)
-    assert 0 == (await call(ctx, memories.memory_list, {})).total
+    assert 0 == (await call(ctx, memory_search.memory_list, {})).total
     (failed,) = await events_of(ctx, "rule.failed")
     assert (kept.id, True) == (failed.data["rule_id"], word in failed.data["detail"])
 
@@ -298,7 +298,7 @@ async def test_a_limited_caller_without_a_key_never_speaks_for_the_owner(ctx, in
     limited = replace(ctx, caller=replace(ctx.caller, key_id="x", inboxes=only(inbox.id)))
     await saved(limited, rule(then="flag"))
 
-    (kept,) = await ctx.store.every_rule()
+    (kept,) = await ctx.store.all_rules()
 
     assert "x" == kept.authority
 
@@ -315,7 +315,7 @@ async def test_a_rule_whose_key_nobody_noted_acts_for_its_inboxes_without_memori
 
     assert ("flagged",) == (await state_of(ctx, invoice))[1]
     assert 1 == (await ctx.store.messages(MessageQuery(EVERYTHING, mailbox="Sent"))).total
-    assert 0 == (await call(ctx, memories.memory_list, {})).total
+    assert 0 == (await call(ctx, memory_search.memory_list, {})).total
     assert [False] == [foreign.secret in job.secrets for job in await _jobs(ctx)]
     (failed,) = await events_of(ctx, "rule.failed")
     assert "namespace default" in failed.data["detail"]

@@ -6,7 +6,7 @@ from postroom.calls.operation import call
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.operations import webhooks
-from postroom.pipeline.transfer.import_mail import import_mail
+from postroom.pipeline.transfer.import_export import import_mail
 from postroom.pipeline.transfer.mail_files import SourceMail
 from tests.mails import deliver, mail
 from tests.operations.ruling import entries, events_of, rule, saved, state_of

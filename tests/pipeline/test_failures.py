@@ -36,7 +36,7 @@ from postroom.providers.allowed_hosts import Guard
 from postroom.providers.smtp.relay import SmtpRelay
 from postroom.providers.smtp.url import parse_relay_url
 from postroom.providers.webhooks import HttpPoster
-from postroom.store.store import SqlStore
+from postroom.store.store import Store
 from postroom.surfaces.mcp.call_tool import call_tool
 from postroom.surfaces.mcp.tool import Tool
 from postroom.surfaces.smtp.server import listening
@@ -129,7 +129,7 @@ async def a_mail_that_cannot_be_read(scene: Scene) -> None:
     await bring(scene, MAIL + b".\r\n")
 
 
-async def hand_over(scene: Scene, script: Script, name: str) -> None:
+async def transmit(scene: Scene, script: Script, name: str) -> None:
     async with relaying(script) as relay:
         relays = parse_relay_url(relay.url)
         worker = Outbox(scene.ctx, SmtpRelay(relays, "postroom.localhost", response_s=2))
@@ -148,19 +148,19 @@ async def sent(scene: Scene) -> str:
 
 async def a_relay_that_refuses(scene: Scene) -> None:
     await sent(scene)
-    await hand_over(scene, {"RCPT": b"550 5.1.1 nobody"}, "outbox_failed")
+    await transmit(scene, {"RCPT": b"550 5.1.1 nobody"}, "outbox_failed")
 
 
 async def a_relay_that_falls_silent(scene: Scene) -> None:
     await sent(scene)
-    await hand_over(scene, {"DOT": CUT}, "outbox_unknown")
+    await transmit(scene, {"DOT": CUT}, "outbox_unknown")
 
 
 async def a_relay_that_is_busy_for_two_days(scene: Scene) -> None:
     await sent(scene)
-    await hand_over(scene, {"RCPT": b"450 4.2.0 later"}, "outbox_deferred")
+    await transmit(scene, {"RCPT": b"450 4.2.0 later"}, "outbox_deferred")
     scene.now += timedelta(hours=49)
-    await hand_over(scene, {"RCPT": b"450 4.2.0 later"}, "outbox_bounced")
+    await transmit(scene, {"RCPT": b"450 4.2.0 later"}, "outbox_bounced")
 
 
 async def bytes_that_are_gone(scene: Scene) -> None:
@@ -168,7 +168,7 @@ async def bytes_that_are_gone(scene: Scene) -> None:
     assert message is not None
     folder = scene.app.settings.data_dir / "blobs"
     (folder / message.raw[:2] / message.raw[2:]).unlink()
-    await hand_over(scene, {}, "outbox_errors")
+    await transmit(scene, {}, "outbox_errors")
 
 
 async def another_worker(scene: Scene) -> None:
@@ -177,13 +177,13 @@ async def another_worker(scene: Scene) -> None:
 
     await sent(scene)
     scene.monkeypatch.setattr(scene.ctx.store, "begin_transmission", taken)
-    await hand_over(scene, {}, "outbox_claims_lost")
+    await transmit(scene, {}, "outbox_claims_lost")
 
 
 async def an_outcome_without_room(scene: Scene) -> None:
     await sent(scene)
     scene.monkeypatch.setattr(scene.ctx.store, "settle_mail", full)
-    await hand_over(scene, {}, "outbox_unsettled")
+    await transmit(scene, {}, "outbox_unsettled")
 
 
 async def a_worker_that_died(scene: Scene) -> None:
@@ -194,7 +194,7 @@ async def a_worker_that_died(scene: Scene) -> None:
     )
     assert await scene.ctx.store.begin_transmission(claimed.jobs[0], ["ana@example.com"])
     scene.now = until
-    await hand_over(scene, {}, "outbox_unknown")
+    await transmit(scene, {}, "outbox_unknown")
 
 
 async def fail_to_sync(scene: Scene, error: Exception) -> None:
@@ -209,7 +209,7 @@ async def fail_to_sync(scene: Scene, error: Exception) -> None:
     )
     await scene.ctx.store.add_account(account, "Work")
     scene.monkeypatch.setattr(type(scene.app.services.providers), "open", fail)
-    scene.app.services.providers.keep_secret("work", {"password": "x"})
+    scene.app.services.providers.store_secret("work", {"password": "x"})
     syncing = asyncio.create_task(SyncScheduler(scene.ctx, wait_s=60).run())
     try:
         await scene.until_counted("sync_failed")
@@ -245,7 +245,7 @@ async def refuse_subject(scene: Scene, subject: str) -> None:
     trigger = f"""CREATE TRIGGER refused BEFORE INSERT ON messages WHEN new.subject = '{subject}'
         BEGIN SELECT RAISE(ABORT, 'too long'); END"""
     store = scene.app.services.store
-    assert isinstance(store, SqlStore)
+    assert isinstance(store, Store)
     await store.engine.write(lambda tx: tx.put(trigger))
 
 

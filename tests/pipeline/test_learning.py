@@ -19,7 +19,7 @@ from postroom.operations.memories import memory_add
 from postroom.operations.memory_search import memory_search
 from postroom.operations.messages import search_messages
 from postroom.pipeline import embedding
-from postroom.pipeline.embedding import EMBED_LIMIT, embed_pending, forget_other_models
+from postroom.pipeline.embedding import EMBED_LIMIT, embed_pending, remove_vectors_of_other_models
 from postroom.pipeline.maintenance import background_tasks
 from tests.mails import deliver, mail, new_inbox
 
@@ -105,7 +105,7 @@ async def test_what_is_over_is_removed(services: RequestContext):
 
     assert await embed_pending(later)
 
-    everything = [m async for m in later.store.every_memory(EVERYTHING, now=services.clock())]
+    everything = [m async for m in later.store.all_memories(EVERYTHING, now=services.clock())]
     assert ["kept"] == [memory.key for memory in everything]
 
 
@@ -149,10 +149,10 @@ async def test_another_model_makes_everything_be_learnt_anew(services: RequestCo
     await embed_pending(services)
     other = replace(services, embedder=Letters("other letters"))
 
-    await forget_other_models(other)
+    await remove_vectors_of_other_models(other)
     assert 1 == len(await other.store.unembedded(SHELF, limit=9))
     await embed_pending(other)
-    await forget_other_models(other)
+    await remove_vectors_of_other_models(other)
 
     assert 0 == len(await other.store.unembedded(SHELF, limit=9))
 

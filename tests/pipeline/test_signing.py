@@ -84,7 +84,7 @@ async def test_tls_is_used_and_the_certificate_must_fit(
         async with relaying(script, tls=good.server()) as relay:
             url = f"smtp://u:p@localhost:{relay.port}?ca_file={trusted.cert}"
             sender = SmtpRelay(parse_relay_url(url), "x", response_s=5)
-            outcomes = await sender.hand_over(ONE, RAW, nothing)
+            outcomes = await sender.transmit(ONE, RAW, nothing)
             await sender.close()
             verdicts.append(outcomes["a@example.com"].verdict)
 

@@ -130,7 +130,7 @@ async def test_every_reply_has_its_meaning(
 ) -> None:
     async with relaying(script) as relay:
         sender = sender_to(relay)
-        outcomes = await sender.hand_over(envelope, RAW, nothing)
+        outcomes = await sender.transmit(envelope, RAW, nothing)
         await sender.close()
 
     assert verdicts == [outcomes[recipient].verdict for recipient in envelope.recipients]
@@ -144,7 +144,7 @@ async def test_a_reply_cut_at_any_byte_is_never_taken_for_a_whole_one(verb: str)
 
     async def cut_at(place: int) -> str:
         async with relaying({verb: Part(reply[:place])}) as relay:
-            outcomes = await sender_to(relay).hand_over(ONE, RAW, nothing)
+            outcomes = await sender_to(relay).transmit(ONE, RAW, nothing)
         return outcomes["a@example.com"].verdict
 
     verdicts = {await cut_at(place) for place in range(len(reply) - 1)}
@@ -154,7 +154,7 @@ async def test_a_reply_cut_at_any_byte_is_never_taken_for_a_whole_one(verb: str)
 
 async def test_what_arrives_is_what_was_given_with_dots_and_line_ends_right() -> None:
     async with relaying() as relay:
-        await sender_to(relay).hand_over(ONE, RAW.replace(b"\r\n", b"\n"), nothing)
+        await sender_to(relay).transmit(ONE, RAW.replace(b"\r\n", b"\n"), nothing)
 
     [mail] = relay.mails
     assert ("me@postroom.localhost", ["a@example.com"]) == (mail.sender, mail.recipients)
@@ -166,10 +166,10 @@ async def test_a_connection_is_used_again_and_replaced_when_the_relay_closed_it(
     async with relaying() as relay:
         sender = sender_to(relay)
         for _ in range(3):
-            await sender.hand_over(ONE, RAW, nothing)
+            await sender.transmit(ONE, RAW, nothing)
         assert 1 == relay.connections
         relay.script = {"MAIL": lambda _: CUT if relay.connections == 1 else b"250 ok"}
-        outcomes = await sender.hand_over(ONE, RAW, nothing)
+        outcomes = await sender.transmit(ONE, RAW, nothing)
         await sender.close()
 
     assert (S, 2, 4) == (outcomes["a@example.com"].verdict, relay.connections, len(relay.mails))
@@ -183,7 +183,7 @@ async def test_nothing_is_sent_before_it_is_written_down_that_it_may_be() -> Non
         assert not [line for line in relay.lines if line == "DATA"]
 
     async with relaying({"RCPT": by_recipient(a=b"250 ok", b=b"450 x", c=b"550 x")}) as relay:
-        await sender_to(relay).hand_over(THREE, RAW, accepted)
+        await sender_to(relay).transmit(THREE, RAW, accepted)
 
     assert [["a@example.com"]] == told
 
@@ -194,7 +194,7 @@ async def test_a_relay_that_is_not_there_is_named_with_what_is_wrong() -> None:
         ("no.invalid:25", "host does not exist"),
     ):
         sender = SmtpRelay(parse_relay_url(f"smtp://{host}"), "postroom.localhost", response_s=5)
-        [outcome] = (await sender.hand_over(ONE, RAW, nothing)).values()
+        [outcome] = (await sender.transmit(ONE, RAW, nothing)).values()
 
         assert D == outcome.verdict
         assert outcome.detail.startswith(f"no connection to the relay {host}: ")
@@ -204,7 +204,7 @@ async def test_a_relay_that_is_not_there_is_named_with_what_is_wrong() -> None:
 async def test_an_address_cannot_carry_a_command() -> None:
     bad = Envelope("me@x", ("a@x>\r\nRCPT TO:<evil@x", "b@x\0", "c@x\n"))
     async with relaying() as relay:
-        outcomes = await sender_to(relay).hand_over(bad, RAW, nothing)
+        outcomes = await sender_to(relay).transmit(bad, RAW, nothing)
 
     assert {F} == {outcome.verdict for outcome in outcomes.values()}
     assert not [line for line in relay.lines if "evil" in line]
@@ -214,7 +214,7 @@ async def test_an_address_cannot_carry_a_command() -> None:
 async def test_a_password_is_never_said_in_the_clear(script: dict[str, Any]) -> None:
     async with relaying(script) as relay:
         url = f"smtp://user:secret@127.0.0.1:{relay.port}"
-        outcomes = await sender_to(relay, url).hand_over(ONE, RAW, nothing)
+        outcomes = await sender_to(relay, url).transmit(ONE, RAW, nothing)
 
     assert D == outcomes["a@example.com"].verdict
     assert not [line for line in relay.lines if line.startswith(("AUTH", "MAIL"))]
@@ -253,7 +253,7 @@ async def test_an_international_address_needs_a_relay_that_takes_it(recipient: s
     envelope = Envelope("me@x.org", (recipient,))
     async with relaying() as able, relaying({"EHLO": b"250-x\r\n250 8BITMIME"}) as unable:
         taken, refused = [
-            await sender_to(relay).hand_over(envelope, INTERNATIONAL, nothing)
+            await sender_to(relay).transmit(envelope, INTERNATIONAL, nothing)
             for relay in (able, unable)
         ]
 
@@ -284,7 +284,7 @@ def test_a_ca_file_that_cannot_be_read_is_told_at_the_start(tmp_path: Path) -> N
 
 async def test_a_ca_file_that_is_gone_is_told_of_each_mail(tmp_path: Path) -> None:
     url = f"smtp://mail.example.com?ca_file={tmp_path / 'gone.pem'}"
-    outcomes = await SmtpRelay(parse_relay_url(url), "x").hand_over(ONE, RAW, nothing)
+    outcomes = await SmtpRelay(parse_relay_url(url), "x").transmit(ONE, RAW, nothing)
 
     assert "deferred" == outcomes["a@example.com"].verdict
     assert "ca_file cannot be read" in outcomes["a@example.com"].detail

@@ -39,7 +39,7 @@ async def outcome(relay: Relay, trusted: Path | None, scheme: str = "smtp") -> O
     option = f"?ca_file={trusted}" if trusted else ""
     url = f"{scheme}://user:canary@localhost:{relay.port}{option}"
     sender = SmtpRelay(parse_relay_url(url), "x", response_s=2)
-    outcomes = await sender.hand_over(ONE, RAW, nothing)
+    outcomes = await sender.transmit(ONE, RAW, nothing)
     await sender.close()
     return outcomes["a@example.com"]
 

@@ -11,14 +11,13 @@ import pytest
 from postroom.blobs.files import FileBlobs
 from postroom.model.inbox import Inbox
 from postroom.pipeline.services import Services
-from postroom.ports.store import Store
 from postroom.store import postgres, sqlite
 from postroom.store.postgres.engine import PostgresEngine
-from postroom.store.store import SqlStore
+from postroom.store.store import Store
 from tests.mails import new_inbox
 from tests.stores import shards
 
-OpenAgain = Callable[[], Awaitable[SqlStore]]
+OpenAgain = Callable[[], Awaitable[Store]]
 
 
 @pytest.fixture(scope="session")

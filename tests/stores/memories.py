@@ -7,7 +7,7 @@ from typing import Any
 
 from postroom.model.memory import Author, Link, Memory, MemoryChange
 from postroom.model.view import EVERYTHING
-from postroom.ports.store import Store
+from postroom.store.store import Store
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 OWNER, AGENT = (
@@ -26,7 +26,7 @@ async def put(
     **fields: Any,
 ) -> Memory:
     change = MemoryChange(namespace, key, text=text, **fields)
-    memory = await store.put_memory(change, author, now=now, is_new_allowed=True)
+    memory = await store.save_memory(change, author, now=now, is_new_allowed=True)
     assert memory is not None
     return memory
 

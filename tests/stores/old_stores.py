@@ -1,6 +1,6 @@
 """Databases of earlier versions, as their own programs have made them.
 
-`dumps` holds, for schema 33 and 39, what the command line and the server of that version wrote: the
+`dumps` holds, for schema 33, what the command line and the server of that version wrote: the
 SQL of the schema, `-- rows`, and the SQL of the rows. The PostgreSQL ones have three partitions.
 """
 
@@ -21,7 +21,7 @@ from postroom.store.sqlite.connection import SqliteTransaction
 from postroom.store.sqlite.engine import SqliteEngine
 from postroom.store.transaction import Row, Transaction
 
-OLDEST, NEWEST = 33, 39
+OLDEST = 33
 PARTITIONS = 3
 Engine = SqliteEngine | PostgresEngine
 DUMPS = Path(__file__).parent / "dumps"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from postroom.mail.text.terms import question_terms
 from postroom.model.memory import MemoryHit, MemoryQuery
 from postroom.model.page import Found, Slice
-from postroom.ports.store import Store
+from postroom.store.store import Store
 from tests.stores.memories import NOW
 
 WORDS = [
@@ -46,7 +46,9 @@ async def ask(
     namespace: str = "default",
 ) -> Found[MemoryHit]:
     query = MemoryQuery(namespace, NOW, page=page or Slice())
-    return await store.recall(query, question_terms(question), vector=meaning, model="test")
+    return await store.search_memories(
+        query, question_terms(question), vector=meaning, model="test"
+    )
 
 
 async def store_vectors(store: Store, **meanings: bytes) -> None:

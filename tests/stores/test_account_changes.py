@@ -45,7 +45,7 @@ async def test_a_change_here_waits_for_the_provider_and_keeps_what_it_says_out(
     )
     pushed = Pushed(left=(ONE,), entered=((TWO, ("Archive",)),))
     await services.store.settle_push(account.id, push, pushed)
-    await services.store.sweep_gone(account.id, 10)
+    await services.store.remove_remotely_deleted(account.id, 10)
     told = RemoteMessage(TWO, ("Archive",), ("seen", "flagged"), ("work",))
     await services.store.apply_changes(account.id, RemoteChanges({}, (told,)))
     message = await services.store.message(message_id, EVERYTHING)

@@ -34,13 +34,13 @@ async def test_a_message_stays_until_it_is_nowhere(services: Services) -> None:
     message_id = await arrive(services, account, raw, ONE)
     await arrive(services, account, raw, TWO, "Archive")
     await services.store.apply_changes(account.id, RemoteChanges({"at": 1}, gone=(ONE,)))
-    removed, _ = await services.store.sweep_gone(account.id, 10)
+    removed, _ = await services.store.remove_remotely_deleted(account.id, 10)
     message = await services.store.message(message_id, EVERYTHING)
 
     assert message is not None
     assert (0, ("Archive",)) == (removed, message.mailboxes)
     await services.store.apply_changes(account.id, RemoteChanges({"at": 2}, gone=(TWO,)))
-    assert 1 == (await services.store.sweep_gone(account.id, 10))[0]
+    assert 1 == (await services.store.remove_remotely_deleted(account.id, 10))[0]
     assert await services.store.message(message_id, EVERYTHING) is None
     assert {"at": 2} == await services.store.checkpoint_of(account.id)
     assert not await services.store.problems()
@@ -60,14 +60,14 @@ async def test_a_mail_that_still_waits_to_be_sent_outlives_its_copy_at_the_provi
     (push,) = await services.store.due_pushes(account.id, services.clock(), 10)
     await services.store.settle_push(account.id, push, Pushed(entered=((ONE, ("Sent",)),)))
     await services.store.apply_changes(account.id, RemoteChanges({}, gone=(ONE,)))
-    early = [(await services.store.sweep_gone(account.id, 10))[0] for _ in range(2)]
+    early = [(await services.store.remove_remotely_deleted(account.id, 10))[0] for _ in range(2)]
     waiting = await services.store.message(sent.message_id, EVERYTHING)
     now = services.clock()
     lease = {"now": now, "until": now, "free": SOME, "max_per_domain": 9}
     (job,) = (await services.store.claim_mail("worker", **lease)).jobs
     told = {"later@example.com": Recipient("later@example.com", "sent")}
     await services.store.settle_mail(job, told, now=now, next_at=now)
-    late = [(await services.store.sweep_gone(account.id, 10))[0] for _ in range(2)]
+    late = [(await services.store.remove_remotely_deleted(account.id, 10))[0] for _ in range(2)]
 
     assert ([0, 0], [1, 0]) == (early, late)
     assert waiting is not None
@@ -124,7 +124,7 @@ async def test_a_mail_by_any_routes_is_one_message_and_one_event(
     for number in {number for number, _ in steps}:
         await arrive(services, account, raws[number], RemoteRef("2/INBOX", str(number)))
     await services.store.apply_changes(account.id, dropped)
-    await services.store.sweep_gone(account.id, 100)
+    await services.store.remove_remotely_deleted(account.id, 100)
 
     found = await services.store.messages(
         MessageQuery(visible=EVERYTHING, inbox_id=account.inbox_id, mailbox="*")

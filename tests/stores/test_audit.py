@@ -10,16 +10,7 @@ from postroom.calls.operation import call
 from postroom.errors import NotFound
 from postroom.model.audit import AuditQuery, AuditRecord
 from postroom.model.view import EVERYTHING, NOTHING, only
-from postroom.operations import (
-    audit,
-    drafts,
-    inboxes,
-    keys,
-    memories,
-    message_changes,
-    messages,
-    sending,
-)
+from postroom.operations import drafts, inboxes, keys, memories, message_changes, messages, sending
 from postroom.operations.inbound import receive_message
 from tests.callers import a_caller
 from tests.mails import deliver, mail, new_inbox
@@ -47,7 +38,7 @@ async def test_a_first_attempt_that_came_to_nothing_marks_nothing(app, ctx, monk
 
 
 async def done(ctx, **filters):
-    page = await call(ctx, audit.list_audit, {"limit": 100, **filters})
+    page = await call(ctx, keys.list_audit, {"limit": 100, **filters})
     return [(e.actor, e.action, e.target, e.details) for e in page.results]
 
 
@@ -112,13 +103,13 @@ async def test_a_key_sees_of_the_log_what_is_about_its_inboxes(app, ctx):
     await call(ctx, keys.create_key, {"name": "k"})
     limited = app.context(a_caller("key_1", inboxes=only(own.id)))
 
-    page = await call(limited, audit.list_audit, {"limit": 2})
-    rest = await call(limited, audit.list_audit, {"limit": 2, "cursor": page.next_cursor})
+    page = await call(limited, keys.list_audit, {"limit": 2})
+    rest = await call(limited, keys.list_audit, {"limit": 2, "cursor": page.next_cursor})
 
     assert (3, 3) == (page.total, rest.total)
     seen = [entry.action for entry in (*page.results, *rest.results)]
     assert ["delete_message", "apply_label", "apply_label"] == seen
-    assert 7 == (await call(ctx, audit.list_audit, {})).total
+    assert 7 == (await call(ctx, keys.list_audit, {})).total
 
 
 async def test_a_key_sees_of_the_log_what_is_about_its_namespaces(app, ctx):
@@ -131,8 +122,8 @@ async def test_a_key_sees_of_the_log_what_is_about_its_namespaces(app, ctx):
         await call(ctx, memories.memory_delete, memory)
     limited = app.context(a_caller("key_1", namespaces=only("team")))
 
-    page = await call(limited, audit.list_audit, {"limit": 3})
-    rest = await call(limited, audit.list_audit, {"limit": 3, "cursor": page.next_cursor})
+    page = await call(limited, keys.list_audit, {"limit": 3})
+    rest = await call(limited, keys.list_audit, {"limit": 3, "cursor": page.next_cursor})
 
     assert (4, 4) == (page.total, rest.total)
     seen = [(entry.target, entry.action) for entry in (*page.results, *rest.results)]

@@ -17,7 +17,7 @@ from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.errors import Conflict, Unstorable
 from postroom.model.key import OWNER
-from postroom.operations import audit, inboxes, memories, message_changes
+from postroom.operations import inboxes, keys, memories, message_changes
 from postroom.store import postgres
 from postroom.store.audit_hmac import START, AuditHmac, load_key
 from tests.mails import deliver, mail, new_inbox
@@ -245,7 +245,7 @@ async def test_a_log_from_before_namespaces_is_whole_and_goes_on(tmp_path):
     async with open_app(settings_of(data)) as app:
         ctx = app.context(OWNER)
         await call(ctx, memories.memory_add, {"key": "k", "text": "T."})
-        assert 2 == (await call(ctx, audit.list_audit, {"target": "k"})).total
+        assert 2 == (await call(ctx, keys.list_audit, {"target": "k"})).total
 
     assert () == await problems_of(data)
 

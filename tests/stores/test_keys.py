@@ -22,17 +22,17 @@ async def test_keys_are_found_by_hash_listed_and_revoked(services: Services) -> 
     key = Key("key_1", "crm", ("read",), only("inb_1"), EVERYTHING, EVERYTHING, NOW, None)
     await services.store.add_key(key, b"hash-1")
 
-    found = await services.store.key_of(b"hash-1", NOW)
+    found = await services.store.key_by_hash(b"hash-1", NOW)
     listed = await services.store.keys(Slice())
 
     assert key == found
     assert NOW == listed.rows[0].last_used_at
-    assert await services.store.key_of(b"hash-2", NOW) is None
+    assert await services.store.key_by_hash(b"hash-2", NOW) is None
     assert (True, False) == (
         await services.store.remove_key("key_1"),
         await services.store.remove_key("key_1"),
     )
-    assert await services.store.key_of(b"hash-1", NOW) is None
+    assert await services.store.key_by_hash(b"hash-1", NOW) is None
 
 
 async def test_of_those_who_make_a_first_key_at_once_one_is_told_that_it_is_kept(
@@ -46,7 +46,7 @@ async def test_of_those_who_make_a_first_key_at_once_one_is_told_that_it_is_kept
     )
 
     assert [True] == [one for one in kept if one]
-    assert await services.store.key_of(bytes([kept.index(True)]), NOW) is not None
+    assert await services.store.key_by_hash(bytes([kept.index(True)]), NOW) is not None
     for store in others:
         await store.close()
 
@@ -56,9 +56,9 @@ async def test_a_key_with_the_same_id_gets_the_new_secret(services: Services) ->
     await services.store.add_key(key, b"old")
     await services.store.add_key(key, b"new")
 
-    assert await services.store.key_of(b"old", NOW) is None
+    assert await services.store.key_by_hash(b"old", NOW) is None
     assert await services.store.has_key("owner")
-    assert await services.store.key_of(b"new", NOW) is not None
+    assert await services.store.key_by_hash(b"new", NOW) is not None
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ async def test_a_key_from_before_that_is_limited_has_only_the_namespaces_it_name
     )
 
     caller = await authenticate(services, SECRET)
-    found = await services.store.key_of(hash_secret(SECRET), NOW)
+    found = await services.store.key_by_hash(hash_secret(SECRET), NOW)
     listed = await services.store.keys(Slice())
 
     assert found is not None

@@ -16,7 +16,7 @@ from tests.mails import deliver, mail, new_inbox
 async def found(services: Services, *inboxes: Inbox, limit: int = 100) -> list[str]:
     visible = only(*(inbox.id for inbox in inboxes)) if inboxes else EVERYTHING
     query = MessageQuery(visible=visible, page=Slice(limit=limit))
-    page = await services.store.recall_mail(query, ["tea"], vector=None, model="")
+    page = await services.store.rank_mail(query, ["tea"], vector=None, model="")
     return [row.id for row in page.rows]
 
 
@@ -87,7 +87,7 @@ async def test_statistics_cover_only_what_the_caller_sees(services: Services, in
     async def relevance() -> list[float | None]:
         query = MessageQuery(visible=only(inbox.id))
         terms = ["tea", "leav"]
-        page = await services.store.recall_mail(query, terms, vector=None, model="")
+        page = await services.store.rank_mail(query, terms, vector=None, model="")
         return [row.relevance for row in page.rows]
 
     alone = await relevance()

@@ -14,7 +14,7 @@ from postroom.model.memory import Author, MemoryChange, MemoryQuery
 from postroom.model.page import Slice
 from postroom.model.view import EVERYTHING, only
 from postroom.pipeline.services import Services
-from postroom.ports.store import Store
+from postroom.store.store import Store
 from tests.mails import deliver, mail
 from tests.stores.memories import AGENT, NOW, OWNER, about, get, put
 
@@ -83,7 +83,7 @@ async def test_a_new_memory_needs_a_text(store: Store) -> None:
         await put(store, text=None)
 
     change = MemoryChange("default", "k", tags=("x",))
-    assert await store.put_memory(change, AGENT, now=NOW, is_new_allowed=False) is None
+    assert await store.save_memory(change, AGENT, now=NOW, is_new_allowed=False) is None
 
 
 async def test_memories_are_listed_as_they_changed_and_filtered(store: Store) -> None:
@@ -143,13 +143,13 @@ async def test_an_export_is_taken_in_as_it_was(
     added = await deliver(services, inbox, mail())
     await put(store, "a", "One.", author=OWNER, tags=("x",), expires_at=NOW + timedelta(days=1))
     await put(store, "b", "Two.", links=about(added.message_id), namespace="other")
-    exported = [memory async for memory in store.every_memory(EVERYTHING, now=NOW)]
+    exported = [memory async for memory in store.all_memories(EVERYTHING, now=NOW)]
     await store.remove_memory("default", "a", now=NOW)
     await store.remove_message(added.message_id, EVERYTHING)
 
-    assert (2, 0) == await store.put_memories(exported, OWNER, now=NOW)
-    assert (0, 0) == await store.put_memories(exported, OWNER, now=NOW)
+    assert (2, 0) == await store.import_memories(exported, OWNER, now=NOW)
+    assert (0, 0) == await store.import_memories(exported, OWNER, now=NOW)
 
-    assert exported == [memory async for memory in store.every_memory(EVERYTHING, now=NOW)]
-    other = [memory async for memory in store.every_memory(only("other"), now=NOW)]
+    assert exported == [memory async for memory in store.all_memories(EVERYTHING, now=NOW)]
+    other = [memory async for memory in store.all_memories(only("other"), now=NOW)]
     assert ["b"] == [memory.key for memory in other]

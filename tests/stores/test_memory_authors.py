@@ -11,7 +11,7 @@ from postroom.errors import Forbidden
 from postroom.model.inbox import Inbox
 from postroom.model.memory import Author, Link
 from postroom.pipeline.services import Services
-from postroom.ports.store import Store
+from postroom.store.store import Store
 from tests.mails import deliver, mail
 from tests.stores.memories import AGENT, NOW, OWNER, about, put
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroom.model.view import EVERYTHING, only
-from postroom.ports.store import Store
+from postroom.store.store import Store
 from tests.stores.memories import NOW, about, put
 
 SECRET = "Ana's budget for the kitchen is forty thousand euros, and she will go to fifty."

@@ -13,7 +13,7 @@ from postroom.model.inbox import Inbox
 from postroom.model.memory import MemoryQuery
 from postroom.model.view import EVERYTHING, only
 from postroom.pipeline.services import Services
-from postroom.ports.store import Store
+from postroom.store.store import Store
 from tests.mails import deliver, mail, new_inbox
 from tests.stores.memories import AGENT, NOW, OWNER, about, get, put
 
@@ -58,7 +58,9 @@ async def test_what_a_link_leads_to_is_told_by_its_exact_form(
     memory = await put(store, links=about(to))
 
     listed = await store.memories(MemoryQuery("default", NOW, linked_to=same))
-    recalled = await store.recall_about([to], [], EVERYTHING, visible=EVERYTHING, now=NOW, limit=9)
+    recalled = await store.memories_about(
+        [to], [], EVERYTHING, visible=EVERYTHING, now=NOW, limit=9
+    )
 
     assert ("agent", 1, is_address) == (memory.trust, listed.total, len(recalled) == 1)
 
@@ -112,10 +114,10 @@ async def test_a_memory_is_stale_until_its_links_name_nothing_that_is_gone(
     await store.remove_message(gone.message_id, EVERYTHING)
 
     edited = await put(store, "k", "New.", tags=("x",), author=OWNER)
-    exported = [memory async for memory in store.every_memory(EVERYTHING, now=NOW)]
+    exported = [memory async for memory in store.all_memories(EVERYTHING, now=NOW)]
     await store.remove_memory("default", "k", now=NOW)
-    assert (1, 0) == await store.put_memories(exported, OWNER, now=NOW)
-    assert (0, 0) == await store.put_memories(exported, OWNER, now=NOW)
+    assert (1, 0) == await store.import_memories(exported, OWNER, now=NOW)
+    assert (0, 0) == await store.import_memories(exported, OWNER, now=NOW)
     imported = await get(store)
     assert imported is not None
     relinked = await put(store, "k", None, author=OWNER, links=about(there.message_id))
@@ -181,10 +183,10 @@ async def test_memories_about_people_are_recalled_beside_their_mail(
     await put(store, "bo", "C.", links=about("bo@example.com"))
     await put(store, "hidden", "D.", links=about("ana@example.com"), namespace="secret")
 
-    recalled = await store.recall_about(
+    recalled = await store.memories_about(
         ["Ana@example.com"], [], only("default"), visible=EVERYTHING, now=NOW, limit=10
     )
-    everything = await store.recall_about(
+    everything = await store.memories_about(
         ["ana@example.com"], [added.message_id], EVERYTHING, visible=EVERYTHING, now=NOW, limit=2
     )
 

@@ -17,8 +17,8 @@ from postroom.errors import Forbidden
 from postroom.model.memory import Author, Link, Memory, MemoryChange
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
-from postroom.ports.store import Store
 from postroom.store.sqlite import open_store
+from postroom.store.store import Store
 from tests.mails import deliver, mail, new_inbox
 
 AGENT = Author(visible=EVERYTHING, namespaces=EVERYTHING, is_owner=False)
@@ -103,7 +103,7 @@ async def _raised(
             "default", step.key, text=step.text, links=links, vouches=step.vouches
         )
         try:
-            after = await store.put_memory(change, AGENT, now=now, is_new_allowed=True)
+            after = await store.save_memory(change, AGENT, now=now, is_new_allowed=True)
         except Forbidden:
             assert links == ()
             assert before is not None

@@ -9,9 +9,9 @@ import pytest
 
 from postroom.model.memory import Author
 from postroom.model.view import EVERYTHING, only
-from postroom.ports.store import Store
 from postroom.store import postgres, sqlite
 from postroom.store.sql.memories.mail_texts import has_missing_digests
+from postroom.store.store import Store
 from postroom.store.transaction import Transaction
 from tests.stores.memories import NOW, put
 from tests.stores.old_stores import OLDEST, OldStore
@@ -130,8 +130,8 @@ async def test_what_was_marked_before_is_marked_in_its_namespace_only(
     engine = store.engine  # type: ignore[attr-defined]
     assert await engine.read(has_missing_digests)
     if is_in_background:
-        assert 2 == await store.backfill_mail_words(limit=9)
-        assert 0 == await store.backfill_mail_words(limit=9)
+        assert 2 == await store.store_missing_mail_digests(limit=9)
+        assert 0 == await store.store_missing_mail_digests(limit=9)
 
     told = [await trust(store, text, "hr", "inb_a") for text in (PIN, OLDER, VOUCHED)]
     known = await trust(store, "Ana likes tea with milk and some sugar.", "hr", "inb_a")

@@ -12,7 +12,7 @@ from postroom.model.inbox import Inbox
 from postroom.model.memory import Author, MemoryQuery
 from postroom.model.view import EVERYTHING, only
 from postroom.pipeline.services import Services
-from postroom.ports.store import Store
+from postroom.store.store import Store
 from postroom.store.transaction import Row
 from tests.mails import deliver, mail, new_inbox
 from tests.stores.memories import AGENT, NOW, OWNER, about, put
@@ -192,7 +192,7 @@ async def test_who_took_part_in_hidden_mail_is_not_told(
     for visible, is_told in ((None, True), ({other.id}, True), ({inbox.id}, False), ((), False)):
         seen = EVERYTHING if visible is None else only(*visible)
         told = await store.tied_memories(PIN, ["bo@x.org"], EVERYTHING, visible=seen, now=NOW)
-        recalled = await store.recall_about(["ana@x.org"], [], EVERYTHING, visible=seen, **recall)  # type: ignore[arg-type]
+        recalled = await store.memories_about(["ana@x.org"], [], EVERYTHING, visible=seen, **recall)  # type: ignore[arg-type]
 
         assert ([((), (hidden.message_id,))] if is_told else []) == [
             (tied.about, tied.sources) for tied in told

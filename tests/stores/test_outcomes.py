@@ -10,7 +10,7 @@ import pytest
 from postroom.model.inbox import Inbox
 from postroom.model.message import Recipient
 from postroom.model.sending import OutboxJob
-from postroom.model.storage import DeliveryReport, Fate
+from postroom.model.storage import DeliveryReport, RecipientStatus
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.ingest import Arrival
 from postroom.pipeline.services import Services
@@ -35,7 +35,7 @@ async def handing_over(services: Services, inbox: Inbox, *pending: str) -> Outbo
 async def report(services: Services, inbox: Inbox, status: str = "bounced") -> None:
     """A report on Ana's copy comes in."""
     raw = mail("Undelivered", to=inbox.address)
-    said = DeliveryReport("it@here", (Fate((ANA,), status, "550 no such user"),))
+    said = DeliveryReport("it@here", (RecipientStatus((ANA,), status, "550 no such user"),))
     message = await prepare(services, Arrival(raw, inbox.id))
     await services.store.add_messages([dataclasses.replace(message, report=said)])
 

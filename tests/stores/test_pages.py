@@ -7,17 +7,17 @@ import pytest
 from postroom.model.page import Found, Slice
 from postroom.pipeline.services import Services
 from postroom.store.sql.conditions import Conditions, Listing
-from postroom.store.store import SqlStore
+from postroom.store.store import Store
 from tests.mails import new_inbox
 
 
 @pytest.mark.parametrize("is_newest_first", [False, True])
 async def test_places_lead_where_offsets_lead(
-    store: SqlStore, services: Services, is_newest_first: bool
+    store: Store, services: Services, is_newest_first: bool
 ) -> None:
     for name in "abcdefg":
         await new_inbox(services, name)
-    listing = Listing("id, address, number", "inboxes", "number", -1, is_newest_first)
+    listing = Listing("id, address", "inboxes", "number", is_newest_first)
     where = Conditions()
     where.add("address NOT LIKE :not_this", not_this="c@%")
 

@@ -10,7 +10,7 @@ import pytest
 
 from postroom.errors import Conflict, InvalidInput, Unstorable
 from postroom.store.postgres import connection as connections
-from postroom.store.postgres import writer as writers
+from postroom.store.postgres import engine as writers
 from postroom.store.postgres.engine import PostgresEngine
 from postroom.store.transaction import Transaction, remembered
 from tests.stores.engines import PUT, names, put

@@ -12,13 +12,13 @@ from postroom.errors import MailError, Unavailable
 from postroom.store import upgrade
 from postroom.store.postgres import connection as connections
 from postroom.store.postgres import engine as engines
+from postroom.store.postgres import engine as writers
 from postroom.store.postgres import migrations
-from postroom.store.postgres import writer as writers
 from postroom.store.postgres.engine import PostgresEngine
 from postroom.store.postgres.migrations import migrate
 from postroom.store.upgrade import VERSION
 from tests.servers.postgres import Postgres, running
-from tests.stores.old_stores import NEWEST, OldStore
+from tests.stores.old_stores import OLDEST, OldStore
 
 WAITING = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
 
@@ -46,7 +46,7 @@ def test_a_database_of_a_newer_postroom_is_refused(database_url: str) -> None:
 
 
 def test_an_upgrade_waits_for_writers(database_url: str, tmp_path: Path) -> None:
-    OldStore(NEWEST, tmp_path, database_url, rows=False)
+    OldStore(OLDEST, tmp_path, database_url, rows=False)
     with connections.connect(database_url) as writer, connections.connect(database_url) as other:
         other.execute("SET lock_timeout = '20ms'")
         writer.execute(writers.LOCK)
@@ -93,7 +93,7 @@ def limit_everything(url: str) -> None:
 async def test_limits_of_the_database_end_neither_an_upgrade_nor_a_query(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    OldStore(NEWEST, tmp_path, database_url, rows=False)
+    OldStore(OLDEST, tmp_path, database_url, rows=False)
     slow = ("SELECT pg_sleep(0.3)", "SELECT pg_sleep(0.1)")
     monkeypatch.setitem(upgrade.DATA, upgrade.VERSION, (*upgrade.DATA[upgrade.VERSION], *slow))
     limit_everything(database_url)

@@ -12,8 +12,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 from postroom.errors import Unavailable
 from postroom.store.postgres import connection as connections
+from postroom.store.postgres import engine as writers
 from postroom.store.postgres import health
-from postroom.store.postgres import writer as writers
 from postroom.store.postgres.engine import PostgresEngine
 from postroom.store.transaction import Transaction
 from tests.servers.postgres import Postgres

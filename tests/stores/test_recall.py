@@ -15,8 +15,8 @@ import pytest
 from postroom.mail.text.terms import count_terms, question_terms, terms_of
 from postroom.model.memory import Keyword, MemoryHit, MemoryQuery
 from postroom.model.page import Found, Slice
-from postroom.ports.store import Store
 from postroom.store.ranking import documents, scoring, vectors
+from postroom.store.store import Store
 from tests.stores.conftest import OpenAgain
 from tests.stores.memories import NOW, put
 from tests.stores.recalling import WORDS, ask, cosine, keys, store_vectors, vector
@@ -74,7 +74,7 @@ async def check(store: Store, oracle: Oracle, chance: random.Random) -> None:
     expected = oracle.scores(terms)
 
     query = MemoryQuery("default", NOW, page=Slice(limit=100))
-    found = await store.recall(query, terms, vector=None, model="")
+    found = await store.search_memories(query, terms, vector=None, model="")
 
     assert len(expected) == found.total
     got = {hit.key: hit.relevance for hit in found.rows}
@@ -210,7 +210,7 @@ async def test_keywords_are_combined(
     await put(store, "d", "Coffee")
     wanted = [KEYWORDS[name] for name in names]
 
-    found = await store.recall_keywords(MemoryQuery("default", NOW), wanted, needs_all=needs_all)
+    found = await store.search_keywords(MemoryQuery("default", NOW), wanted, needs_all=needs_all)
 
     assert expected == set(keys(found))
     assert len(expected) == found.total

@@ -12,8 +12,8 @@ from postroom.model.page import Found
 from postroom.model.storage import Change, MessageQuery
 from postroom.model.view import EVERYTHING, NOTHING
 from postroom.pipeline.services import Services
-from postroom.ports.store import Store
 from postroom.store.ranking import vectors
+from postroom.store.store import Store
 from tests.mails import deliver, mail
 from tests.stores.memories import NOW, put
 from tests.stores.recalling import WORDS, ask, cosine, keys, store_vectors, vector
@@ -106,9 +106,9 @@ async def test_vectors_of_another_model_are_deleted(store: Store) -> None:
     await put(store, "k", "apple")
     await store_vectors(store, apple=vector(1, 0))
 
-    await store.forget_other_models("test")
+    await store.remove_vectors_of_other_models("test")
     assert 0 == await store.count_unembedded(collection_of("default"), model="test", most=9)
-    await store.forget_other_models("another")
+    await store.remove_vectors_of_other_models("another")
 
     assert 1 == await store.count_unembedded(collection_of("default"), model="test", most=9)
     assert 0 == (await ask(store, "fruit", meaning=vector(1, 0))).total
@@ -117,7 +117,7 @@ async def test_vectors_of_another_model_are_deleted(store: Store) -> None:
 async def test_a_search_reports_a_few_memories_without_vectors(store: Store) -> None:
     async def found(few: int) -> Found[MemoryHit] | None:
         query, meant = MemoryQuery("default", NOW), vector(1, 0)
-        return await store.recall_embedded(
+        return await store.search_embedded_memories(
             query, ["appl"], vector=meant, model="test", max_unembedded=few
         )
 
@@ -148,7 +148,7 @@ async def test_mail_is_ranked_by_terms_and_vectors_once_indexed(
 
     async def find(**criteria: object) -> list[str]:
         query = MessageQuery(**{"visible": EVERYTHING, **criteria})  # type: ignore[arg-type]
-        found = await store.recall_mail(query, ["fruit"], vector=vector(1, 0.1), model="test")
+        found = await store.rank_mail(query, ["fruit"], vector=vector(1, 0.1), model="test")
         assert len(found.rows) == found.total
         return [row.id for row in found.rows]
 

@@ -15,8 +15,8 @@ from postroom.model.page import Place, Slice
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
-from postroom.ports.store import Store
 from postroom.store.ranking import documents, scoring, vectors
+from postroom.store.store import Store
 from tests.mails import deliver, mail
 from tests.stores.conftest import OpenAgain
 from tests.stores.test_recall import NOW, WORDS, ask, put, vector
@@ -54,7 +54,7 @@ async def by_keywords(store: Store, page: Slice) -> tuple[Shown, Place | None, i
         MemoryQuery("default", NOW, page=page),
         [Keyword(("tea",)), Keyword(("oslo",))],
     )
-    found = await store.recall_keywords(query, keywords, needs_all=False)
+    found = await store.search_keywords(query, keywords, needs_all=False)
     return [(hit.key, hit.relevance) for hit in found.rows], found.next, found.total
 
 
@@ -146,7 +146,7 @@ async def test_mail_that_arrives_between_pages_does_not_shift_them(
     async def read(store: Store, page: Slice) -> tuple[Shown, Place | None, int]:
         terms = question_terms(QUESTION)
         query = MessageQuery(visible=EVERYTHING, page=page)
-        found = await store.recall_mail(query, terms, vector=asked, model="test")
+        found = await store.rank_mail(query, terms, vector=asked, model="test")
         return [(row.id, row.relevance or 0.0) for row in found.rows], found.next, found.total
 
     async def happens(turn: int) -> None:

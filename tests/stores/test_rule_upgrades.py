@@ -15,8 +15,8 @@ from postroom.model.rule import Loss
 from postroom.model.view import EVERYTHING, only
 from postroom.rules.rights import authority_of_rule
 from postroom.store.audit_hmac import AuditHmac
-from postroom.store.sql.events.rule_webhooks import Signer, insert_rule_delivery
-from postroom.store.store import SqlStore
+from postroom.store.sql.events.webhooks import Signer, insert_rule_delivery
+from postroom.store.store import Store
 from postroom.store.transaction import Transaction
 from tests.stores.old_stores import OLDEST, OldStore
 
@@ -83,9 +83,9 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> OldStore:
     return OldStore(OLDEST, tmp_path, url, rows=False)
 
 
-def upgraded(old: OldStore, write: Callable[[Rows], None]) -> SqlStore:
+def upgraded(old: OldStore, write: Callable[[Rows], None]) -> Store:
     old.write(lambda tx: write(Rows(tx)))
-    return SqlStore(old.open(), AuditHmac(b""))
+    return Store(old.open(), AuditHmac(b""))
 
 
 async def test_a_rule_stands_under_who_the_log_says(old: OldStore) -> None:
@@ -104,7 +104,7 @@ async def test_a_rule_stands_under_who_the_log_says(old: OldStore) -> None:
         rows.rule("rul_unknown_for_all", None)
 
     store = upgraded(old, write)
-    rules = {rule.id: authority_of_rule(rule) for rule in await store.every_rule()}
+    rules = {rule.id: authority_of_rule(rule) for rule in await store.all_rules()}
     await store.close()
 
     assert {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.store.sql.rules.rules import every_rule
+from postroom.store.sql.rules.rules import all_rules
 from postroom.store.transaction import Transaction
 from tests.stores.old_stores import OLDEST, OldStore
 
@@ -35,7 +35,7 @@ async def test_an_upgrade_switches_off_what_is_for_no_inbox(
         old.write(partial(_add, name=name, enabled=enabled, inboxes=inboxes))
 
     new = old.open()
-    rules = await new.read(every_rule)
+    rules = await new.read(all_rules)
     await new.close()
 
     enabled = {rule.name: rule.enabled for rule in rules}

@@ -22,10 +22,10 @@ from postroom.model.sending import OutboxQuery
 from postroom.model.storage import Added, AttachmentQuery, Change, MessageQuery, ThreadQuery
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
-from postroom.ports.store import Store
 from postroom.store.postgres import open_store
 from postroom.store.sql.messages.message_reads import PLACE
 from postroom.store.sql.messages.thread_choice import NAMED
+from postroom.store.store import Store
 from tests.mails import SOME, deliver, mail, new_inbox
 from tests.stores import shards
 from tests.stores.conftest import OpenAgain

@@ -21,10 +21,9 @@ from postroom.pipeline.webhooks import Webhooks, sign
 from postroom.ports.events import NoWebhookClient
 from postroom.store import sqlite, webhook_secrets
 from postroom.store.audit_hmac import KEY_FILE, AuditHmac, load_key
-from postroom.store.sql.events.rule_webhooks import Signer, insert_rule_delivery
-from postroom.store.sql.events.webhooks import add_webhook
-from postroom.store.store import SqlStore
-from postroom.store.webhook_secrets import CannotOpen, open_secret, seal_secret
+from postroom.store.sql.events.webhooks import Signer, add_webhook, insert_rule_delivery
+from postroom.store.store import Store
+from postroom.store.webhook_secrets import CannotDecrypt, decrypt_secret, encrypt_secret
 from tests.mails import deliver, mail
 from tests.stores.conftest import OpenAgain
 
@@ -115,10 +114,10 @@ async def test_a_start_that_is_interrupted_leaves_every_secret(
     def broken(seal: AuditHmac, webhook_id: str, secret: str) -> str:
         if webhook_id == "whk_2":
             raise OSError("killed")
-        return seal_secret(seal, webhook_id, secret)
+        return encrypt_secret(seal, webhook_id, secret)
 
     with monkeypatch.context() as patch:
-        patch.setattr(webhook_secrets, "seal_secret", broken)
+        patch.setattr(webhook_secrets, "encrypt_secret", broken)
         with pytest.raises(OSError, match="killed"):
             await open_again()
     assert [(one.secret, None) for one in hooks] == await stored(services.store)
@@ -194,7 +193,7 @@ async def test_without_its_key_a_webhook_waits_and_is_not_lost(
     one = hook(1)
     await services.store.add_webhook(one)
     await deliver(services, inbox, mail("News"))
-    other = SqlStore(services.store.engine, AuditHmac(b"x" * 32))  # type: ignore[attr-defined]
+    other = Store(services.store.engine, AuditHmac(b"x" * 32))  # type: ignore[attr-defined]
     [job] = await claimed(other)
     posted = await Webhooks(replace(services, store=other, poster=NoWebhookClient()))._post(job)
     assert ((), None) == (job.secrets, posted.code)
@@ -209,9 +208,9 @@ async def test_without_its_key_a_webhook_waits_and_is_not_lost(
 async def test_a_secret_belongs_to_one_webhook(tmp_path: Path) -> None:
     seal = AuditHmac(load_key(tmp_path / KEY_FILE))
     secret = new_webhook_secret()
-    sealed = seal_secret(seal, "whk_1", secret)
+    sealed = encrypt_secret(seal, "whk_1", secret)
 
-    assert secret == open_secret(seal, "whk_1", sealed)
+    assert secret == decrypt_secret(seal, "whk_1", sealed)
     for case in (
         (seal, "whk_2", sealed),
         (AuditHmac(b"y" * 32), "whk_1", sealed),
@@ -219,12 +218,12 @@ async def test_a_secret_belongs_to_one_webhook(tmp_path: Path) -> None:
         (seal, "whk_1", "$seal1$"),
         (seal, "whk_1", "$seal1$x"),
     ):
-        with pytest.raises(CannotOpen):
-            open_secret(*case)
+        with pytest.raises(CannotDecrypt):
+            decrypt_secret(*case)
 
 
 def test_an_earlier_version_cannot_sign_with_what_is_sealed(tmp_path: Path) -> None:
     seal = AuditHmac(load_key(tmp_path / KEY_FILE))
-    for kept in (seal_secret(seal, "whk_1", new_webhook_secret()), webhook_secrets.DERIVED):
+    for kept in (encrypt_secret(seal, "whk_1", new_webhook_secret()), webhook_secrets.DERIVED):
         with pytest.raises(binascii.Error):
             sign(kept, "evt_1", 1, b"")

@@ -211,7 +211,7 @@ def test_the_documentation_lists_exactly_the_settings_there_are():
         (
             s.variable,
             re.sub("^limit_", "limits.", s.name),
-            s.accepts,
+            s.reader.accepts,
             s.default or "none",
             s.summary,
         )

@@ -147,5 +147,6 @@ def test_the_documentation_lists_exactly_the_variables_there_are():
 
     rows = [("<ACCOUNT>_", r) for r in FOR_ONE] + [("", r) for r in FOR_ALL]
     assert [
-        (prefix, r.name.upper(), r.accepts, r.default or "none", r.summary) for prefix, r in rows
+        (prefix, r.name.upper(), r.reader.accepts, r.default or "none", r.summary)
+        for prefix, r in rows
     ] == documented

@@ -120,7 +120,7 @@ async def test_what_was_for_removed_inboxes_alone_is_the_owners(shared: Shared) 
 
     async with visiting(shared.app, key) as rest:
         assert dict.fromkeys(things, False) == await seen(rest, things)
-    kept = {rule.id for rule in await shared.app.services.store.every_rule()}
+    kept = {rule.id for rule in await shared.app.services.store.all_rules()}
     assert {things["rule"], things["teller"]} <= kept
 
 

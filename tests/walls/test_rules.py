@@ -75,7 +75,7 @@ async def test_who_sees_no_inbox_makes_no_rule(
 ) -> None:
     key = await blind_key(shared, limits)
     before = await belongings(shared.app, shared.other)
-    kept = await shared.app.services.store.every_rule()
+    kept = await shared.app.services.store.all_rules()
 
     async with visiting(shared.app, key) as rest:
         for action in ACTIONS:
@@ -84,7 +84,7 @@ async def test_who_sees_no_inbox_makes_no_rule(
             assert (403, "forbidden") == (problem["status"], problem["code"]), action
             assert "create the rule with a key that may see its inboxes" in problem["detail"]
 
-    assert kept == await shared.app.services.store.every_rule()
+    assert kept == await shared.app.services.store.all_rules()
     assert before == await belongings(shared.app, shared.other)
 
 
@@ -101,7 +101,7 @@ async def test_a_key_is_held_to_the_rules_that_it_sees(
             await rest.post("/v1/rules", **rule)
         refused = await rest.problem("POST", "/v1/rules", json=rule)
 
-    assert 3 < len(await shared.app.services.store.every_rule())
+    assert 3 < len(await shared.app.services.store.all_rules())
     assert (409, "conflict") == (refused["status"], refused["code"])
     assert refused["detail"].startswith("there are 3 rules already")
 
@@ -176,7 +176,7 @@ async def test_places_of_rules_do_not_count_those_of_others(shared: Shared) -> N
 
     assert (2, [1, 2]) == (new["position"], listed)
     assert [new["id"], shared.own.rule] == order
-    rest_of_them = [r.id for r in await shared.app.services.store.every_rule() if r.id not in order]
+    rest_of_them = [r.id for r in await shared.app.services.store.all_rules() if r.id not in order]
     assert shared.other.rule == rest_of_them[0]
 
 
@@ -201,7 +201,7 @@ async def test_what_named_only_a_removed_inbox_is_left_with_nothing(shared: Shar
 
     await remove(shared)
 
-    every = {rule.id: rule.inboxes for rule in await ctx.store.every_rule()}
+    every = {rule.id: rule.inboxes for rule in await ctx.store.all_rules()}
     hooks = (await call(ctx, webhooks.list_webhooks, {})).results
     kept = {k.id: (k.inboxes, k.accounts) for k in (await call(ctx, keys.list_keys, {})).results}
     assert NOTHING == every[own.rule]

@@ -107,8 +107,7 @@ class RequestBodies:
         try:
             yield hold
         finally:
-            for name in max_bytes:
-                _subtract(self.held, name, held_here)
+            self.held -= Counter(dict.fromkeys(max_bytes, held_here))
 
     @contextmanager
     def _counted(self, sender: BodySender) -> Iterator[None]:
@@ -119,8 +118,7 @@ class RequestBodies:
         try:
             yield
         finally:
-            for name in limits:
-                _subtract(self.arriving, name, 1)
+            self.arriving -= Counter(limits.keys())
 
 
 async def _fill(
@@ -163,10 +161,3 @@ def _too_large(max_bytes: int) -> TooLarge:
 def _too_many(sender: BodySender) -> RateLimited:
     whose = "of providers" if sender.group == STRANGERS else "of this key"
     return RateLimited(f"too many requests {whose} are arriving; wait for responses", retry_after=1)
-
-
-def _subtract(counter: Counter[str], name: str, by: int) -> None:
-    """Subtract, and drop the entry at zero."""
-    counter[name] -= by
-    if counter[name] <= 0:
-        del counter[name]

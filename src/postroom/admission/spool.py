@@ -83,7 +83,6 @@ class SpooledBytes:
             return self._whole(b"")
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None

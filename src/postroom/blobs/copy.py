@@ -27,7 +27,7 @@ async def copy_blobs(
     needed: AsyncIterator[tuple[BlobKey, int]],
     source: BlobStore,
     target: BlobStore,
-    tell: Callable[[int], None],
+    progress: Callable[[int], None],
     *,
     rereads: bool,
 ) -> CopyResult:
@@ -35,38 +35,33 @@ async def copy_blobs(
 
     Blobs in the target are compared by size, and with *rereads* also by content.
     """
-    copied, size = CopyResult(), 0
-    batch: dict[BlobKey, int] = {}
-    async for key, blob_size in needed:
-        batch[key] = blob_size
-        size += blob_size
-        if len(batch) == _BATCH or size >= _BATCH_BYTES:
-            await _copy(batch, source, target, copied, rereads=rereads)
-            batch, size = {}, 0
-            tell(copied.count)
-    await _copy(batch, source, target, copied, rereads=rereads)
-    tell(copied.count)
+    copied = CopyResult()
+    async for blobs in _batches(needed):
+        keys = await _to_copy(blobs, target, rereads=rereads)
+        # Concurrently: a disk syncs several files in hardly more time than one.
+        copies = (_copy_one(key, source, target) for key in keys)
+        outcomes = await asyncio.gather(*copies, return_exceptions=True)
+        for key, outcome in zip(keys, outcomes, strict=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+            if outcome is not None:
+                copied.problems[key] = outcome
+        copied.count += len(blobs) - sum(key in copied.problems for key in blobs)
+        progress(copied.count)
     return copied
 
 
-async def _copy(
-    blobs: Mapping[BlobKey, int],
-    source: BlobStore,
-    target: BlobStore,
-    copied: CopyResult,
-    *,
-    rereads: bool,
-) -> None:
-    """Copy concurrently: a disk syncs several files in hardly more time than one."""
-    keys = await _to_copy(blobs, target, rereads=rereads)
-    copies = (_copy_one(key, source, target) for key in keys)
-    outcomes = await asyncio.gather(*copies, return_exceptions=True)
-    for key, outcome in zip(keys, outcomes, strict=True):
-        if isinstance(outcome, BaseException):
-            raise outcome
-        if outcome is not None:
-            copied.problems[key] = outcome
-    copied.count += len(blobs) - sum(key in copied.problems for key in blobs)
+async def _batches(
+    needed: AsyncIterator[tuple[BlobKey, int]],
+) -> AsyncIterator[dict[BlobKey, int]]:
+    """Blobs with their sizes, as many as are copied at once; the last batch can be empty."""
+    batch: dict[BlobKey, int] = {}
+    async for key, size in needed:
+        batch[key] = size
+        if len(batch) == _BATCH or sum(batch.values()) >= _BATCH_BYTES:
+            yield batch
+            batch = {}
+    yield batch
 
 
 async def _to_copy(

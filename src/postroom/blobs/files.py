@@ -18,20 +18,25 @@ from postroom.model.message import BlobKey
 from postroom.ports.blobs import UsedBlobs
 
 
-def write_synced(path: Path, content: bytes) -> None:
-    """Write and sync a new file of mode 0600."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+def write_file(path: Path, content: bytes) -> None:
+    """Write and sync a file of mode 0600, which then gets its name."""
+    new = path.parent / f".new-{secrets.token_hex(8)}"
     try:
-        left = memoryview(content)
-        while left:
-            left = left[os.write(descriptor, left) :]
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            left = memoryview(content)
+            while left:
+                left = left[os.write(descriptor, left) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.rename(new, path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync the entries of a folder to disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -39,12 +44,22 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+@contextmanager
+def full_disk_errors() -> Iterator[None]:
+    """Raise StorageFull if the disk is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageFull("the disk is full; free some space and try again") from error
+        raise
+
+
 OWNER_FILES = ("installation.json", ".house")
 """The name of a mark, and what it was called before schema 40; that one held the id alone."""
 
 
 def owner_mark(installation: str) -> bytes:
-    """The content of a mark."""
     return b'{"installation":"%s"}\n' % installation.encode()
 
 
@@ -58,13 +73,9 @@ class FileOwner:
     """The owner mark: the file `installation.json` of a folder."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder, self.place = folder, str(folder)
         self._path, self._old_path = (folder / name for name in OWNER_FILES)
         self.is_outdated = False
-
-    @property
-    def place(self) -> str:
-        return str(self._folder)
 
     async def read(self) -> str | None:
         return await in_thread(self.read_now)
@@ -77,7 +88,9 @@ class FileOwner:
             await in_thread(path.unlink, missing_ok=True)
 
     async def has_blobs(self) -> bool:
-        return await in_thread(self._has_blobs)
+        return await in_thread(
+            lambda: any(len(path.name) >= 62 for path in self._folder.glob("??/*"))
+        )
 
     def read_now(self) -> str | None:
         """The id of the installation; None if the folder has no mark."""
@@ -90,21 +103,11 @@ class FileOwner:
 
     def _write(self, installation: str) -> None:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        new = self._folder / f".new-{secrets.token_hex(8)}"
-        try:
-            write_synced(new, owner_mark(installation))
-            os.rename(new, self._path)
+        with full_disk_errors():
+            write_file(self._path, owner_mark(installation))
             self._old_path.unlink(missing_ok=True)
             self.is_outdated = False
             sync_folder(self._folder)
-        except OSError as error:
-            new.unlink(missing_ok=True)
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise StorageFull("the disk is full; free some space and try again") from error
-            raise
-
-    def _has_blobs(self) -> bool:
-        return any(len(path.name) >= 62 for path in self._folder.glob("??/*"))
 
 
 _CHUNK_BYTES = 256 * 1024
@@ -154,8 +157,9 @@ class FileBlobs:
 
     async def discard(self, keys: Sequence[BlobKey], used: UsedBlobs) -> None:
         started = time.time()
-        for key in keys:
-            await in_thread(self._set_aside, self._path(key))
+        for path in map(self._path, keys):
+            with suppress(FileNotFoundError):
+                await in_thread(os.rename, path, path.with_name(path.name + _GONE))
         in_use = await used(keys) if keys else frozenset()
         for key in keys:
             await in_thread(self._finish_removal, key, in_use, started)
@@ -166,17 +170,15 @@ class FileBlobs:
         removed = 0
         keys = await in_thread(self._keys_before, before)
         for start in range(0, len(keys), _BATCH):
-            removed += await self._sweep(keys[start : start + _BATCH], used)
+            batch = keys[start : start + _BATCH]
+            in_use = await used(batch)
+            unused = [key for key in batch if key not in in_use]
+            await self.discard(unused, used)
+            removed += sum(not self._path(key).exists() for key in unused)
         return removed
 
     async def check(self) -> None:
         await self.discard(await self.put([secrets.token_bytes(_PROBE_BYTES)]), _unused)
-
-    async def _sweep(self, keys: Sequence[BlobKey], used: UsedBlobs) -> int:
-        in_use = await used(keys)
-        unused = [key for key in keys if key not in in_use]
-        await self.discard(unused, used)
-        return sum(not self._path(key).exists() for key in unused)
 
     async def _recover(self, used: UsedBlobs, before: float) -> None:
         """Finish interrupted removals."""
@@ -217,30 +219,26 @@ class FileBlobs:
         if self._is_broken:
             raise MailError(_BROKEN)
         try:
-            yield
+            with full_disk_errors():
+                yield
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise StorageFull("the disk is full; free some space and try again") from error
-            if error.errno == errno.EIO:
-                self._is_broken = True
-                raise MailError(_BROKEN) from error
-            raise
+            if error.errno != errno.EIO:
+                raise
+            self._is_broken = True
+            raise MailError(_BROKEN) from error
 
     def _touch(self, key: BlobKey, size: int) -> bool:
         """Renew the time of a blob, so that no sweep removes it. False if it does not exist."""
-        if self._size(key) != size:
-            return False
-        try:
-            os.utime(self._path(key))
-        except FileNotFoundError:
-            return False
-        return True
+        with suppress(FileNotFoundError):
+            if self._size(key) == size:
+                os.utime(self._path(key))
+                return True
+        return False
 
     def _size(self, key: BlobKey) -> int | None:
-        try:
+        with suppress(FileNotFoundError):
             return self._path(key).stat().st_size
-        except FileNotFoundError:
-            return None
+        return None
 
     def _write(self, key: BlobKey, content: bytes) -> None:
         path = self._path(key)
@@ -248,25 +246,15 @@ class FileBlobs:
             for folder in (self._folder, path.parent):
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             sync_folder(self._folder)
-        new = path.parent / f".new-{secrets.token_hex(8)}"
-        try:
-            write_synced(new, content)
-            os.rename(new, path)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(new)
-            raise
+        write_file(path, content)
 
     def _read(self, key: BlobKey, offset: int, size: int | None) -> bytes:
         path = self._path(key)
         for candidate in (path, path.with_name(path.name + _GONE), path):
-            try:
-                with open(candidate, "rb") as file:
-                    file.seek(offset)
-                    return file.read(-1 if size is None else size)
-            except FileNotFoundError:
-                continue
-        raise NotFound(f"the content {key[:12]}… is missing from the blob store")
+            with suppress(FileNotFoundError), open(candidate, "rb") as file:
+                file.seek(offset)
+                return file.read(-1 if size is None else size)
+        raise missing_error(key)
 
     def _damage(self, key: BlobKey, size: int) -> str | None:
         digest, length = hashlib.sha256(), 0
@@ -282,18 +270,13 @@ class FileBlobs:
             return f"blob {key} is damaged: its content is not what was stored"
         return None
 
-    def _set_aside(self, path: Path) -> None:
-        with suppress(FileNotFoundError):
-            os.rename(path, path.with_name(path.name + _GONE))
-
     def _finish_removal(self, key: BlobKey, in_use: frozenset[BlobKey], before: float) -> None:
         """Delete a blob that was set aside, or restore it if it is in use."""
         path = self._path(key)
         aside = path.with_name(path.name + _GONE)
         with suppress(FileNotFoundError):
-            if key not in in_use and aside.stat().st_mtime < before:
-                os.unlink(aside)
-            elif not path.exists():
+            is_kept = key in in_use or aside.stat().st_mtime >= before
+            if is_kept and not path.exists():
                 os.rename(aside, path)
             else:
                 os.unlink(aside)
@@ -302,8 +285,7 @@ class FileBlobs:
         found = []
         for folder in sorted(self._folder.glob("??")):
             for entry in os.scandir(folder):
-                is_blob = len(entry.name) == 62 and entry.stat().st_mtime < before
-                if is_blob:
+                if len(entry.name) == 62 and entry.stat().st_mtime < before:
                     found.append(folder.name + entry.name)
                 elif entry.name.startswith(".new-") and entry.stat().st_mtime < before:
                     os.unlink(entry.path)
@@ -312,3 +294,7 @@ class FileBlobs:
 
 async def _unused(_keys: Sequence[BlobKey]) -> frozenset[BlobKey]:
     return frozenset()
+
+
+def missing_error(key: BlobKey) -> NotFound:
+    return NotFound(f"the content {key[:12]}… is missing from the blob store")

@@ -79,7 +79,9 @@ def object_errors() -> Iterator[None]:
     except TimeoutError as error:
         raise refused(NO_RESPONSE, error) from error
     except (FileNotFoundError, exceptions.BaseError) as error:
-        message = _explain(_reason(error))
+        reason = _reason(error)
+        found = (text for pattern, text in _EXPLANATIONS if re.search(pattern, reason))
+        message = next(found, _UNEXPECTED)
         if isinstance(error, FileNotFoundError) and message != _NO_BUCKET:
             raise
         raise refused(message, error) from error
@@ -97,12 +99,6 @@ def refused(message: str, error: Exception) -> MailError:
         return StorageFull(message)
     kind = NoResponse if message == NO_RESPONSE else Unavailable
     return kind(message, retry_after=2)
-
-
-def _explain(reason: str) -> str:
-    return next(
-        (text for pattern, text in _EXPLANATIONS if re.search(pattern, reason)), _UNEXPECTED
-    )
 
 
 def _reason(error: Exception) -> str:
@@ -199,12 +195,8 @@ class ObjectOwner:
     """The owner mark: the object `installation.json` below the prefix."""
 
     def __init__(self, store: S3Store, reading: S3Store, place: str) -> None:
-        self._store, self._reading, self._place = store, reading, place
+        self._store, self._reading, self.place = store, reading, place
         self.is_outdated = False
-
-    @property
-    def place(self) -> str:
-        return self._place
 
     async def read(self) -> str | None:
         for name in OWNER_FILES:

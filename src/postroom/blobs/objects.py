@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import obstore
 from obstore.store import S3Store
 
+from postroom.blobs.files import missing_error
 from postroom.blobs.object_requests import (
     NoResponse,
     ObjectOwner,
@@ -100,17 +101,22 @@ class ObjectBlobs:
         bucket, _, prefix = url.removeprefix("s3://").partition("/")
         open_store = partial(S3Store, bucket, prefix=prefix or None)
         store, reading = open_store(**_TIMEOUTS), open_store(**_READ_TIMEOUTS)
-        public = store
-        if public_url is not None:
-            public = open_store(aws_endpoint_url_s3=public_url, **_TIMEOUTS)
+        public = (
+            None if public_url is None else open_store(aws_endpoint_url_s3=public_url, **_TIMEOUTS)
+        )
         return cls(store, public, reading, url.rstrip("/"))
 
     async def put(self, contents: Iterable[bytes], *, anew: bool = False) -> list[BlobKey]:
         pairs = [(hashlib.sha256(content).hexdigest(), content) for content in contents]
         left = iter(dict(pairs).items())
+
+        async def put_each() -> None:
+            for key, content in left:
+                await self._put(key, content, anew=anew)
+
         with self._writers.circuit():
             writers = min(_CONCURRENT_WRITES, len(pairs))
-            await asyncio.gather(*(self._put_each(left, anew=anew) for _ in range(writers)))
+            await asyncio.gather(*(put_each() for _ in range(writers)))
         return [key for key, _ in pairs]
 
     async def missing(self, keys: Sequence[BlobKey]) -> frozenset[BlobKey]:
@@ -128,7 +134,7 @@ class ObjectBlobs:
                 async with self._with_reason():
                     return await self._read(path, offset, size)
         await self._check_bucket()
-        raise _missing_error(key)
+        raise missing_error(key)
 
     async def stream(self, key: BlobKey) -> AsyncIterator[bytes]:
         offset = 0
@@ -176,20 +182,20 @@ class ObjectBlobs:
     async def link(self, key: BlobKey, *, lasting: timedelta) -> str:
         """A signed URL of the content that is valid for a limited time."""
         if await self.missing([key]):
-            raise _missing_error(key)
+            raise missing_error(key)
         with object_errors():
             return await obstore.sign_async(self._public, "GET", _path(key), lasting)
-
-    async def _put_each(self, left: Iterator[tuple[BlobKey, bytes]], *, anew: bool) -> None:
-        for key, content in left:
-            await self._put(key, content, anew=anew)
 
     async def _put(self, key: BlobKey, content: bytes, *, anew: bool) -> None:
         """Write a blob unless a fresh one exists."""
         async with self._writers.slot():
             with self._writing():
                 meta = None if anew else await self._head(_path(key))
-                if meta is None or not _is_fresh(meta, len(content)):
+                if (
+                    meta is None
+                    or meta["size"] != len(content)
+                    or datetime.now(UTC) - meta["last_modified"] >= _FRESH
+                ):
                     await self._write(key, content)
 
     async def _write(self, key: BlobKey, content: bytes) -> None:
@@ -286,14 +292,6 @@ class ObjectBlobs:
                 ]
                 if keys:
                     yield keys
-
-
-def _is_fresh(meta: ObjectMeta, size: int) -> bool:
-    return meta["size"] == size and datetime.now(UTC) - meta["last_modified"] < _FRESH
-
-
-def _missing_error(key: BlobKey) -> NotFound:
-    return NotFound(f"the content {key[:12]}… is missing from the blob store")
 
 
 def _path(key: BlobKey) -> str:

@@ -3,10 +3,49 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
+import resource
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+
+_NO_NETWORK = 0x40000000 | 0x10000000
+"""CLONE_NEWNET in a CLONE_NEWUSER, which needs no privilege."""
+
+
+def main() -> None:
+    """The restricted process: call a function on the input; write its result, or why it failed."""
+    module, name, argument, cpu_s, memory_bytes, *imports = sys.argv[1:]
+    _limit(int(cpu_s), int(memory_bytes))
+    work = getattr(import_module(module), name)
+    for needed in imports:
+        import_module(needed)
+    _forbid_files_and_network()
+    data = sys.stdin.buffer.read()
+    try:
+        text, status = work(data, int(argument)), 0
+    except Exception as error:  # noqa: BLE001 - the caller reports it
+        text, status = " ".join(str(error).split())[:200] or type(error).__name__, 1
+    sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+    sys.exit(status)
+
+
+def _limit(cpu_s: int, memory_bytes: int) -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _forbid_files_and_network() -> None:
+    """Forbid opening files; open ones can still be used."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+    # In addition an empty network namespace, where the kernel allows it.
+    unshare = getattr(ctypes.CDLL(None), "unshare", None)
+    if unshare is not None:
+        unshare(_NO_NETWORK)
 
 
 class WorkFailed(Exception):
@@ -40,7 +79,7 @@ async def in_process(
     """
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-c", "from postroom.blocking.worker import main; main()"),
+        *("-c", "from postroom.blocking.processes import main; main()"),
         *(work.__module__, work.__qualname__, str(argument)),
         *(str(bounds.cpu_s), str(bounds.memory_bytes), *imports),
         stdin=asyncio.subprocess.PIPE,

@@ -41,10 +41,10 @@ async def authenticate(services: Services, secret: str | None) -> Caller:
             "`postroom key create`, or replace the owner's with `postroom key reset`"
         )
     secret_hash = hash_secret(secret)
-    key = await services.store.key_of(secret_hash, services.clock())
+    key = await services.store.key_by_hash(secret_hash, services.clock())
     if key is None:
         raise Unauthenticated("unknown key; create one with `postroom key create`")
-    from postroom.pipeline.rule_jobs import caller_of_key  # late, for a quick start
+    from postroom.pipeline.apply_rules import caller_of_key  # late, for a quick start
 
     return replace(await caller_of_key(services, key), secret_hash=secret_hash)
 
@@ -60,20 +60,16 @@ async def revocation(ctx: RequestContext) -> AsyncIterator[asyncio.Task[None]]:
 
 
 async def _revoked(ctx: RequestContext) -> None:
+    secret_hash = ctx.caller.secret_hash
     while True:
         position = ctx.store.notifier.position("keys")
         try:
-            if not await _is_valid(ctx):
+            if secret_hash and await ctx.store.key_by_hash(secret_hash, ctx.clock()) is None:
                 return
         except MailError:
             await asyncio.sleep(_RETRY_S)
             continue
         await ctx.store.notifier.wait("keys", position)
-
-
-async def _is_valid(ctx: RequestContext) -> bool:
-    secret_hash = ctx.caller.secret_hash
-    return secret_hash is None or await ctx.store.key_of(secret_hash, ctx.clock()) is not None
 
 
 async def unless_revoked(ctx: RequestContext, work: Coroutine[Any, Any, T]) -> T:

@@ -1,17 +1,149 @@
-"""The context of a request: its caller and the services it may use."""
+"""The context of a request: its caller, the services it may use, and the cursors of its lists."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+import hashlib
+import hmac
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeVar
 
-from postroom.admission.fair_queue import FairQueue
-from postroom.admission.rate_limits import RateLimits
-from postroom.calls.cursors import Cursors
+from postroom.admission.rate_limits import FairQueue, RateLimits
+from postroom.errors import InvalidInput
 from postroom.model.inbox import Visible
 from postroom.model.key import Caller
+from postroom.model.page import Found, Page, Slice
 from postroom.model.view import Everything
 from postroom.pipeline.services import Services
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    from postroom.calls.request import Paged
+
+T = TypeVar("T")
+_NONCE_BYTES, _TAG_BYTES, _NUMBER_BYTES = 12, 16, 8
+_PURPOSE = b"postroom cursors 2"
+_BLOCK = 32
+"""Texts are padded to whole blocks, so that the length of a cursor does not reveal its place."""
+
+_NUMBER, _TEXT, _END = b"n", b"t", b"\x80"
+_INVALID = (
+    "cursor: not valid for this list; pass next_cursor of the previous page unchanged, with the "
+    "same filters, or start again without it"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cursors:
+    """Issues and opens the cursors of one caller, with the secret of the store."""
+
+    secret: bytes
+    caller: str = ""
+
+    def of(self, caller: str) -> Cursors:
+        """The cursors of another caller."""
+        return replace(self, caller=caller)
+
+    def slice(self, request: Paged) -> Slice:
+        """The slice that a request asks for. Raises InvalidInput on an invalid cursor."""
+        after = None
+        if request.cursor:
+            after = tuple(_parts(self.unseal(request.cursor, _binding_of(request))))
+        return Slice(request.limit, request.offset, after)
+
+    def page(self, request: Paged, found: Found[T]) -> Page[T]:
+        """The page that answers a request."""
+        cursor = None
+        if found.next:
+            cursor = self.seal(b"".join(map(_packed, found.next)), _binding_of(request))
+        return Page(found.rows, found.total, request.limit, found.offset, next_cursor=cursor)
+
+    def seal(self, body: bytes, binding: bytes) -> str:
+        """A cursor that carries *body*, valid with the same *binding* only."""
+        (cipher, nonce_key), associated_data = _cipher(self.secret), self._associated_data(binding)
+        padded = body + _END
+        padded += bytes(-len(padded) % _BLOCK)
+        nonce = hmac.digest(nonce_key, associated_data + padded, "sha256")[:_NONCE_BYTES]
+        return _text(nonce + cipher.encrypt(nonce, padded, associated_data))
+
+    def unseal(self, cursor: str, binding: bytes) -> bytes:
+        """The body. Raises InvalidInput if it is forged, or of another caller or list."""
+        data = _bytes(cursor)
+        padded = self._decrypted(data, binding) if _text(data) == cursor else None
+        if padded is None:
+            raise InvalidInput(_INVALID)
+        return padded[: padded.rindex(_END)]
+
+    def _decrypted(self, data: bytes, binding: bytes) -> bytes | None:
+        if len(data) < _NONCE_BYTES + _BLOCK + _TAG_BYTES:
+            return None
+        from cryptography.exceptions import InvalidTag
+
+        nonce, sealed = data[:_NONCE_BYTES], data[_NONCE_BYTES:]
+        try:
+            cipher, _ = _cipher(self.secret)
+            return cipher.decrypt(nonce, sealed, self._associated_data(binding))
+        except InvalidTag:
+            return None
+
+    def _associated_data(self, binding: bytes) -> bytes:
+        return hashlib.sha256(self.caller.encode()).digest() + binding
+
+
+@lru_cache(maxsize=4)
+def _cipher(secret: bytes) -> tuple[AESGCM, bytes]:
+    """The cipher of the cursors, and the key of their nonces.
+
+    Their keys are derived from the secret of the store by HKDF with SHA-256 (RFC 5869), no salt.
+    """
+    # Imported on first use: it is slow to load.
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    key = hmac.digest(bytes(32), secret, "sha256")
+    first = hmac.digest(key, _PURPOSE + b"\x01", "sha256")
+    return AESGCM(first), hmac.digest(key, first + _PURPOSE + b"\x02", "sha256")
+
+
+def _packed(part: int | str) -> bytes:
+    """A part of a place as bytes; numbers have a fixed size."""
+    if isinstance(part, int):
+        return _NUMBER + part.to_bytes(_NUMBER_BYTES, "big", signed=True)
+    text = part.encode("utf-8", "surrogatepass")
+    return _TEXT + len(text).to_bytes(_NUMBER_BYTES, "big") + text
+
+
+def _parts(body: bytes) -> Iterator[int | str]:
+    at = 0
+    while at < len(body):
+        number = int.from_bytes(body[at + 1 : at + 1 + _NUMBER_BYTES], "big", signed=True)
+        kind, at = body[at : at + 1], at + 1 + _NUMBER_BYTES
+        if kind == _NUMBER:
+            yield number
+        else:
+            yield body[at : at + number].decode("utf-8", "surrogatepass")
+            at += number
+
+
+def _text(data: bytes) -> str:
+    return urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _bytes(cursor: str) -> bytes:
+    """The bytes of a cursor; none if it is not base64."""
+    try:
+        return urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+    except ValueError:
+        return b""
+
+
+def _binding_of(request: Paged) -> bytes:
+    """A digest of all arguments except those of the page itself."""
+    filters = request.model_dump_json(exclude={"limit", "offset", "cursor"}, exclude_defaults=True)
+    return hashlib.sha256(f"{type(request).__name__}{filters}".encode()).digest()
+
 
 Report = Callable[[float, str], Awaitable[None]]
 """Reports progress to a waiting caller: seconds, and what is being done."""

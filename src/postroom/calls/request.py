@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -33,7 +33,7 @@ LINE = rf"^[^{CONTROL}]*$"
 NAME = rf"^[^{CONTROL}]*[^{CONTROL}{SPACE}{IGNORABLE}][^{CONTROL}]*$"
 """One line with a visible character."""
 
-SOUGHT = rf"^[^\x00]*[^\x00{SPACE}{IGNORABLE}][^\x00]*$"
+SEARCH_TEXT = rf"^[^\x00]*[^\x00{SPACE}{IGNORABLE}][^\x00]*$"
 """A text that is not empty after folding."""
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
@@ -104,40 +104,61 @@ class Repeatable:
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
-    """A constraint between several arguments as JSON Schema; a validator enforces it."""
+class Constraint:
+    """A constraint between several arguments as JSON Schema, and its check.
+
+    Without a *problem* to report, it is enforced elsewhere.
+    """
 
     name: str
     arguments: tuple[str, ...]
     schema: Mapping[str, Any]
+    problem: str = ""
+    is_broken_by: Callable[[Any], bool] = bool
 
 
-def one_of(name: str, *arguments: str, may_be_empty: bool = False) -> Together:
+def one_of(
+    name: str, arguments: tuple[str, ...], problem: str = "", *, may_be_empty: bool = False
+) -> Constraint:
     """At least one of some arguments is present; null counts as absent."""
     given = {"not": {"type": "null"}} if may_be_empty else {"minLength": 1, "minItems": 1}
     branches = [{"required": [a], "properties": {a: given}} for a in arguments]
-    return Together(name, arguments, {"anyOf": branches})
+
+    def is_broken_by(request: Request) -> bool:
+        values = [getattr(request, name) for name in arguments]
+        return all(value is None if may_be_empty else not value for value in values)
+
+    return Constraint(name, arguments, {"anyOf": branches}, problem, is_broken_by)
 
 
-def not_both(name: str, first: str, second: str) -> Together:
+def change_of(arguments: tuple[str, ...], problem: str) -> Constraint:
+    """At least one of the things that a request can change is given."""
+    return one_of("change", arguments, problem, may_be_empty=True)
+
+
+def not_both(name: str, first: str, second: str, problem: str = "") -> Constraint:
     """Two texts exclude each other; null and the empty text count as absent."""
     given = {a: {"not": {"type": "null"}, "minLength": 1} for a in (first, second)}
-    return Together(
-        name, (first, second), {"not": {"required": [first, second], "properties": given}}
+    schema = {"not": {"required": [first, second], "properties": given}}
+    return Constraint(
+        name, (first, second), schema, problem, lambda r: getattr(r, first) and getattr(r, second)
     )
 
 
 class Request(BaseModel):
     """The arguments of an operation. The docstring is the description on every surface."""
 
-    together: ClassVar[tuple[Together, ...]] = ()
+    constraints: ClassVar[tuple[Constraint, ...]] = ()
     model_config = ConfigDict(
         extra="forbid", frozen=True, defer_build=True, validate_by_alias=True, validate_by_name=True
     )
 
-
-def _nothing_if_empty(value: object) -> object:
-    return None if value == "" else value
+    @model_validator(mode="after")
+    def _keeps_constraints(self) -> Self:
+        for constraint in self.constraints:
+            if constraint.problem and constraint.is_broken_by(self):
+                raise ValueError(constraint.problem)
+        return self
 
 
 def _parse_moment(value: object) -> object:
@@ -187,7 +208,7 @@ _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]{0,99})(?:\.[0-9]{1,100})?(?:[eE][+-]?[
 Id = Annotated[str, Field(min_length=1, max_length=64), Accepts({"pattern": "^[A-Za-z0-9_-]+$"})]
 OptionalId = Annotated[
     Annotated[str, Field(max_length=64)] | None,
-    BeforeValidator(_nothing_if_empty),
+    BeforeValidator(lambda value: None if value == "" else value),
     Accepts({"pattern": "^[A-Za-z0-9_-]*$"}),
 ]
 Moment = Annotated[
@@ -215,27 +236,22 @@ Cursor = Annotated[
 class Paged(Request):
     """A request for a slice of a list."""
 
-    together: ClassVar[tuple[Together, ...]] = (
-        # As a member of an object, since `readOnly` has a meaning only there in OpenAPI.
-        Together("next", ("cursor",), {}),
+    constraints: ClassVar[tuple[Constraint, ...]] = (
+        Constraint(
+            "next",
+            ("cursor",),
+            {},  # As a member of an object, since `readOnly` has a meaning only there in OpenAPI.
+            "cursor cannot be combined with offset; drop one",
+            lambda request: request.cursor and "offset" in request.model_fields_set,
+        ),
     )
     limit: Limit = 50
     offset: Offset = 0
     cursor: Cursor = None
 
-    @model_validator(mode="after")
-    def _offset_or_cursor(self) -> Self:
-        if self.cursor and "offset" in self.model_fields_set:
-            raise ValueError("cursor cannot be combined with offset; drop one")
-        return self
-
 
 def parse_request(model: type[R], arguments: Mapping[str, Any]) -> R:
-    """Build a request from the arguments of a caller.
-
-    Raises:
-        InvalidInput: with `problems`, one for each bad field.
-    """
+    """Build a request. Raises InvalidInput with `problems`, one for each bad field."""
     given: dict[str, object] = {}
     problems: list[dict[str, object]] = []
     for name, value in arguments.items():
@@ -257,15 +273,12 @@ def parse_request(model: type[R], arguments: Mapping[str, Any]) -> R:
 @cache
 def _scalar_types(model: type[Request]) -> dict[str, type]:
     """The type of each argument that is a whole number or a boolean."""
-    kinds = {
-        info.alias or name: next((k for k in (bool, int) if _has_type(k, info.annotation)), None)
-        for name, info in model.model_fields.items()
-    }
-    return {name: kind for name, kind in kinds.items() if kind is not None}
-
-
-def _has_type(kind: type, annotation: Any) -> bool:
-    return kind in (annotation, *get_args(annotation))
+    found: dict[str, type] = {}
+    for name, info in model.model_fields.items():
+        types = (info.annotation, *get_args(info.annotation))
+        if bool in types or int in types:
+            found[info.alias or name] = bool if bool in types else int
+    return found
 
 
 def _scalar(kind: type | None, value: object) -> object:
@@ -304,18 +317,15 @@ def argument_names(model: type[Request]) -> list[str]:
 
 def _problem(model: type[Request], item: Any) -> dict[str, object]:
     field = ".".join(str(part) for part in item["loc"])
-    if item["type"] == "extra_forbidden":
-        return {"field": field, "problem": _unknown(field, argument_names(model))}
-    if item["type"] == "missing":
-        return {"field": field, "problem": "is required"}
-    return {"field": field, "problem": _pydantic_problem(item)}
-
-
-def _pydantic_problem(item: Any) -> str:
-    if item["type"] == "string_pattern_mismatch" and item["ctx"]["pattern"] in PATTERN_PROBLEMS:
-        return PATTERN_PROBLEMS[item["ctx"]["pattern"]]
     message = str(item["msg"]).removeprefix("Value error, ")
-    return re.sub(r"^\w+ should (be|have)\b", r"must \1", message)
+    problem = re.sub(r"^\w+ should (be|have)\b", r"must \1", message)
+    if item["type"] == "extra_forbidden":
+        problem = _unknown(field, argument_names(model))
+    elif item["type"] == "missing":
+        problem = "is required"
+    elif item["type"] == "string_pattern_mismatch":
+        problem = PATTERN_PROBLEMS.get(item["ctx"]["pattern"], problem)
+    return {"field": field, "problem": problem}
 
 
 def _unknown(name: str, known: list[str]) -> str:

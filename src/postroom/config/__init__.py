@@ -5,8 +5,7 @@ of `SETTINGS` and a line of `docs/settings.md`.
 """
 
 from postroom.config.reading import ConfigError, Configuration, Value, load, read_settings
-from postroom.config.settings import DEFAULT_LISTEN, Setting, Settings
-from postroom.config.table import SETTINGS
+from postroom.config.settings import DEFAULT_LISTEN, SETTINGS, Setting, Settings
 
 __all__ = [
     "DEFAULT_LISTEN",

@@ -7,80 +7,53 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from postroom.config.readers import (
-    read_host,
-    read_integer,
-    read_path,
-    read_text,
-    read_truth,
-    read_words,
-)
+from postroom.config import readers
+from postroom.config.readers import Reader, whole_number
 from postroom.config.settings import Setting
 from postroom.model.imap import ImapAccount, ImapSettings, ImapTimeouts
 
 PREFIX = "MAIL_IMAP_"
-_MS = partial(read_integer, 1, 3_600_000)
+_MS = whole_number(1, 3_600_000)
 _ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
-def _read_auth(raw: object) -> str:
-    (word,) = read_words("login|xoauth2", "login or xoauth2", raw)
-    return word
-
-
-def _row(name: str, read: Any, accepts: str, summary: str, default: str = "") -> Setting:
-    is_secret = name == "pass"
-    return Setting(name, read, accepts, summary, default, is_secret=is_secret, prefix=PREFIX)
+def _row(name: str, reader: Reader[Any], summary: str, default: str = "") -> Setting:
+    return Setting(name, reader, summary, default, is_secret=name == "pass", prefix=PREFIX)
 
 
 FOR_ALL: tuple[Setting, ...] = (
-    _row("write_enabled", read_truth, "true or false", "Allow tools to change live mail.", "false"),
-    _row("connect_timeout_ms", _MS, "1 to 3600000", "Timeout for connecting.", "30000"),
-    _row("greeting_timeout_ms", _MS, "1 to 3600000", "Timeout for the greeting.", "15000"),
-    _row("socket_timeout_ms", _MS, "1 to 3600000", "Timeout for a response.", "300000"),
+    _row("write_enabled", readers.TRUTH, "Allow tools to change live mail.", "false"),
+    _row("connect_timeout_ms", _MS, "Timeout for connecting.", "30000"),
+    _row("greeting_timeout_ms", _MS, "Timeout for the greeting.", "15000"),
+    _row("socket_timeout_ms", _MS, "Timeout for a response.", "300000"),
 )
 FOR_ONE: tuple[Setting, ...] = (
-    _row("host", read_host, "an address", "The IMAP server."),
-    _row(
-        "port",
-        partial(read_integer, 1, 65_535),
-        "1 to 65535",
-        "The port of the IMAP server.",
-        "993",
-    ),
-    _row("secure", read_truth, "true or false", "Use TLS from the start.", "true"),
-    _row("user", read_text, "text", "The user name."),
-    _row("pass", read_text, "text", "The password, or the token of xoauth2."),
-    _row("ca_file", read_path, "a file", "Trust this certificate instead of the system's."),
-    _row("auth", _read_auth, "login, xoauth2", "The authentication method.", "login"),
-    _row("starttls", read_truth, "true or false", "Use STARTTLS.", "false"),
-    _row(
-        "insecure",
-        read_truth,
-        "true or false",
-        "On loopback only: do not require verified TLS.",
-        "false",
-    ),
+    _row("host", readers.HOST, "The IMAP server."),
+    _row("port", whole_number(1, 65_535), "The port of the IMAP server.", "993"),
+    _row("secure", readers.TRUTH, "Use TLS from the start.", "true"),
+    _row("user", readers.TEXT, "The user name."),
+    _row("pass", readers.TEXT, "The password, or the token of xoauth2."),
+    _row("ca_file", readers.FILE, "Trust this certificate instead of the system's."),
+    _row("auth", readers.IMAP_AUTH, "The authentication method.", "login"),
+    _row("starttls", readers.TRUTH, "Use STARTTLS.", "false"),
+    _row("insecure", readers.TRUTH, "On loopback only: do not require verified TLS.", "false"),
 )
 _REQUIRED = ("host", "user", "pass")
 Problems = list[tuple[str, str]]
 
 
-@dataclass(slots=True)
 class _Reader:
     """Groups variables by account and reads them; errors are collected in `problems`."""
 
-    environ: Mapping[str, str]
-    folder: Path
-    problems: Problems
-    read_values: list[tuple[Setting, Any]] = field(default_factory=list)
-    for_all: dict[str, Any] = field(default_factory=dict)
-    accounts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    def __init__(self, environ: Mapping[str, str], folder: Path, problems: Problems) -> None:
+        self.environ, self.folder, self.problems = environ, folder, problems
+        self.read_values: list[tuple[Setting, Any]] = []
+        self.for_all: dict[str, Any] = {}
+        self.accounts: dict[str, dict[str, Any]] = {}
 
     def read(self) -> ImapSettings:
         for variable, raw in sorted(self.environ.items()):
@@ -121,7 +94,7 @@ class _Reader:
     def _keep(self, into: dict[str, Any], row: Setting, variable: str, raw: str) -> None:
         into[row.name] = None
         try:
-            value = row.read(raw)
+            value = row.reader.read(raw)
         except ValueError as error:
             self.problems.append((variable, str(error)))
             return
@@ -140,7 +113,10 @@ class _Reader:
             self._complain(name, "insecure", "works only with a host on loopback")
         if values.get("ca_file") is not None and not values["ca_file"].is_file():
             self._complain(name, "ca_file", "there is no such file")
-        security = _security(values)
+        security: Literal["tls", "starttls", "none"]
+        security = "tls" if values.get("secure", True) else "none"
+        if values.get("starttls", False):
+            security = "starttls"
         if security == "none" and not is_insecure:
             self._complain(
                 name,
@@ -170,12 +146,6 @@ def read_imap(
     """The live accounts and each value that is set; what is wrong goes into *problems*."""
     reader = _Reader(environ, folder, problems)
     return reader.read(), reader.read_values
-
-
-def _security(values: Mapping[str, Any]) -> Literal["tls", "starttls", "none"]:
-    if values.get("starttls", False):
-        return "starttls"
-    return "tls" if values.get("secure", True) else "none"
 
 
 def _is_loopback(host: str) -> bool:

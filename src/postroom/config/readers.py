@@ -3,153 +3,144 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
 
-from postroom.providers.smtp.url import parse_relay_url
-
-_DATABASE = re.compile(r"[a-z]+://([^@/]*@)?[^@/?]*(/[^@/?]*)?(\?.*)?")
-"""Less than what libpq takes for a URL: a password with a bare `@` or `/` would be one, too, and
-end up in the name of the host or the database, which errors show."""
-
-_TOPIC = r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[\w.-]{1,256}"
+T = TypeVar("T")
 
 
-def read_text(raw: object) -> str:
-    """Printable text. Raises ValueError."""
+class Reader(NamedTuple, Generic[T]):
+    """What a setting accepts, and the function that reads it, which raises ValueError."""
+
+    accepts: str
+    read: Callable[[object], T]
+
+
+def _read_text(raw: object) -> str:
     if not isinstance(raw, (str, Path)) or not str(raw).isprintable():
         raise ValueError("must be text")
     return str(raw)
 
 
-def read_integer(least: int, most: int, raw: object) -> int:
-    """A whole number within bounds. Raises ValueError."""
-    try:
-        number = int(raw) if isinstance(raw, str) else raw
-    except ValueError:
-        number = None
-    if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
-        raise ValueError(f"must be a whole number from {least} to {most}")
-    return number
+def matching(accepts: str, pattern: str, problem: str, *, strip: str = "") -> Reader[str]:
+    """Text that matches a pattern, without the characters in *strip* at its end."""
+
+    def read(raw: object) -> str:
+        text = _read_text(raw).rstrip(strip)
+        if not re.fullmatch(pattern, text):
+            raise ValueError(problem)
+        return text
+
+    return Reader(accepts, read)
 
 
-def read_truth(raw: object) -> bool:
-    """True or false, as people write it. Raises ValueError."""
-    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-    value = words.get(raw.lower()) if isinstance(raw, str) else raw
+def whole_number(least: int, most: int) -> Reader[int]:
+    """A whole number within bounds."""
+
+    def read(raw: object) -> int:
+        try:
+            number = int(raw) if isinstance(raw, str) else raw
+        except ValueError:
+            number = None
+        if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
+            raise ValueError(f"must be a whole number from {least} to {most}")
+        return number
+
+    return Reader(f"{least} to {most}", read)
+
+
+def words(accepts: str, pattern: str, wanted: str) -> Reader[tuple[str, ...]]:
+    """Names separated by commas, each of a pattern, in lower case."""
+
+    def read(raw: object) -> tuple[str, ...]:
+        found = tuple(dict.fromkeys(word.lower() for word in _items(raw, f"must be {wanted}")))
+        if not found:
+            raise ValueError(f"must be {wanted}")
+        for word in found:
+            if not re.fullmatch(pattern, word):
+                raise ValueError(f"{word or 'an empty name'} is not one of {wanted}")
+        return found
+
+    return Reader(accepts, read)
+
+
+def one_word(accepts: str, pattern: str, wanted: str) -> Reader[str]:
+    """One of a few words."""
+
+    def read(raw: object) -> str:
+        found = words(accepts, pattern, wanted).read(raw)
+        if len(found) != 1:
+            raise ValueError(f"must be {wanted}")
+        return found[0]
+
+    return Reader(accepts, read)
+
+
+def _items(raw: object, problem: str) -> list[str]:
+    items = raw.split(",") if isinstance(raw, str) else raw
+    if not isinstance(items, (list, tuple)):
+        raise ValueError(problem)
+    return [_read_text(item).strip() for item in items]
+
+
+def _read_truth(raw: object) -> bool:
+    known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    value = known.get(raw.lower()) if isinstance(raw, str) else raw
     if not isinstance(value, bool):
         raise ValueError("must be true or false")
     return value
 
 
-def read_words(pattern: str, wanted: str, raw: object) -> tuple[str, ...]:
-    """Names separated by commas, each of a pattern. Raises ValueError."""
-    items = raw.split(",") if isinstance(raw, str) else raw
-    if not isinstance(items, (list, tuple)) or not items:
-        raise ValueError(f"must be {wanted}")
-    words = tuple(dict.fromkeys(read_text(item).strip().lower() for item in items))
-    for word in words:
-        if not re.fullmatch(pattern, word):
-            raise ValueError(f"{word or 'an empty name'} is not one of {wanted}")
-    return words
+def _read_path(raw: object) -> Path:
+    return Path(_read_text(raw)).expanduser()
 
 
-def read_path(raw: object) -> Path:
-    """A path; `~` is the user's home. Raises ValueError."""
-    return Path(read_text(raw)).expanduser()
-
-
-def read_file_elsewhere(raw: object) -> Path:
-    """A file by its whole path, wherever we are started. Raises ValueError."""
-    path = read_path(raw)
+def _read_absolute_path(raw: object) -> Path:
+    path = _read_path(raw)
     if not path.is_absolute():
         raise ValueError("must be an absolute path, of a file outside of the data folder")
     return path
 
 
-def read_host(raw: object) -> str:
-    """An IP address or a host name. Raises ValueError."""
-    host = read_text(raw)
-    if not re.fullmatch(r"[A-Za-z0-9._:-]{1,255}", host):
-        raise ValueError("must be an IP address or a host name")
-    return host
-
-
-def read_key(raw: object) -> str:
-    """A secret that fits a header. Raises ValueError."""
-    key = read_text(raw)
-    if not re.fullmatch(r"[!-~]{8,256}", key):
-        raise ValueError("must be 8 to 256 visible ASCII characters without spaces")
-    return key
-
-
-def read_owner_key(raw: object) -> str:
-    """The owner's key, long enough that it cannot be guessed. Raises ValueError."""
-    key = read_text(raw)
-    if not re.fullmatch(r"[!-~]{20,256}", key):
-        raise ValueError(
-            "must be 20 to 256 visible ASCII characters without spaces; set a longer one "
-            "(`openssl rand -base64 32` makes one), or unset it and run `postroom key reset`"
-        )
-    return key
-
-
-def read_bearers_key(raw: object) -> str:
-    """A key as its bearer has it. Raises ValueError."""
+def _read_client_key(raw: object) -> str:
     if isinstance(raw, str) and not raw.strip():
         raise ValueError(
             "is empty; set it to a key, as `postroom key create` shows it, or unset it for the "
             "rights of the owner's agent"
         )
-    key = read_text(raw)
-    if not re.fullmatch(r"[!-~]{1,256}", key):
-        raise ValueError("must be a key, as `postroom key create` shows it")
-    return key
+    return _A_KEY.read(raw)
 
 
-def read_signing_secret(raw: object) -> str:
-    """The secret of Resend's webhook. Raises ValueError."""
-    from postroom.providers.inbound.resend import key_of
+def _read_signing_secret(raw: object) -> str:
+    from postroom.providers.inbound.json_posts import key_of
 
-    secret = read_key(raw)
+    secret = SECRET.read(raw)
     key_of(secret)
     return secret
 
 
-def read_public_key(raw: object) -> str:
-    """A public key as SendGrid shows it. Raises ValueError."""
-    from postroom.providers.inbound.sendgrid import load_public_key
+def _read_public_key(raw: object) -> str:
+    from postroom.providers.inbound.form_posts import load_public_key
 
-    key = read_key(raw)
+    key = SECRET.read(raw)
     load_public_key(key)
     return key
 
 
-def read_url(raw: object) -> str:
-    """The beginning of URLs. Raises ValueError."""
-    url = read_text(raw).rstrip("/")
-    if not re.fullmatch(r"https?://[A-Za-z0-9.-]{1,255}(:\d{1,5})?(/[!-~]*)?", url):
-        raise ValueError("must be like https://mail.example.com")
-    return url
+def _read_relay(raw: object) -> str:
+    from postroom.providers.smtp.url import parse_relay_url
 
-
-def read_vault_kind(raw: object) -> str:
-    """Where secrets are kept. Raises ValueError."""
-    (word,) = read_words("auto|keyring|file", "auto, keyring or file", raw)
-    return word
-
-
-def read_relay(raw: object) -> str:
-    """The URL of a server that takes mail. Raises ValueError."""
-    url = read_text(raw)
+    url = _read_text(raw)
     parse_relay_url(url)
     return url
 
 
-def read_database(raw: object) -> str:
-    """The URL of a PostgreSQL database. Raises ValueError, without a word of what libpq says."""
-    url = read_text(raw)
-    looks_right = re.fullmatch(r"postgres(ql)?://[!-~]+", url) and _DATABASE.fullmatch(url)
+def _read_database(raw: object) -> str:
+    """The URL of a PostgreSQL database; errors contain nothing of what libpq says."""
+    url = _read_text(raw)
+    looks_right = re.fullmatch(r"postgres(ql)?://[!-~]+", url) and re.fullmatch(_DATABASE, url)
     if not (looks_right and _is_read_by_libpq(url)):
         raise ValueError(
             "must be like postgresql://user:password@host:5432/postroom; in the password, write "
@@ -169,100 +160,115 @@ def _is_read_by_libpq(url: str) -> bool:
     return re.fullmatch(r"[0-9,]*", ports) is not None
 
 
-def read_audit_key(raw: object) -> bytes:
-    """32 bytes in hexadecimal digits. Raises ValueError."""
-    text = read_text(raw)
-    if not re.fullmatch(r"[0-9a-fA-F]{64}", text):
-        raise ValueError("must be 64 hexadecimal digits, like those in audit.key")
-    return bytes.fromhex(text)
+def _read_listen(raw: object) -> str | None:
+    is_off = _read_text(raw).lower() in ("none", "off")
+    return None if is_off else _ADDRESS_AND_PORT.read(raw)
 
 
-def read_blobs(raw: object) -> str:
-    """The URL of a bucket, perhaps with a prefix. Raises ValueError."""
-    url = read_text(raw).rstrip("/")
-    if not re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,62}(/[!-~]*)?", url):
-        raise ValueError("must be like s3://bucket/prefix")
-    return url
-
-
-def read_listen(raw: object) -> str | None:
-    """An address and a port, or None to disable the listener. Raises ValueError."""
-    text = read_text(raw)
-    if text.lower() in ("none", "off"):
-        return None
-    if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):\d{1,5}", text):
-        raise ValueError("must be like 127.0.0.1:8725, or none")
-    return text
-
-
-def read_address(raw: object) -> str:
-    """A mail address, in lower case. Raises ValueError."""
-    address = read_text(raw)
-    if not re.fullmatch(r"[^@\s]{1,64}@[^@\s]{1,255}", address):
-        raise ValueError("must be an address, such as catchall@example.com")
-    return address.lower()
-
-
-def read_networks(raw: object) -> tuple[IPv4Network | IPv6Network, ...]:
-    """IP networks separated by commas. Raises ValueError."""
-    items = raw.split(",") if isinstance(raw, str) else raw
-    if not isinstance(items, (list, tuple)):
-        raise ValueError("must be networks, such as 10.0.0.0/8, several with commas")
+def _read_networks(raw: object) -> tuple[IPv4Network | IPv6Network, ...]:
+    problem = "must be networks, such as 10.0.0.0/8, several with commas"
     try:
-        return tuple(ip_network(read_text(item).strip()) for item in items)
+        return tuple(ip_network(item) for item in _items(raw, problem))
     except ValueError:
-        raise ValueError("must be networks, such as 10.0.0.0/8, several with commas") from None
+        raise ValueError(problem) from None
 
 
-def read_login(raw: object) -> str:
-    """A name and a password. Raises ValueError."""
-    login = read_text(raw)
-    if not re.fullmatch(r"[!-9;-~]{1,100}:[!-~]{8,100}", login):
-        raise ValueError("must be name:password, the password of 8 characters or more")
-    return login
-
-
-def read_topics(raw: object) -> tuple[str, ...]:
-    """The ARNs of SNS topics, separated by commas. Raises ValueError."""
-    items = raw.split(",") if isinstance(raw, str) else raw
-    if not isinstance(items, (list, tuple)):
-        raise ValueError("must be topics, such as arn:aws:sns:eu-west-1:123456789012:mail")
-    topics = tuple(read_text(item).strip() for item in items)
+def _read_topics(raw: object) -> tuple[str, ...]:
+    problem = "must be topics, such as arn:aws:sns:eu-west-1:123456789012:mail"
+    topics = tuple(_items(raw, problem))
     if not all(re.fullmatch(_TOPIC, topic) for topic in topics):
-        raise ValueError("must be topics, such as arn:aws:sns:eu-west-1:123456789012:mail")
+        raise ValueError(problem)
     return topics
 
 
-def read_bucket(raw: object) -> str:
-    """The name of a bucket. Raises ValueError."""
-    name = read_text(raw)
-    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", name):
-        raise ValueError("must be the name of a bucket, such as mail-for-us")
-    return name
-
-
-def read_selector(raw: object) -> str:
-    """The selector of a DKIM key. Raises ValueError."""
-    selector = read_text(raw)
-    if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?", selector):
-        raise ValueError("must be a DNS label, such as mail2026")
-    return selector
-
-
-def read_embeddings(raw: object) -> str:
-    """The source of embeddings: `bundled`, `none` or a URL. Raises ValueError."""
-    word = read_text(raw)
+def _read_embeddings(raw: object) -> str:
+    word = _read_text(raw)
     if word.lower() in ("bundled", "none"):
         return word.lower()
     try:
-        return read_url(word)
+        return URL.read(word)
     except ValueError:
         raise ValueError("must be bundled, none, or like https://api.example.com/v1") from None
 
 
-def read_model(raw: object) -> str:
-    """The name of a model. Raises ValueError."""
-    name = read_text(raw)
-    if not re.fullmatch(r"[!-~]{1,128}", name):
-        raise ValueError("must be 1 to 128 visible ASCII characters without spaces")
-    return name
+_DATABASE = r"[a-z]+://([^@/]*@)?[^@/?]*(/[^@/?]*)?(\?.*)?"
+"""Less than what libpq takes for a URL: a password with a bare `@` or `/` would be one, too, and
+end up in the name of the host or the database, which errors show."""
+
+_DOMAIN = r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*"
+_TOPIC = r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[\w.-]{1,256}"
+_A_KEY = matching("a key", r"[!-~]{1,256}", "must be a key, as `postroom key create` shows it")
+_ADDRESS_AND_PORT = matching(
+    "", r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):\d{1,5}", "must be like 127.0.0.1:8725, or none"
+)
+_MAIL_ADDRESS = matching(
+    "", r"[^@\s]{1,64}@[^@\s]{1,255}", "must be an address, such as catchall@example.com"
+)
+_HEX_KEY = matching(
+    "", r"[0-9a-fA-F]{64}", "must be 64 hexadecimal digits, like those in audit.key"
+)
+
+TEXT = Reader("text", _read_text)
+TRUTH = Reader("true or false", _read_truth)
+FOLDER = Reader("a folder", _read_path)
+FILE = Reader("a file", _read_path)
+PEM_FILE = Reader("a PEM file", _read_path)
+VAULT_KEY_FILE = Reader("an absolute path outside the data folder", _read_absolute_path)
+HOST = matching("an address", r"[A-Za-z0-9._:-]{1,255}", "must be an IP address or a host name")
+URL = matching(
+    "an http or https URL",
+    r"https?://[A-Za-z0-9.-]{1,255}(:\d{1,5})?(/[!-~]*)?",
+    "must be like https://mail.example.com",
+    strip="/",
+)
+DATABASE = Reader("a postgresql URL", _read_database)
+BLOBS = matching(
+    "an s3 URL",
+    r"s3://[a-z0-9][a-z0-9.-]{1,62}(/[!-~]*)?",
+    "must be like s3://bucket/prefix",
+    strip="/",
+)
+BUCKET = matching(
+    "the name of a bucket",
+    r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]",
+    "must be the name of a bucket, such as mail-for-us",
+)
+RELAY = Reader("an smtp or smtps URL", _read_relay)
+LISTEN = Reader("an address and a port, or none", _read_listen)
+ADDRESS = Reader("an address", lambda raw: _MAIL_ADDRESS.read(raw).lower())
+DOMAINS = words("domain names, with commas", _DOMAIN, "domain names, several with commas")
+SERVERS = words("names, with commas", _DOMAIN, "names of servers, several with commas")
+TOOLSETS = words("names, with commas", r"[a-z]+", "names of toolsets, several with commas")
+NETWORKS = Reader("networks, with commas", _read_networks)
+TOPICS = Reader("topic ARNs, with commas", _read_topics)
+SECRET = matching(
+    "8 to 256 characters",
+    r"[!-~]{8,256}",
+    "must be 8 to 256 visible ASCII characters without spaces",
+)
+OWNER_KEY = matching(
+    "20 to 256 characters",
+    r"[!-~]{20,256}",
+    "must be 20 to 256 visible ASCII characters without spaces; set a longer one "
+    "(`openssl rand -base64 32` makes one), or unset it and run `postroom key reset`",
+)
+CLIENT_KEY = Reader("a key", _read_client_key)
+AUDIT_KEY = Reader("64 hexadecimal digits", lambda raw: bytes.fromhex(_HEX_KEY.read(raw)))
+PUBLIC_KEY = Reader("base64, as SendGrid shows it", _read_public_key)
+SIGNING_SECRET = Reader("whsec_ and base64", _read_signing_secret)
+LOGIN = matching(
+    "name:password",
+    r"[!-9;-~]{1,100}:[!-~]{8,100}",
+    "must be name:password, the password of 8 characters or more",
+)
+SELECTOR = matching(
+    "a DNS label",
+    r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?",
+    "must be a DNS label, such as mail2026",
+)
+VAULT = one_word("auto, keyring or file", "auto|keyring|file", "auto, keyring or file")
+EMBEDDINGS = Reader("bundled, none, or a URL", _read_embeddings)
+MODEL = matching(
+    "a name", r"[!-~]{1,128}", "must be 1 to 128 visible ASCII characters without spaces"
+)
+IMAP_AUTH = one_word("login, xoauth2", "login|xoauth2", "login or xoauth2")

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from postroom.config.imap import read_imap
-from postroom.config.settings import PREFIX, Setting, Settings
-from postroom.config.table import SETTINGS
+from postroom.config.settings import PREFIX, SETTINGS, Setting, Settings, shown
 from postroom.errors import InvalidInput
 from postroom.model.imap import ImapSettings
 from postroom.model.limits import Limits
@@ -40,13 +39,7 @@ class Value:
         """The value for display; secrets are hidden."""
         if self.setting.is_secret and self.value:
             return MASK
-        if self.value in (None, ()):
-            return self.setting.default
-        if isinstance(self.value, tuple):
-            return ",".join(map(str, self.value))
-        if isinstance(self.value, bool):
-            return str(self.value).lower()
-        return str(self.value)
+        return shown(self.value) or self.setting.default
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +88,7 @@ def read_settings(
     _refuse(problems)
     live = tuple(Value(setting, value, ENVIRONMENT) for setting, value in imap_values)
     found = _configuration(values, imap, live)
-    _refuse([*_misplaced(found.settings)])
+    _refuse([*_key_in_data_folder(found.settings)])
     return found
 
 
@@ -107,7 +100,7 @@ def _refuse(problems: list[tuple[str, str]]) -> None:
         )
 
 
-def _misplaced(settings: Settings) -> Iterator[tuple[str, str]]:
+def _key_in_data_folder(settings: Settings) -> Iterator[tuple[str, str]]:
     """A key in the data folder is in every copy of it, by whatever way its path goes there."""
     key, folder = settings.vault_key_file, settings.data_dir
     if key is None:
@@ -173,7 +166,7 @@ def _read(entries: Iterable[_Entry], problems: list[tuple[str, str]]) -> dict[st
             problems.append((entry.written, _unknown(entry)))
             continue
         try:
-            value = setting.read(entry.raw)
+            value = setting.reader.read(entry.raw)
         except ValueError as error:
             problems.append((entry.written, str(error)))
             continue
@@ -205,24 +198,20 @@ def _configuration(
 ) -> Configuration:
     placed = {v.setting.place or v.setting.name: v.value for v in read.values()}
     if "data_dir" not in placed:
-        placed["data_dir"] = _user_folder()
+        from platformdirs import user_data_path
+
+        placed["data_dir"] = user_data_path("postroom", appauthor=False)
     limits = {name[7:]: value for name, value in placed.items() if name.startswith("limits.")}
     plain = {name: value for name, value in placed.items() if not name.startswith("limits.")}
     settings = Settings(**plain, limits=Limits(**limits), imap=imap)
-    standing = (_standing(setting, settings, read) for setting in SETTINGS)
+    standing = (_value_of(setting, settings, read) for setting in SETTINGS)
     return Configuration(settings, (*standing, *live))
 
 
-def _standing(setting: Setting, settings: Settings, read: Mapping[str, Value]) -> Value:
+def _value_of(setting: Setting, settings: Settings, read: Mapping[str, Value]) -> Value:
     if setting.name in read:
         return read[setting.name]
     holder: object = settings
     for step in (setting.place or setting.name).split("."):
         holder = getattr(holder, step)
     return Value(setting, holder, DEFAULT)
-
-
-def _user_folder() -> Path:
-    from platformdirs import user_data_path
-
-    return user_data_path("postroom", appauthor=False)

@@ -1,15 +1,14 @@
-"""The settings of a process, as values."""
+"""The settings of a process: their values, and the table with one row each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import field, fields
-from functools import partial
+from dataclasses import MISSING, field, fields
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Any
 
-from postroom.config.readers import read_integer
+from postroom.config import readers
+from postroom.config.readers import Reader, whole_number
 from postroom.model.imap import ImapSettings
 from postroom.model.limits import Limits
 from postroom.model.values import dataclass
@@ -83,10 +82,9 @@ class Setting:
     """
 
     name: str
-    read: Callable[[Any], Any]
-    accepts: str
+    reader: Reader[Any]
     summary: str
-    default: str = ""
+    default_words: str | None = None
     place: str = ""
     option: str = ""
     is_secret: bool = False
@@ -96,6 +94,22 @@ class Setting:
     @property
     def variable(self) -> str:
         return self.prefix + self.name.upper()
+
+    @property
+    def default(self) -> str:
+        """The default as it is written; in words, if there is no default value."""
+        if self.default_words is not None:
+            return self.default_words
+        return shown(_DEFAULTS[self.place or self.name])
+
+
+def shown(value: object) -> str:
+    """A value for display, as it is written in the environment."""
+    if value is None or value is MISSING:
+        return ""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 _SUMMARIES = {
@@ -117,10 +131,9 @@ _SUMMARIES = {
     "requests_burst": "Burst of requests of one key.",
     "sends_per_hour": "Messages per hour that one key may send, and as many again by its rules.",
     "domain_sends_per_hour": "Messages per hour to one domain; more wait for the next hour.",
-    "automatic_replies_per_inbox": ("Replies of rules per day to one address from one inbox."),
-    "automatic_replies_per_day": (
-        "Automatic replies per day to one address from all inboxes together."
-    ),
+    "automatic_replies_per_inbox": "Replies of rules per day to one address from one inbox.",
+    "automatic_replies_per_day": "Automatic replies per day to one address from all inboxes "
+    "together.",
     "smtp_per_minute": "Mails per minute from one address over SMTP.",
     "memory_bytes": "Size of the text of a memory.",
 }
@@ -129,15 +142,184 @@ _MOST = {"mime_depth": 100}
 
 
 def _limit(name: str, default: int) -> Setting:
-    most = _MOST.get(name, default * 100)
-    return Setting(
-        f"limit_{name}",
-        partial(read_integer, 1, most),
-        f"1 to {most}",
-        _SUMMARIES[name],
-        str(default),
-        f"limits.{name}",
-    )
+    reader = whole_number(1, _MOST.get(name, default * 100))
+    return Setting(f"limit_{name}", reader, _SUMMARIES[name], str(default), f"limits.{name}")
 
 
 LIMITS = tuple(_limit(f.name, f.default) for f in fields(Limits) if isinstance(f.default, int))
+
+_DEFAULTS = {field.name: field.default for field in fields(Settings)}
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        "data_dir", readers.FOLDER, "The data folder.", "the user's data folder", option="--data"
+    ),
+    Setting(
+        "database_url",
+        readers.DATABASE,
+        "The PostgreSQL database to use instead of SQLite.",
+        "SQLite in the data folder",
+        is_secret=True,
+    ),
+    Setting(
+        "blobs_url",
+        readers.BLOBS,
+        "The bucket for raw mail and attachments.",
+        "files in the data folder",
+    ),
+    Setting(
+        "blobs_public_url",
+        readers.URL,
+        "The URL under which clients reach the bucket, for links to files.",
+        "the URL that the server uses",
+    ),
+    Setting(
+        "audit_key",
+        readers.AUDIT_KEY,
+        "The HMAC key of the audit log; machines that share a database must share it.",
+        "the file audit.key of the data folder",
+        is_secret=True,
+    ),
+    Setting("host", readers.HOST, "The address on which the server listens."),
+    Setting(
+        "port", readers.whole_number(0, 65_535), "The port of the server; 0 chooses a free one."
+    ),
+    Setting(
+        "domain",
+        readers.DOMAINS,
+        "The domains to receive mail for; new inboxes get the first.",
+        place="domains",
+    ),
+    Setting(
+        "trusted_servers",
+        readers.SERVERS,
+        "Mail servers in front of Postroom whose Authentication-Results are trusted.",
+        "none",
+    ),
+    Setting(
+        "dkim_keys",
+        readers.FILE,
+        "Public DKIM keys to verify signatures with, as `dig TXT` shows them.",
+    ),
+    Setting(
+        "smtp_listen",
+        readers.LISTEN,
+        "The address and port of the SMTP and LMTP listener.",
+        option="--smtp",
+    ),
+    Setting(
+        "catch_all", readers.ADDRESS, "The inbox for mail to unknown addresses of these domains."
+    ),
+    Setting("tls_cert", readers.PEM_FILE, "The certificate for STARTTLS of the SMTP listener."),
+    Setting("tls_key", readers.PEM_FILE, "The key of that certificate."),
+    Setting(
+        "relay_url",
+        readers.RELAY,
+        "The SMTP relay for outgoing mail; without it, no mail is sent to other servers.",
+        is_secret=True,
+    ),
+    Setting(
+        "webhook_allow", readers.NETWORKS, "Private networks that webhooks may connect to.", "none"
+    ),
+    Setting(
+        "account_allow",
+        readers.NETWORKS,
+        "Private networks in which keys may add accounts, with any port and a ca_file; "
+        "`postroom account add` is not limited.",
+        "none",
+    ),
+    Setting("dkim_key", readers.PEM_FILE, "The key that signs outgoing mail (RSA or Ed25519)."),
+    Setting("dkim_selector", readers.SELECTOR, "The DKIM selector."),
+    Setting(
+        "mailgun_signing_key",
+        readers.SECRET,
+        "Mailgun's HTTP webhook signing key, to receive mail from its routes.",
+        is_secret=True,
+    ),
+    Setting(
+        "sendgrid_public_key",
+        readers.PUBLIC_KEY,
+        "The public key of SendGrid's security policy, to receive from Inbound Parse.",
+    ),
+    Setting(
+        "resend_signing_secret",
+        readers.SIGNING_SECRET,
+        "The signing secret of Resend's webhook, to receive mail from it.",
+        is_secret=True,
+    ),
+    Setting(
+        "resend_api_key", readers.SECRET, "The API key to fetch mail from Resend.", is_secret=True
+    ),
+    Setting(
+        "ses_topics",
+        readers.TOPICS,
+        "The SNS topics through which Amazon SES delivers mail.",
+        "none",
+    ),
+    Setting("ses_bucket", readers.BUCKET, "The bucket in which Amazon SES stores mail."),
+    Setting(
+        "postmark_login",
+        readers.LOGIN,
+        "The name and password in the URL that Postmark posts mail to.",
+        is_secret=True,
+    ),
+    Setting(
+        "inbound_window_s",
+        readers.whole_number(30, 86_400),
+        "The maximum age of a signature of Mailgun, SendGrid or Resend, in seconds.",
+    ),
+    Setting(
+        "api_key",
+        readers.OWNER_KEY,
+        "The owner's key; without it, the first `serve` creates one.",
+        is_secret=True,
+    ),
+    Setting(
+        "key",
+        readers.CLIENT_KEY,
+        "The key that `postroom mcp` uses; an empty value is an error.",
+        "the owner's rights",
+        is_secret=True,
+        may_be_empty=False,
+    ),
+    Setting(
+        "public_url",
+        readers.URL,
+        "The URL under which clients reach the server, if it is behind a proxy.",
+    ),
+    Setting("toolsets", readers.TOOLSETS, "The MCP toolsets to show.", "all"),
+    Setting("read_only", readers.TRUTH, "Hide every MCP tool that writes."),
+    Setting("memory_search", readers.TRUTH, "Whether memories can be searched."),
+    Setting(
+        "embeddings",
+        readers.EMBEDDINGS,
+        "Who computes embeddings: the bundled model, none, or an endpoint like OpenAI's `/v1`.",
+    ),
+    Setting("embeddings_model", readers.MODEL, "The model of the endpoint."),
+    Setting("embeddings_key", readers.SECRET, "The key for the endpoint.", is_secret=True),
+    Setting(
+        "secrets",
+        readers.VAULT,
+        "Where logins of accounts are stored: the keyring of the operating system, "
+        "or encrypted files.",
+    ),
+    Setting(
+        "vault_key_file",
+        readers.VAULT_KEY_FILE,
+        "The file with the key of encrypted logins; created if it does not exist.",
+        "the file secrets/key of the data folder",
+    ),
+    Setting("gmail_url", readers.URL, "The base URL of the Gmail API."),
+    Setting("gmail_login_url", readers.URL, "The URL of Google's sign-in."),
+    Setting("gmail_oauth_url", readers.URL, "The URL of Google's token endpoint."),
+    Setting("gmail_client_id", readers.TEXT, "The OAuth client ID at Google."),
+    Setting(
+        "gmail_client_secret", readers.TEXT, "The OAuth client secret at Google.", is_secret=True
+    ),
+    Setting("outlook_url", readers.URL, "The base URL of Microsoft Graph."),
+    Setting("outlook_login_url", readers.URL, "The URL of Microsoft's sign-in."),
+    Setting("outlook_client_id", readers.TEXT, "The OAuth client ID at Microsoft."),
+    Setting("fastmail_url", readers.URL, "The base URL of Fastmail's JMAP API."),
+    *LIMITS,
+)

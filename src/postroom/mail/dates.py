@@ -15,7 +15,7 @@ _USUAL = re.compile(
 _ISO = re.compile(
     r"(\d{4})[-/](\d\d)[-/](\d\d)(?:(?:T|[ ]{1,9}(?:[A-Za-z]{3} )?)(\d\d):(\d\d)(?::(\d\d)"
     r"(?:[.,]\d{1,9})?)?)?"
-    r"\s{0,9}(Z|[+-]\d\d:?\d\d)?"
+    r"\s{0,9}(?:Z|([+-])(\d\d):?(\d\d))?"
 )
 _LOOSE = re.compile(
     r"\b(\d{1,2})[\s-]{1,3}([A-Za-z]{3,9})[\s,.-]{1,3}(\d{4}|\d\d)(?:[\s,]{1,3}(?:at )?"
@@ -38,29 +38,25 @@ def parse_date(value: str) -> datetime | None:
 
 
 def _usual(match: re.Match[str]) -> datetime | None:
-    day, month, year, hour, minute, second, sign, hours, minutes = match.groups()
+    day, month, year, *time = match.groups()
     number = _MONTHS.get(month[:3].lower())
     if number is None:
         return None
-    offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
-    clock = (int(hour or 0), int(minute or 0), int(second or 0))
-    date = (
-        int(year) + (0 if len(year) > 2 else 2000 if int(year) < 69 else 1900),
-        number,
-        int(day),
-    )
-    return _instant(date, clock, -offset if sign == "-" else offset)
+    century = 0 if len(year) > 2 else 2000 if int(year) < 69 else 1900
+    date = (int(year) + century, number, int(day))
+    return _at(date, time)
 
 
 def _iso(match: re.Match[str]) -> datetime | None:
-    year, month, day, hour, minute, second, zone = match.groups()
-    offset = timedelta()
-    if zone and zone != "Z":
-        digits = zone[1:].replace(":", "")
-        offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
-        offset = -offset if zone[0] == "-" else offset
+    year, month, day, *time = match.groups()
+    return _at((int(year), int(month), int(day)), time)
+
+
+def _at(date: tuple[int, int, int], time: list[str | None]) -> datetime | None:
+    hour, minute, second, sign, hours, minutes = time
+    offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
     clock = (int(hour or 0), int(minute or 0), int(second or 0))
-    return _instant((int(year), int(month), int(day)), clock, offset)
+    return _instant(date, clock, -offset if sign == "-" else offset)
 
 
 def _lenient(value: str) -> datetime | None:

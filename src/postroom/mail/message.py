@@ -7,21 +7,12 @@ from dataclasses import field
 from datetime import datetime
 from typing import Literal
 
+from postroom.model.message import AddressLine
 from postroom.model.values import dataclass
 
+Protection = Literal["pgp-signed", "pgp-encrypted", "smime-signed", "smime-encrypted"]
 PARSER_VERSION = 2
 """Increased whenever the parser would give another result for the same mail."""
-
-Role = Literal["from", "sender", "to", "cc", "bcc", "reply_to"]
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """A name and an address, and the header they stood in."""
-
-    role: Role
-    name: str
-    address: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +128,7 @@ class ParsedMessage:
     """A parsed mail. Deviations from the standards are listed in `defects`."""
 
     subject: str
-    addresses: tuple[Address, ...]
+    addresses: tuple[AddressLine, ...]
     date: datetime | None
     internet_message_id: str | None
     in_reply_to: str | None
@@ -158,13 +149,11 @@ class ParsedMessage:
     list_unsubscribe: tuple[str, ...] = ()
     report: Report | None = None
     invitation: Invitation | None = None
-    protection: Literal["pgp-signed", "pgp-encrypted", "smime-signed", "smime-encrypted"] | None = (
-        None
-    )
+    protection: Protection | None = None
     links: tuple[Link, ...] = ()
 
     @property
-    def sender(self) -> Address | None:
+    def sender(self) -> AddressLine | None:
         """The author: the first From address, or the Sender if there is no From."""
         for role in ("from", "sender"):
             for address in self.addresses:

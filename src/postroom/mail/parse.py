@@ -4,40 +4,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from postroom.mail.addresses import parse_mailboxes
-from postroom.mail.authentication.lookalikes import find_altered, find_lookalikes
+from postroom.mail.authentication import find_altered, find_lookalikes
 from postroom.mail.dates import parse_date
 from postroom.mail.html.html import HtmlText, html_to_text, text_differs
 from postroom.mail.identifiers import parse_in_reply_to, parse_message_id, parse_references
-from postroom.mail.message import Address, HiddenText, Link, ParsedMessage, Role, Security
+from postroom.mail.message import HiddenText, Link, ParsedMessage, Security
 from postroom.mail.mime.attachments import find_protection, is_disguised, parse_invitation
 from postroom.mail.mime.bodies import Body, Contents, collect
-from postroom.mail.mime.charsets import clean, guess
-from postroom.mail.mime.headers import Fields, decoded_pairs
-from postroom.mail.mime.parts import Part, Splitter
-from postroom.mail.mime.transfer_encoding import without_uu
-from postroom.mail.quoting.replies import split_reply
-from postroom.mail.reports.auto_generated import (
+from postroom.mail.mime.decoding import clean, guess, without_uu
+from postroom.mail.mime.parts import Fields, Part, Splitter, decoded_pairs
+from postroom.mail.quoting import split_reply
+from postroom.mail.reports import (
     is_auto_submitted,
     is_list_mail,
     list_id,
     list_unsubscribe,
+    read_report,
 )
-from postroom.mail.reports.delivery_reports import read_report
 from postroom.mail.text.invisible import cleaned, gathered
 from postroom.model.limits import Limits
+from postroom.model.message import AddressLine
 
 SNIPPET_CHARS = 120
-_ROLES: tuple[tuple[str, Role], ...] = (
-    ("from", "from"),
-    ("sender", "sender"),
-    ("reply-to", "reply_to"),
-    ("to", "to"),
-    ("cc", "cc"),
-    ("bcc", "bcc"),
-)
+_ADDRESS_FIELDS = ("from", "sender", "reply-to", "to", "cc", "bcc")
 _AUTHORS = ("from", "sender", "reply_to")
 _LEADING_JUNK = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*+(?:>?From [^\n]*+\n)?+")
 _POINTER = re.compile(r"html|view (?:this|it) |in your browser|navigateur|browser", re.IGNORECASE)
@@ -87,19 +79,27 @@ _UNREADABLE = ParsedMessage(
 )  # fmt: skip
 
 
+@dataclass(slots=True)
 class Words:
     """The text of a mail, and the findings of rendering it."""
 
-    def __init__(self, html_left: int) -> None:
-        self.html_left = html_left
-        self.text = ""
-        self.html: str | None = None
-        self.hidden: list[HiddenText] = []
-        self.links: list[Link] = []
-        self.remote_images = 0
-        self.tracking_pixels = 0
-        self.differs = False
-        self.defects: list[str] = []
+    html_left: int
+    text: str = ""
+    html: str | None = None
+    hidden: list[HiddenText] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
+    remote_images: int = 0
+    tracking_pixels: int = 0
+    differs: bool = False
+    defects: list[str] = field(default_factory=list)
+
+    def add(self, rendered: HtmlText) -> None:
+        """Add what rendering an HTML body has found."""
+        self.hidden += rendered.hidden
+        self.links += rendered.links
+        self.remote_images += rendered.remote_images
+        self.tracking_pixels += rendered.tracking_pixels
+        self.defects += rendered.defects
 
 
 def read_words(contents: Contents, limits: Limits) -> Words:
@@ -120,30 +120,19 @@ def _body_text(body: Body, words: Words, limits: Limits) -> str:
     if body.html is None:
         return body.plain or ""
     rendered = html_to_text(body.html[: words.html_left + 1], limits)
-    _take(rendered, words)
+    words.add(rendered)
     words.html_left = max(words.html_left - len(body.html), 0)
     plain = body.plain
     if plain is None or not plain.strip():
         return rendered.text
-    if _is_pointer(plain, rendered.text):
+    is_short, length = len(plain) < _SHORT, len(rendered.text)
+    # A plain part may only refer to the HTML part.
+    if is_short and length > 3 * len(plain) and _POINTER.search(plain):
         return f"{rendered.text}\n\n{plain}"
     seen = "\n".join((rendered.text, *rendered.alternatives))
     words.differs = words.differs or text_differs(plain, seen)
-    is_abridged = len(plain) < _SHORT and len(rendered.text) > 5 * len(plain) + _SHORT
+    is_abridged = is_short and length > 5 * len(plain) + _SHORT
     return f"{rendered.text}\n\n{plain}" if is_abridged else plain
-
-
-def _take(rendered: HtmlText, words: Words) -> None:
-    words.hidden += rendered.hidden
-    words.links += rendered.links
-    words.remote_images += rendered.remote_images
-    words.tracking_pixels += rendered.tracking_pixels
-    words.defects += rendered.defects
-
-
-def _is_pointer(plain: str, rendered: str) -> bool:
-    """A plain part that only refers to the HTML part."""
-    return len(plain) < _SHORT and len(rendered) > 3 * len(plain) and bool(_POINTER.search(plain))
 
 
 def _assemble(
@@ -189,10 +178,10 @@ def _assemble(
 
 def _addresses(
     fields: Fields, contents: Contents, limits: Limits, line: Callable[[str], str]
-) -> tuple[Address, ...]:
-    found: list[Address] = []
-    for name, role in _ROLES:
-        values = fields.all(name)
+) -> tuple[AddressLine, ...]:
+    found: list[AddressLine] = []
+    for name in _ADDRESS_FIELDS:
+        values, role = fields.all(name), name.replace("-", "_")
         if len(values) > 1 and role in ("from", "sender"):
             contents.note(f"{len(values)} {name.title()} headers, the first counts")
             values = values[:1]
@@ -200,7 +189,7 @@ def _addresses(
             mailboxes, more = parse_mailboxes(value, most=limits.header_addresses)
             if more:
                 contents.note(f"more than {limits.header_addresses} addresses in {name}")
-            read = [Address(role, line(m.name).strip(), line(m.address)) for m in mailboxes]
+            read = [AddressLine(role, line(m.name).strip(), line(m.address)) for m in mailboxes]
             if role in _AUTHORS:
                 pairs = zip(read, mailboxes, strict=True)
                 contents.altered_addresses += [
@@ -211,7 +200,7 @@ def _addresses(
 
 
 def _security(
-    addresses: tuple[Address, ...], contents: Contents, words: Words, *, is_list: bool
+    addresses: tuple[AddressLine, ...], contents: Contents, words: Words, *, is_list: bool
 ) -> Security:
     hidden, total = gathered((*words.hidden, *contents.removed.hidden))
     return Security(

@@ -28,12 +28,9 @@ def mark_key(secret: bytes) -> bytes:
 
 def rule_mark(key: bytes, rule_id: str, kind: str, message_id: str) -> str:
     """The header value for a mail with this Message-ID (without brackets)."""
-    return f"{rule_id}; t={kind}; s={_signature(key, rule_id, kind, message_id)}"
-
-
-def _signature(key: bytes, rule_id: str, kind: str, message_id: str) -> str:
     signed = f"{rule_id}\n{kind}\n{message_id}".encode("utf-8", "surrogatepass")
-    return base64.urlsafe_b64encode(hmac.digest(key, signed, hashlib.sha256)[:18]).decode()
+    signature = base64.urlsafe_b64encode(hmac.digest(key, signed, hashlib.sha256)[:18]).decode()
+    return f"{rule_id}; t={kind}; s={signature}"
 
 
 def is_own_forward(key: bytes, headers: Iterable[tuple[str, str]]) -> bool:

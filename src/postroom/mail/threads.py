@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Set
 from datetime import datetime, timedelta
-from typing import Protocol
+from functools import cache
 
+from postroom.mail.data import load
+from postroom.mail.message import ParsedMessage
 from postroom.mail.text.fold import as_key, fold
+from postroom.model.storage import NewMessage
 from postroom.model.values import dataclass
 
-_REPLY = (
-    "re", "aw", "antw", "antwort", "sv", "vs", "rif", "ris", "res", "r", "odp", "ynt", "yan", "bls",
-    "atb", "ref", "réf", "rép", "rv", "回复", "回覆", "答复", "答覆", "回信", "返信", "답장",
-    "회신", "ответ", "отв", "на", "відп", "απ", "σχετ", "vá", "odg", "yht", "re^2", "svar", "reply",
-)  # fmt: skip
-_FORWARD = (
-    "fwd", "fw", "wg", "tr", "rv", "enc", "i", "fs", "vb", "doorst", "pd", "vl", "trs",
-    "továbbítás", "转发", "轉寄", "轉發", "転送", "전달", "пересл", "пер", "ilt", "προωθ", "vidb",
-    "vs", "fyi",
-)  # fmt: skip
-_REPLIES = frozenset(_REPLY)
-_FORWARDS = frozenset(_FORWARD)
 _PREFIX = re.compile(r"\s*+([^\W\d_][\w^]{0,11})\s?(?:[\[(]\d{1,3}[\])]|\*\d{1,3})?\s?[:：]\s*+")
 _TAG = re.compile(r"\s*+\[[^\]\[]{1,60}\]\s*+")
 _WAS = re.compile(r"\s\(was:? [^()]{1,200}\)\s{0,9}$", re.IGNORECASE)
@@ -29,16 +20,19 @@ _FWD_TAIL = re.compile(r"\s{1,9}\((?:fwd|forward)\)\s{0,9}$", re.IGNORECASE)
 _MAX_PREFIXES = 50
 
 
+@cache
+def _prefixes(kind: str) -> frozenset[str]:
+    return frozenset(load("subjects")[kind])
+
+
 def base_subject(subject: str) -> str:
     """The subject without reply and forward prefixes and list tags, white space collapsed."""
-    rest, _ = _strip(" ".join(subject.split())[:2_000])
-    return rest
+    return _strip(subject)[0]
 
 
 def is_reply_subject(subject: str) -> bool:
     """Whether the subject has a reply prefix."""
-    _, prefixes = _strip(" ".join(subject.split())[:2_000])
-    return any(prefix in _REPLIES for prefix in prefixes)
+    return any(prefix in _prefixes("reply") for prefix in _strip(subject)[1])
 
 
 def without_reply_prefixes(subject: str) -> str:
@@ -46,7 +40,7 @@ def without_reply_prefixes(subject: str) -> str:
     rest = " ".join(subject.split())
     for _ in range(_MAX_PREFIXES):
         match = _PREFIX.match(rest)
-        if match is None or match[1].lower() not in _REPLIES:
+        if match is None or match[1].lower() not in _prefixes("reply"):
             break
         rest = rest[match.end() :]
     return rest
@@ -54,7 +48,7 @@ def without_reply_prefixes(subject: str) -> str:
 
 def _strip(subject: str) -> tuple[str, list[str]]:
     prefixes: list[str] = []
-    rest = subject
+    rest = " ".join(subject.split())[:2_000]
     for _ in range(_MAX_PREFIXES):
         if (match := _PREFIX.match(rest)) and _is_prefix(match[1]):
             prefixes.append(match[1].lower())
@@ -66,43 +60,16 @@ def _strip(subject: str) -> tuple[str, list[str]]:
 
 
 def _is_prefix(word: str) -> bool:
-    return word.lower() in _REPLIES or word.lower() in _FORWARDS
+    return word.lower() in _prefixes("reply") or word.lower() in _prefixes("forward")
 
-
-__all__ = [
-    "WINDOW", "Candidate", "base_subject", "choose_by_reference", "choose_by_subject",
-    "is_reply_subject", "subject_key", "thread_keys",
-]  # fmt: skip
 
 WINDOW = timedelta(days=30)
 _MAX_KEYS = 50
 _NOBODY: frozenset[str] = frozenset()
 
 
-class Correspondent(Protocol):
-    """An address in a header of a mail, with its role."""
-
-    @property
-    def role(self) -> str: ...
-    @property
-    def address(self) -> str: ...
-
-
-class Threadable(Protocol):
-    """The fields of a mail that decide its thread; parsed and stored messages have them."""
-
-    @property
-    def subject(self) -> str: ...
-    @property
-    def sender(self) -> Correspondent | None: ...
-    @property
-    def addresses(self) -> Sequence[Correspondent]: ...
-    @property
-    def internet_message_id(self) -> str | None: ...
-    @property
-    def in_reply_to(self) -> str | None: ...
-    @property
-    def references(self) -> tuple[str, ...]: ...
+Threadable = ParsedMessage | NewMessage
+"""Messages that are parsed, and messages that are about to be stored."""
 
 
 def thread_keys(parsed: Threadable) -> tuple[str, ...]:
@@ -165,18 +132,16 @@ def choose_by_subject(
     to be a reply and say something, the thread must be alive within `WINDOW`, and the people
     must fit. `own` are the inbox's own addresses: that a stranger writes to us proves nothing.
     """
-    if thread_keys(parsed) or not is_reply_subject(parsed.subject):
-        return None
-    if not subject_key(parsed.subject):
+    is_reply = is_reply_subject(parsed.subject) and subject_key(parsed.subject)
+    if thread_keys(parsed) or not is_reply:
         return None
     fitting = [
         candidate
         for candidate in candidates
         if abs(date - candidate.last_date) <= WINDOW and _people_fit(parsed, candidate, own)
     ]
-    if not fitting:
-        return None
-    return min(fitting, key=lambda candidate: abs(date - candidate.last_date)).thread_id
+    closest = min(fitting, key=lambda candidate: abs(date - candidate.last_date), default=None)
+    return closest.thread_id if closest else None
 
 
 def _people_fit(parsed: Threadable, candidate: Candidate, own: Set[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Inboxes, labels, and reserved addresses."""
+"""Inboxes, labels, and rights to addresses."""
 
 from __future__ import annotations
 
@@ -67,44 +67,3 @@ class QuestionableAddress:
     inbox_id: str
     account_id: str | None
     belongs_to: str | None = None
-
-
-BUSINESS = frozenset(("info", "marketing", "sales", "support"))
-"""RFC 2142 §3: business. Certificate authorities do not accept these for validation."""
-
-RFC_2142 = BUSINESS | frozenset(
-    ("abuse", "noc", "security", "postmaster",
-     "hostmaster", "usenet", "news", "webmaster", "www", "uucp", "ftp")
-)  # fmt: skip
-"""RFC 2142 §3 to §5: business, network operations, and support of services."""
-
-DOMAIN_VALIDATION = frozenset(("admin", "administrator", "webmaster", "hostmaster", "postmaster"))
-"""CA/Browser Forum, Baseline Requirements §3.2.2.4.4: they can obtain certificates."""
-
-CERTIFICATES = frozenset(
-    ("root", "ssladmin", "ssl-admin", "ssladministrator", "sslwebmaster", "sysadmin",
-     "certificates", "certmaster")
-)  # fmt: skip
-"""Addresses that authorities accepted before these rules, or that accounts use."""
-
-MAIL_SYSTEM = frozenset(
-    ("mailer-daemon", "dmarc", "dmarc-reports", "dmarc-feedback", "tlsrpt", "tls-rpt",
-     "tls-reports", "mta-sts")
-)  # fmt: skip
-"""Addresses for bounces (RFC 5321 §4.5.5) and reports (RFC 7489 §7, RFC 8460 §3)."""
-
-RESERVED = RFC_2142 | DOMAIN_VALIDATION | CERTIFICATES | MAIL_SYSTEM
-
-
-def is_reserved(local: str) -> bool:
-    """Whether a local part without its tag is reserved."""
-    return _plain(local) in RESERVED
-
-
-def is_business(local: str) -> bool:
-    """Whether a local part is one that an agent with the owner's rights may use."""
-    return _plain(local) in BUSINESS
-
-
-def _plain(local: str) -> str:
-    return local.strip('" ').lower()

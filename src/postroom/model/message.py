@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from postroom.model.memory import RecalledMemory
 from postroom.model.values import dataclass
@@ -69,6 +69,13 @@ Direction = Literal["inbound", "outbound"]
 
 FLAGS = ("seen", "flagged", "answered", "draft")
 """In the order of their display and of their bits in the store."""
+
+
+class NamedAddress(NamedTuple):
+    """A name and an address from a header; either may be empty."""
+
+    name: str
+    address: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +208,8 @@ class ActionResult:
         plan_id: str | None = None,
     ) -> ActionResult:
         """The result with the status that follows from both lists."""
-        if not failed:
-            return cls("ok", succeeded, failed, plan_id=plan_id)
-        status: Literal["partial", "failed"] = "partial" if succeeded else "failed"
-        return cls(status, succeeded, failed, plan_id=plan_id)
+        problem: Literal["partial", "failed"] = "partial" if succeeded else "failed"
+        return cls(problem if failed else "ok", succeeded, failed, plan_id=plan_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,9 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from postroom.model.key import OWNER, Caller
-from postroom.model.message import INTERNAL, Direction
+from postroom.model.message import INTERNAL, Direction, NamedAddress
 from postroom.model.values import dataclass
 from postroom.model.view import View
-
-
-class Named(NamedTuple):
-    """A name and an address from a header."""
-
-    name: str
-    address: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +45,9 @@ class Facts:
     direction: Direction
     subject: str
     folded_subject: str
-    senders: tuple[Named, ...]
-    to: tuple[Named, ...]
-    cc: tuple[Named, ...]
+    senders: tuple[NamedAddress, ...]
+    to: tuple[NamedAddress, ...]
+    cc: tuple[NamedAddress, ...]
     date: datetime
     size_bytes: int
     state: State
@@ -112,8 +105,8 @@ class Loss(NamedTuple):
     lost: int
 
 
-class Act(NamedTuple):
-    """One action on one message, in the form that is stored."""
+class Action(NamedTuple):
+    """An action of a rule; `value` is the label, mailbox, address, text or webhook."""
 
     type: str
     value: str = ""
@@ -131,7 +124,7 @@ class PlanItem:
     date: datetime
     before: State
     after: State
-    actions: tuple[Act, ...]
+    actions: tuple[Action, ...]
     why: tuple[str, ...]
 
 
@@ -185,7 +178,7 @@ class RuleEffect:
 
     rule_id: str
     rule_name: str
-    actions: tuple[Act, ...]
+    actions: tuple[Action, ...]
     problems: tuple[str, ...] = ()
     caller: Caller = OWNER
     authority: str = OWNER.key_id
@@ -205,7 +198,7 @@ class RuleJob:
     rule_name: str
     message_id: str
     inbox_id: str
-    act: Act
+    act: Action
     attempts: int
     holder: str
     authority: str
@@ -223,7 +216,7 @@ SHOWN = {
 """The name under which the value of an action is shown, and written in the flat form."""
 
 
-def shown_act(act: Act) -> dict[str, str]:
+def shown_action(act: Action) -> dict[str, str]:
     """An action as callers see it."""
     value = {SHOWN[act.type]: act.value} if act.type in SHOWN else {}
     return {"type": act.type, **({"key": act.key} if act.key else {}), **value}

@@ -30,7 +30,7 @@ class NewAttachment:
 
 @dataclass(frozen=True, slots=True)
 class SearchTexts:
-    """The folded texts that filters search; see `mail.filtering`."""
+    """The folded texts that filters search; see `mail.text.fold`."""
 
     searchable: str
     senders: str
@@ -38,7 +38,7 @@ class SearchTexts:
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class RecipientStatus:
     """The status of one recipient in a delivery report, by all of their addresses."""
 
     addresses: tuple[str, ...]
@@ -51,7 +51,7 @@ class DeliveryReport:
     """A report on a mail that we sent: its Message-ID, and the status of each recipient."""
 
     internet_message_id: str
-    fates: tuple[Fate, ...]
+    statuses: tuple[RecipientStatus, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, SecretStr, model_validator
 
 from postroom.blocking import in_thread
 from postroom.calls import request
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import account_of, address_rights
-from postroom.calls.operation import operation
+from postroom.calls.operation import account_of, address_rights, operation
 from postroom.calls.request import Accepts, Paged, Request, argument
 from postroom.errors import Conflict, Forbidden, InvalidInput, ProviderAuthFailed
-from postroom.mail.addresses import canonical_address
-from postroom.mail.composing.typed_addresses import parse_own_address
+from postroom.mail.addresses import canonical_address, parse_own_address
 from postroom.model.account import (
     PUBLIC_ONLY,
     Account,
@@ -29,12 +27,16 @@ from postroom.model.key import Scope
 from postroom.model.limits import MB
 from postroom.model.page import Page, Slice
 from postroom.model.view import EVERYTHING
+from postroom.operations.inboxes import Name
 from postroom.pipeline.blobs import discard_unused
 from postroom.pipeline.sync.scheduler import sign_in_advice
 
 AccountId = Annotated[
     str, argument("The account.", "work", min_length=1, max_length=64, pattern=request.HANDLE)
 ]
+
+
+Token = Annotated[SecretStr | None, Field(max_length=16_384)]
 
 
 class Credentials(Request):
@@ -44,24 +46,16 @@ class Credentials(Request):
         SecretStr | None,
         argument("The password, or for fastmail an API token.", "an-app-password", max_length=4096),
     ] = None
-    access_token: Annotated[
-        SecretStr | None, argument("For gmail and outlook.", "ya29.a0", max_length=16_384)
-    ] = None
-    refresh_token: Annotated[
-        SecretStr | None, argument("Renews the access token.", "1//0g", max_length=16_384)
-    ] = None
+    access_token: Annotated[Token, argument("For gmail and outlook.", "ya29.a0")] = None
+    refresh_token: Annotated[Token, argument("Renews the access token.", "1//0g")] = None
     token_expires_at: Annotated[
         int | None, argument("When, in seconds since 1970.", 1790000000, ge=0, le=2**53)
     ] = None
 
     def secret(self) -> dict[str, str]:
         """The secret that is stored in the vault."""
-        given = {
-            "password": self.password,
-            "access_token": self.access_token,
-            "refresh_token": self.refresh_token,
-        }
-        found = {name: value.get_secret_value() for name, value in given.items() if value}
+        names = ("password", "access_token", "refresh_token")
+        found = {name: v.get_secret_value() for name in names if (v := getattr(self, name))}
         if self.token_expires_at is not None:
             found["expires_at"] = str(self.token_expires_at)
         return found
@@ -92,28 +86,27 @@ async def log_in_account(ctx: RequestContext, request: LogInAccount) -> Account:
         raise InvalidInput(f"{needed}: is required for {account.provider}")
     found = await ctx.providers.check(account, secret)
     await _refuse_other_owner(ctx, account, found)
-    await in_thread(ctx.providers.keep_secret, account.id, secret)
+    await in_thread(ctx.providers.store_secret, account.id, secret)
     await ctx.store.change_account(account.id, options_after_check(account, found))
     return await account_of(ctx, account.id)
 
 
 async def _refuse_other_owner(ctx: RequestContext, account: Account, found: Capabilities) -> None:
-    """Refuse a login to another mailbox: all stored mail would count as removed."""
-    if await _has_other_owner(ctx, account, found):
+    """Refuse a login to another mailbox: all stored mail would count as removed.
+
+    Whose mailbox it is, the options of the account or its last sync say, or else its address.
+    """
+    stored = await ctx.store.capabilities_of(account.id) or {}
+    if owner := account.options.get("owner") or stored.get("owner"):
+        is_other = found.owner not in (None, owner)
+    else:
+        is_other = (found.owner_address or account.address).lower() != account.address.lower()
+    if is_other:
         whose = found.owner_address or "somebody else"
         raise Conflict(
             f"this is a login of {whose}, not of the mailbox of {account.id} "
             f"({account.address}); sign in as its owner, or add it under another name"
         )
-
-
-async def _has_other_owner(ctx: RequestContext, account: Account, found: Capabilities) -> bool:
-    """Whether a login has another owner than the account, by its options or its last sync."""
-    stored = await ctx.store.capabilities_of(account.id) or {}
-    owner = account.options.get("owner") or stored.get("owner")
-    if owner:
-        return found.owner not in (None, owner)
-    return (found.owner_address or account.address).lower() != account.address.lower()
 
 
 def options_after_check(account: Account, found: Capabilities) -> dict[str, Any]:
@@ -150,7 +143,7 @@ class RemoveAccount(Request):
 async def remove_account(ctx: RequestContext, request: RemoveAccount) -> None:
     account = await account_of(ctx, request.account_id)
     unused = await ctx.store.remove_inbox(account.inbox_id, ctx.visible, force=True)
-    await in_thread(ctx.providers.forget_secret, account.id)
+    await in_thread(ctx.providers.remove_secret, account.id)
     await discard_unused(ctx, unused or ())
 
 
@@ -187,17 +180,12 @@ class GetCapabilities(Request):
 async def get_capabilities(ctx: RequestContext, request: GetCapabilities) -> CapabilityReport:
     requested = None if request.account_id is None else await account_of(ctx, request.account_id)
     found = await ctx.store.accounts(ctx.visible, Slice(limit=_MAX_ACCOUNTS))
-    known = [(account, await _capabilities_of(ctx, account)) for account in found.rows]
-    reports = tuple(_with_account(ctx, account, capabilities) for account, capabilities in known)
+    reports = [_with_account(ctx, a, await _capabilities_of(ctx, a)) for a in found.rows]
+    selected = reports[0] if len(reports) == 1 else _local(ctx)
     if requested is not None:
         selected = next(c for c in reports if c.account_id == requested.id)
-        return _report(selected, reports)
-    return _report(reports[0] if len(reports) == 1 else _local(ctx), reports)
-
-
-def _report(selected: Capabilities, all_accounts: tuple[Capabilities, ...]) -> CapabilityReport:
     values = {name: getattr(selected, name) for name in Capabilities.__slots__}
-    return CapabilityReport(**values, accounts=all_accounts)
+    return CapabilityReport(**values, accounts=tuple(reports))
 
 
 def _local(ctx: RequestContext) -> Capabilities:
@@ -241,7 +229,11 @@ def _with_account(
 Host = Annotated[str, Field(min_length=1, max_length=255, pattern=request.HOST)]
 Port = Annotated[int, Field(ge=1, le=65_535)]
 Security = Literal["tls", "starttls", "none"]
-SCOPES: tuple[Literal["read", "draft", "send"], ...] = ("read", "draft", "send")
+AccountScope = Literal["read", "draft", "send"]
+SCOPES: tuple[AccountScope, ...] = get_args(AccountScope)
+
+
+_SERVERS = ("host", "port", "security", "smtp_host", "smtp_port", "smtp_security")
 
 
 class AddAccount(Credentials):
@@ -255,9 +247,7 @@ class AddAccount(Credentials):
     address: Annotated[
         str, argument("Its address.", "ana@example.com", max_length=320), Accepts(request.MAILBOX)
     ]
-    name: Annotated[
-        str, argument("The name shown as sender.", "Ana Lee", max_length=256, pattern=request.LINE)
-    ] = ""
+    name: Annotated[Name, argument("The name shown as sender.", "Ana Lee")] = ""
     user: Annotated[
         str | None, argument("The user name, if not the address.", "ana", max_length=320)
     ] = None
@@ -280,7 +270,7 @@ class AddAccount(Credentials):
     ] = None
     insecure: Annotated[bool, argument("On this machine only: no TLS.", True)] = False
     scopes: Annotated[
-        list[Literal["read", "draft", "send"]],
+        list[AccountScope],
         argument(
             "What may be done with it; read is always among it.", ["read", "send"], max_length=3
         ),
@@ -303,10 +293,8 @@ class AddAccount(Credentials):
         scopes = [scope for scope in SCOPES if scope in ("read", *self.scopes)]
         options: dict[str, Any] = {"user": self.user or self.address, "scopes": scopes}
         if self.provider == "imap":
-            options |= {"host": self.host, "port": self.port, "security": self.security}
-            options |= {"smtp_host": self.smtp_host, "smtp_port": self.smtp_port}
-            options |= {"smtp_security": self.smtp_security, "smtp_user": options["user"]}
-            options |= {"ca_file": self.ca_file, "insecure": self.insecure}
+            options |= {name: getattr(self, name) for name in (*_SERVERS, "ca_file", "insecure")}
+            options["smtp_user"] = options["user"]
         elif self.user is not None:
             options["basic"] = True
         return options
@@ -329,19 +317,19 @@ async def add_account(ctx: RequestContext, request: AddAccount) -> Account:
         total=None,
         synced_at=None,
         created_at=ctx.clock().replace(microsecond=0),
-        options=request.options(),
+        options=request.options() | ({} if ctx.caller.is_local else {PUBLIC_ONLY: True}),
     )
-    if not ctx.caller.is_local:
-        account = replace(account, options={**account.options, PUBLIC_ONLY: True})
     await _refuse_taken(ctx, account)
     secret = request.secret()
     capabilities = await ctx.providers.check(account, secret)
-    _refuse_other_address(account, capabilities)
+    theirs = capabilities.owner_address
+    if theirs is not None and theirs.lower() != account.address:
+        raise Conflict(f"this is a login of {theirs}; give that address, or sign in as another")
     account = replace(account, options=options_after_check(account, capabilities))
     await ctx.store.add_account(account, request.name, _rights(ctx, account))
     await ctx.store.set_capabilities(account.id, asdict(capabilities))
     try:
-        await in_thread(ctx.providers.keep_secret, account.id, secret)
+        await in_thread(ctx.providers.store_secret, account.id, secret)
     except Exception:
         await ctx.store.remove_inbox(account.inbox_id, EVERYTHING, force=True)
         raise
@@ -354,13 +342,6 @@ def _rights(ctx: RequestContext, account: Account) -> AddressRights:
     rights = address_rights(ctx)
     is_foreign = account.address.rpartition("@")[2] not in ctx.domains
     return replace(rights, reserved_names=rights.reserved_names or is_foreign)
-
-
-def _refuse_other_address(account: Account, found: Capabilities) -> None:
-    """Refuse an address that is not the one of the mailbox."""
-    theirs = found.owner_address
-    if theirs is not None and theirs.lower() != account.address:
-        raise Conflict(f"this is a login of {theirs}; give that address, or sign in as another")
 
 
 def _refuse_clear_text(request: AddAccount) -> None:

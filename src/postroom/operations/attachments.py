@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from base64 import b64encode
 from datetime import datetime, timedelta
-from typing import Annotated, ClassVar, Self
-
-from pydantic import model_validator
+from typing import Annotated
 
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import MessageId, attachment_of, message_of
-from postroom.calls.operation import operation
+from postroom.calls.operation import MessageId, attachment_of, message_of, operation
 from postroom.calls.request import (
     Id,
     OptionalId,
     Paged,
     Request,
-    Together,
     argument,
     check_kinds,
     one_of,
@@ -36,33 +32,24 @@ LastingSeconds = Annotated[int, argument("Seconds until it expires.", 300, ge=1,
 class ListAttachments(Paged):
     """List the attachments (metadata) of a message, a thread or an inbox, newest first."""
 
-    together: ClassVar[tuple[Together, ...]] = (
-        *Paged.together,
-        one_of("filter", "message_id", "thread_id", "inbox_id"),
+    constraints = (
+        *Paged.constraints,
+        one_of(
+            "filter",
+            ("message_id", "thread_id", "inbox_id"),
+            "give at least one of message_id, thread_id, inbox_id",
+        ),
     )
     message_id: Annotated[OptionalId, argument("Only this message.", "msg_4h8t2w")] = None
     thread_id: Annotated[OptionalId, argument("All messages of this thread.", "thr_9d3f1x")] = None
     inbox_id: Annotated[OptionalId, argument("All messages of this inbox.", "inb_7k2m9q")] = None
 
-    @model_validator(mode="after")
-    def _has_a_filter(self) -> Self:
-        if not (self.message_id or self.thread_id or self.inbox_id):
-            raise ValueError("give at least one of message_id, thread_id, inbox_id")
-        return self
-
 
 @operation(Scope.READ)
 async def list_attachments(ctx: RequestContext, request: ListAttachments) -> Page[Attachment]:
-    check_kinds(
-        message_id=request.message_id, thread_id=request.thread_id, inbox_id=request.inbox_id
-    )
-    query = AttachmentQuery(
-        visible=ctx.visible,
-        message_id=request.message_id,
-        thread_id=request.thread_id,
-        inbox_id=request.inbox_id,
-        page=ctx.cursors.slice(request),
-    )
+    ids = request.model_dump(include={"message_id", "thread_id", "inbox_id"})
+    check_kinds(**ids)
+    query = AttachmentQuery(ctx.visible, page=ctx.cursors.slice(request), **ids)
     return ctx.cursors.page(request, await ctx.store.attachments(query))
 
 
@@ -119,12 +106,8 @@ class DownloadAttachment(Request):
 @operation(Scope.READ)
 async def download_attachment(ctx: RequestContext, request: DownloadAttachment) -> Download:
     attachment = await attachment_of(ctx, request.attachment_id)
-    return Download(
-        chunks=ctx.blobs.stream(attachment.sha256),
-        size=attachment.size,
-        content_type=attachment.content_type,
-        filename=attachment.filename,
-    )
+    chunks = ctx.blobs.stream(attachment.sha256)
+    return Download(chunks, attachment.size, attachment.content_type, attachment.filename)
 
 
 class LinkAttachment(Request):
@@ -153,12 +136,8 @@ class DownloadMessage(Request):
 @operation(Scope.READ)
 async def download_message(ctx: RequestContext, request: DownloadMessage) -> Download:
     message = await message_of(ctx, request.message_id)
-    return Download(
-        chunks=ctx.blobs.stream(message.raw),
-        size=message.size_bytes,
-        content_type="message/rfc822",
-        filename=f"{message.id}.eml",
-    )
+    chunks = ctx.blobs.stream(message.raw)
+    return Download(chunks, message.size_bytes, "message/rfc822", f"{message.id}.eml")
 
 
 class LinkMessage(Request):

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import inbox_of
-from postroom.calls.operation import operation
+from postroom.calls.operation import inbox_of, operation, require
 from postroom.calls.request import (
     Id,
     Moment,
     OptionalId,
     Paged,
     Request,
-    Together,
     argument,
     parse_request,
     refuse_other_kind,
@@ -35,7 +33,7 @@ from postroom.operations.sending import (
     Subject,
     outgoing_mail_of,
 )
-from postroom.sending.attachment_inputs import AttachmentInputs
+from postroom.sending.outgoing_mail import AttachmentInputs
 from postroom.sending.submission import IdempotencyKey, check_mail, send_draft_once, sent_with_key
 
 DraftId = Annotated[Id, argument("The draft.", "drf_5t2k8n")]
@@ -70,34 +68,29 @@ async def _save(ctx: RequestContext, unsaved: StoredDraft) -> Draft:
 
 
 def _public_draft(draft: StoredDraft) -> Draft:
-    arguments = draft.arguments
+    given = draft.arguments
     return Draft(
         id=draft.id,
         inbox_id=draft.inbox_id,
-        to=tuple(arguments.get("to", ())),
-        cc=tuple(arguments.get("cc", ())),
-        bcc=tuple(arguments.get("bcc", ())),
-        subject=arguments.get("subject", ""),
-        body_text=arguments.get("body_text"),
-        body_html=arguments.get("body_html"),
-        in_reply_to=arguments.get("in_reply_to"),
-        thread_id=arguments.get("thread_id"),
-        attachments=tuple(_file(file) for file in arguments.get("attachments", ())),
+        to=tuple(given.get("to", ())),
+        cc=tuple(given.get("cc", ())),
+        bcc=tuple(given.get("bcc", ())),
+        subject=given.get("subject", ""),
+        body_text=given.get("body_text"),
+        body_html=given.get("body_html"),
+        in_reply_to=given.get("in_reply_to"),
+        thread_id=given.get("thread_id"),
+        attachments=tuple(_file(file.get) for file in given.get("attachments", ())),
         send_at=draft.send_at,
         created_at=draft.created_at,
         updated_at=draft.updated_at,
     )
 
 
-def _file(arguments: dict[str, Any]) -> DraftFile:
-    content = arguments.get("content")
-    size = None if content is None else len(content) * 3 // 4 - len(re.findall("=", content[-2:]))
-    return DraftFile(
-        arguments.get("filename"),
-        arguments.get("content_type"),
-        size,
-        arguments.get("attachment_id"),
-    )
+def _file(given: Callable[[str], Any]) -> DraftFile:
+    content = given("content")
+    size = None if content is None else len(content) * 3 // 4 - content[-2:].count("=")
+    return DraftFile(given("filename"), given("content_type"), size, given("attachment_id"))
 
 
 class ListDrafts(Paged):
@@ -128,10 +121,7 @@ async def get_draft(ctx: RequestContext, request: GetDraft) -> Draft:
 
 async def _draft_of(ctx: RequestContext, draft_id: str) -> StoredDraft:
     refuse_other_kind(draft_id, "drf", {"msg": "get_message", "thr": "get_thread"})
-    draft = await ctx.store.draft(draft_id, ctx.visible)
-    if draft is None:
-        raise NotFound(no_such("draft", draft_id))
-    return draft
+    return require(await ctx.store.draft(draft_id, ctx.visible), no_such("draft", draft_id))
 
 
 async def _unsent(ctx: RequestContext, draft_id: str) -> StoredDraft:
@@ -147,7 +137,7 @@ async def _unsent(ctx: RequestContext, draft_id: str) -> StoredDraft:
 class UpdateDraft(Request):
     """Change a draft; what is not given stays, and null takes a thing away."""
 
-    together: ClassVar[tuple[Together, ...]] = (NOT_BOTH,)
+    constraints = (NOT_BOTH,)
     draft_id: DraftId
     to: Annotated[Addresses | None, argument("Recipients.", ["ana@example.com"])] = None
     cc: Annotated[Addresses | None, argument("Copies to.", ["bo@example.com"])] = None
@@ -187,14 +177,15 @@ def _changed(draft: StoredDraft, changes: dict[str, Any]) -> dict[str, Any]:
 async def _refuse_missing_parent(ctx: RequestContext, draft: StoredDraft) -> None:
     """Refuse a draft that answers a removed message or thread. Raises NotFound."""
     message_id, thread_id = (draft.arguments.get(n) for n in ("in_reply_to", "thread_id"))
-    missing = None
     if message_id and message_id.startswith("msg_"):
-        missing = None if await ctx.store.message(message_id, ctx.visible) else message_id
+        answered, parent = message_id, await ctx.store.message(message_id, ctx.visible)
     elif thread_id:
-        missing = None if await ctx.store.newest_message(thread_id, ctx.visible) else thread_id
-    if missing:
+        answered, parent = thread_id, await ctx.store.newest_message(thread_id, ctx.visible)
+    else:
+        return
+    if parent is None:
         raise NotFound(
-            f"{missing}, which the draft {draft.id} answers, was removed; change the draft: set "
+            f"{answered}, which the draft {draft.id} answers, was removed; change the draft: set "
             "in_reply_to to another message or a Message-ID, or set in_reply_to and thread_id to "
             "null for a new mail"
         )
@@ -227,20 +218,15 @@ async def send_draft(ctx: RequestContext, request: SendDraft) -> Sent:
     if key is not None and (earlier := await sent_with_key(ctx, draft.id, key)):
         return earlier
     if draft.message_id is not None:
-        return await _sent_before(ctx, draft.id, draft.message_id)
+        message = await ctx.store.message(draft.message_id, ctx.visible)
+        if message is None:
+            raise Conflict(
+                f"the draft {draft.id} was sent as {draft.message_id}, which was removed; write a "
+                "new draft to send it again"
+            )
+        return sent_of(message)
     await _refuse_missing_parent(ctx, draft)
     outgoing_mail = await outgoing_mail_of(ctx, parse_request(Composed, draft.arguments))
     if draft.send_at is not None and draft.send_at > ctx.clock():
         outgoing_mail.send_at = draft.send_at
     return await send_draft_once(ctx, outgoing_mail, draft, key)
-
-
-async def _sent_before(ctx: RequestContext, draft_id: str, message_id: str) -> Sent:
-    """The outcome of a draft that was sent before."""
-    message = await ctx.store.message(message_id, ctx.visible)
-    if message is None:
-        raise Conflict(
-            f"the draft {draft_id} was sent as {message_id}, which was removed; write a new draft "
-            "to send it again"
-        )
-    return sent_of(message)

@@ -10,8 +10,7 @@ from pydantic import AfterValidator
 
 from postroom.calls.authentication import revocation
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import inbox_of, message_of
-from postroom.calls.operation import operation
+from postroom.calls.operation import inbox_of, message_of, operation
 from postroom.calls.request import Accepts, Id, OptionalId, Paged, Request, argument
 from postroom.model.event import Event, EventQuery, EventStream, EventType
 from postroom.model.inbox import Visible
@@ -75,8 +74,7 @@ async def stream_events(ctx: RequestContext, request: StreamEvents) -> EventStre
     if request.inbox_id is not None:
         await inbox_of(ctx, request.inbox_id)
     visible = ctx.visible if request.inbox_id is None else only(request.inbox_id)
-    newest = await ctx.store.newest_event(visible)
-    since = newest
+    since = await ctx.store.newest_event(visible)
     if request.since is not None:
         since = await ctx.store.event_number(request.since, ctx.visible)
     return EventStream(_events(ctx, request, visible, since))

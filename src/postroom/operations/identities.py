@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Self
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from postroom.calls import request
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import address_rights, inbox_of, only_inbox
-from postroom.calls.operation import operation
+from postroom.calls.operation import address_rights, inbox_of, only_inbox, operation, require
 from postroom.calls.request import (
     Accepts,
     Id,
     OptionalId,
     Paged,
     Request,
-    Together,
     argument,
-    one_of,
+    change_of,
 )
 from postroom.errors import InvalidInput, NotFound, no_such
-from postroom.mail.addresses import canonical_address
-from postroom.mail.composing.typed_addresses import parse_own_address
+from postroom.mail.addresses import canonical_address, parse_own_address
 from postroom.mail.html.html import sanitise_html
 from postroom.model.account import Identity, RemoteIdentity
 from postroom.model.inbox import Inbox
 from postroom.model.key import Scope
 from postroom.model.page import Page
+from postroom.operations.inboxes import Name, OwnAddress
 
 IdentityId = Annotated[Id, argument("The identity.", "idn_5c1r8v")]
-DisplayName = Annotated[str, Field(max_length=256, pattern=request.LINE)]
 Signature = Annotated[str, Field(max_length=20_000)]
 
 
@@ -52,16 +49,11 @@ class CreateAlias(Request):
     """Make another address of an inbox, to send from and receive at."""
 
     email: Annotated[
-        str,
-        argument(
-            "At a domain of ours, or a plus-address.",
-            "orders@postroom.localhost",
-            min_length=3,
-            max_length=254,
-        ),
+        OwnAddress,
+        argument("At a domain of ours, or a plus-address.", "orders@postroom.localhost"),
         Accepts(request.OWN_ADDRESS),
     ]
-    name: Annotated[DisplayName, argument("The name shown as sender.", "Orders")] = ""
+    name: Annotated[Name, argument("The name shown as sender.", "Orders")] = ""
     signature: Annotated[Signature, argument("HTML under what is sent.", "<p>Orders</p>")] = ""
     inbox_id: Annotated[OptionalId, argument("Whose, if there are several.", "inb_7k2m9q")] = None
 
@@ -102,41 +94,28 @@ async def _allow(ctx: RequestContext, inbox: Inbox, alias: RemoteIdentity) -> No
             f"email: we do not serve the domain {domain}; served are {', '.join(ctx.domains)}"
         )
     account = await ctx.store.account(inbox.account_id, ctx.visible)
-    if account is None:
-        raise NotFound(no_such("account", inbox.account_id))
+    account = require(account, no_such("account", inbox.account_id))
     stored = await ctx.store.capabilities_of(account.id) or {}
+    local, _, own = account.address.rpartition("@")
     if stored.get("can_create_alias"):
         await ctx.providers.create_alias(account, alias)
-    elif not _is_plus_address(alias.email, account.address):
-        local, _, own = account.address.rpartition("@")
+    elif not (alias.email.startswith(f"{local}+") and alias.email.endswith(f"@{own}")):
         raise InvalidInput(
             f"email: the provider of {account.id} makes no addresses for us; give one of its own, "
             f"such as {local}+sales@{own}, or one at {', '.join(ctx.domains)}"
         )
 
 
-def _is_plus_address(email: str, own: str) -> bool:
-    """Whether *email* is a plus-address of *own*."""
-    local, _, domain = own.rpartition("@")
-    return email.startswith(f"{local}+") and email.endswith(f"@{domain}")
-
-
 class UpdateIdentity(Request):
     """Change the name or the signature of an identity, or make it its inbox's default."""
 
-    together: ClassVar[tuple[Together, ...]] = (
-        one_of("change", "name", "signature", "is_default", may_be_empty=True),
+    constraints = (
+        change_of(("name", "signature", "is_default"), "give name, signature or is_default"),
     )
     identity_id: IdentityId
-    name: Annotated[DisplayName | None, argument("The new name.", "Orders")] = None
+    name: Annotated[Name | None, argument("The new name.", "Orders")] = None
     signature: Annotated[Signature | None, argument("HTML; empty is none.", "<p>Ana</p>")] = None
     is_default: Annotated[bool | None, argument("Send from it unless told otherwise.", True)] = None
-
-    @model_validator(mode="after")
-    def _something(self) -> Self:
-        if self.name is None and self.signature is None and self.is_default is None:
-            raise ValueError("give name, signature or is_default")
-        return self
 
 
 @operation(Scope.WRITE)
@@ -149,9 +128,7 @@ async def update_identity(ctx: RequestContext, request: UpdateIdentity) -> Ident
         signature=signature,
         is_default=request.is_default,
     )
-    if identity is None:
-        raise _no_identity(request.identity_id)
-    return identity
+    return require(identity, _no_identity(request.identity_id))
 
 
 class DeleteIdentity(Request):
@@ -163,8 +140,8 @@ class DeleteIdentity(Request):
 @operation(Scope.ADMIN, destroys=True)
 async def delete_identity(ctx: RequestContext, request: DeleteIdentity) -> None:
     if not await ctx.store.remove_identity(request.identity_id, ctx.visible):
-        raise _no_identity(request.identity_id)
+        raise NotFound(_no_identity(request.identity_id))
 
 
-def _no_identity(identity_id: str) -> NotFound:
-    return NotFound(f"no identity {identity_id}; list_identities shows yours")
+def _no_identity(identity_id: str) -> str:
+    return f"no identity {identity_id}; list_identities shows yours"

@@ -13,14 +13,14 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import operation
 from postroom.calls.request import Accepts, Request, argument
 from postroom.errors import FeatureDisabled, InvalidInput, NotFound
-from postroom.mail.composing.compose import parse_address
+from postroom.mail.addresses import parse_address
 from postroom.model.inbox import Inbox
 from postroom.model.key import Scope
 from postroom.model.message import Received, ReceivedPosting
 from postroom.model.storage import Added
 from postroom.pipeline.ingest import Arrival, BatchIngest, IngestResult, check_size, receive
 from postroom.pipeline.routing import inboxes_for
-from postroom.ports.inbound import Inbound, Posting
+from postroom.ports.inbound import Inbound, InboundRequest
 
 
 class ReceiveMessage(Request):
@@ -41,8 +41,7 @@ async def receive_message(ctx: RequestContext, request: ReceiveMessage) -> Recei
     inbox = (await inboxes_for(ctx, [address])).get(address.lower())
     if inbox is None or not ctx.visible.sees(inbox.id):
         raise NotFound(f"no inbox has the address {address}")
-    added = await receive(ctx, Arrival(request.raw, inbox.id))
-    return _received(added)
+    return _received(await receive(ctx, Arrival(request.raw, inbox.id)))
 
 
 def _received(added: Added) -> Received:
@@ -96,11 +95,12 @@ def _provider(ctx: RequestContext, name: str) -> Inbound:
 @operation(Scope.WRITE)
 async def receive_posting(ctx: RequestContext, request: ReceivePosting) -> ReceivedPosting:
     provider = _provider(ctx, request.provider)
-    posting = Posting(request.headers, request.raw, ctx.clock())
-    arrivals: list[Arrival] = []
-    for mail in await provider.read(posting):
-        inboxes = await _inboxes(ctx, mail.recipients)
-        arrivals += [Arrival(mail.raw, inbox_id) for inbox_id in inboxes]
+    posting = InboundRequest(request.headers, request.raw, ctx.clock())
+    arrivals = [
+        Arrival(mail.raw, inbox_id)
+        for mail in await provider.read(posting)
+        for inbox_id in await _inboxes(ctx, mail.recipients)
+    ]
     if not arrivals:
         return ReceivedPosting("nothing", ())
     messages = tuple(map(_received, _stored(await BatchIngest(ctx).receive(arrivals))))

@@ -4,76 +4,52 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, ClassVar, Self
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from postroom.calls import request
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import address_rights, inbox_of, no_inbox
-from postroom.calls.operation import operation
-from postroom.calls.request import Accepts, Id, Paged, Request, Together, argument, not_both
+from postroom.calls.operation import address_rights, inbox_of, no_inbox, operation, require
+from postroom.calls.request import Accepts, Id, Paged, Request, argument, not_both
 from postroom.errors import Conflict, Forbidden, InvalidInput
-from postroom.mail.addresses import canonical_address
-from postroom.mail.composing.typed_addresses import parse_own_address
+from postroom.mail.addresses import canonical_address, parse_own_address
 from postroom.model.inbox import Inbox
 from postroom.model.key import Scope
 from postroom.model.page import Page
 from postroom.pipeline.blobs import discard_unused
 
 Name = Annotated[str, Field(max_length=256, pattern=request.LINE)]
+Username = Annotated[str, Field(min_length=1, max_length=64, pattern=request.USERNAME)]
+OwnAddress = Annotated[str, Field(min_length=3, max_length=254)]
+ClientId = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class CreateInbox(Request):
     """Create an inbox with its own e-mail address. Without arguments the address is random."""
 
-    together: ClassVar[tuple[Together, ...]] = (not_both("place", "username", "address"),)
+    constraints = (not_both("place", "username", "address", "give username or address, not both"),)
     name: Annotated[Name | None, argument("The name shown as sender.", "Support agent")] = None
     username: Annotated[
-        str | None,
-        argument(
-            "The part before the @; the domain is ours.",
-            "orders",
-            min_length=1,
-            max_length=64,
-            pattern=request.USERNAME,
-        ),
+        Username | None, argument("The part before the @; the domain is ours.", "orders")
     ] = None
     address: Annotated[
-        str | None,
-        argument(
-            "The whole address instead, at a domain we serve.",
-            "orders@postroom.localhost",
-            min_length=3,
-            max_length=254,
-        ),
+        OwnAddress | None,
+        argument("The whole address instead, at a domain we serve.", "orders@postroom.localhost"),
         Accepts(request.OWN_ADDRESS),
     ] = None
     client_id: Annotated[
-        str | None,
-        argument(
-            "Your own id: repeated, it gives the same inbox.",
-            "agent-7",
-            min_length=1,
-            max_length=256,
-        ),
+        ClientId | None, argument("Your own id: repeated, it gives the same inbox.", "agent-7")
     ] = None
-
-    @model_validator(mode="after")
-    def _one_address(self) -> Self:
-        if self.username and self.address:
-            raise ValueError("give username or address, not both")
-        return self
 
 
 @operation(Scope.WRITE)
 async def create_inbox(ctx: RequestContext, request: CreateInbox) -> Inbox:
     if ctx.is_limited:
         raise Forbidden("a key that is limited to inboxes cannot create one; use another key")
-    address = _address(ctx, request)
     inbox = Inbox(
         id=ctx.new_id("inb"),
-        address=address,
+        address=_address(ctx, request),
         name=request.name or "",
         account_id=None,
         created_at=ctx.clock().replace(microsecond=0),
@@ -135,9 +111,7 @@ class RenameInbox(Request):
 @operation(Scope.WRITE)
 async def rename_inbox(ctx: RequestContext, request: RenameInbox) -> Inbox:
     inbox = await ctx.store.rename_inbox(request.inbox_id, request.name, ctx.visible)
-    if inbox is None:
-        raise no_inbox(request.inbox_id)
-    return inbox
+    return require(inbox, no_inbox(request.inbox_id))
 
 
 class DeleteInbox(Request):
@@ -155,6 +129,4 @@ async def delete_inbox(ctx: RequestContext, request: DeleteInbox) -> None:
             f"{inbox.id} is the inbox of the account {inbox.account_id}; remove that instead"
         )
     unused = await ctx.store.remove_inbox(request.inbox_id, ctx.visible, force=request.force)
-    if unused is None:
-        raise no_inbox(request.inbox_id)
-    await discard_unused(ctx, unused)
+    await discard_unused(ctx, require(unused, no_inbox(request.inbox_id)))

@@ -1,17 +1,18 @@
-"""Keys: create, list and revoke them."""
+"""Keys: create, list and revoke them; the audit log of what they did."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Annotated
 
+from pydantic import Field
+
 from postroom.calls.authentication import OWNER_KEY_ID, hash_secret, new_secret
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import inbox_of
-from postroom.calls.operation import operation
-from postroom.calls.request import Id, Paged, Request, argument
+from postroom.calls.operation import inbox_of, operation
+from postroom.calls.request import Accepts, Id, Paged, Request, argument
 from postroom.errors import Forbidden, NotFound, no_such
+from postroom.model.audit import AuditEntry, AuditQuery
 from postroom.model.key import Key, Scope
 from postroom.model.page import Page
 from postroom.model.view import Everything, view_of
@@ -61,7 +62,10 @@ async def create_key(ctx: RequestContext, request: CreateKey) -> Key:
         raise Forbidden(f"scopes: your own key lacks {', '.join(beyond)}, so it cannot give it")
     for inbox_id in request.inboxes or ():
         await inbox_of(ctx, inbox_id)
-    await _check_accounts(ctx, request.accounts or ())
+    live = {account.account_id for account in accounts_of(ctx)}
+    for account_id in request.accounts or ():
+        if account_id not in live and await ctx.store.account(account_id, ctx.visible) is None:
+            raise NotFound(f"no account {account_id}; `postroom account list` shows yours")
     secret = new_secret()
     key = Key(
         id=ctx.new_id("key"),
@@ -75,13 +79,6 @@ async def create_key(ctx: RequestContext, request: CreateKey) -> Key:
     )
     await ctx.store.add_key(key, hash_secret(secret))
     return replace(key, key=secret)
-
-
-async def _check_accounts(ctx: RequestContext, account_ids: Iterable[str]) -> None:
-    live = {account.account_id for account in accounts_of(ctx)}
-    for account_id in account_ids:
-        if account_id not in live and await ctx.store.account(account_id, ctx.visible) is None:
-            raise NotFound(f"no account {account_id}; `postroom account list` shows yours")
 
 
 class ListKeys(Paged):
@@ -117,3 +114,25 @@ def _refuse_if_limited(ctx: RequestContext) -> None:
             "a key that is limited to inboxes, accounts or namespaces cannot manage keys; use "
             "another key"
         )
+
+
+_Name = Annotated[
+    Annotated[str, Field(min_length=1, max_length=512)] | None,
+    Accepts({"pattern": r"^[^\u0000]*$"}),
+]
+"""Any target, also the key of a memory, which may hold characters that no id has."""
+
+
+class ListAudit(Paged):
+    """List what keys, tools and rules have done, newest first."""
+
+    actor: Annotated[_Name, argument("Only this key or rule.", "key_3s8v5y")] = None
+    action: Annotated[_Name, argument("Only this action.", "apply_label")] = None
+    target: Annotated[_Name, argument("Only about this.", "msg_4h8t2w")] = None
+
+
+@operation(Scope.ADMIN)
+async def list_audit(ctx: RequestContext, request: ListAudit) -> Page[AuditEntry]:
+    about = request.model_dump(include={"actor", "action", "target"})
+    query = AuditQuery(ctx.visible, ctx.caller.namespaces, page=ctx.cursors.slice(request), **about)
+    return ctx.cursors.page(request, await ctx.store.audit(query))

@@ -1,29 +1,32 @@
-"""Memories: add, read, change, list and delete them."""
+"""Memories: add, read, change and delete them; export and import them as lines of JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+import json
+from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar, Literal, Self
+from itertools import islice
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from postroom.calls import request
 from postroom.calls.context import RequestContext
-from postroom.calls.operation import operation
+from postroom.calls.operation import operation, require
 from postroom.calls.request import (
     Accepts,
     Moment,
-    Paged,
     Request,
-    Together,
     argument,
     as_number,
+    change_of,
     one_of,
+    parse_request,
 )
 from postroom.errors import Forbidden, InvalidInput, NotFound, TooLarge
 from postroom.model.key import Scope
+from postroom.model.limits import TOO_DEEP, is_shallow
 from postroom.model.memory import (
     DEFAULT_NAMESPACE,
     RESERVED_KEYS,
@@ -32,13 +35,11 @@ from postroom.model.memory import (
     Link,
     Memory,
     MemoryChange,
-    MemoryQuery,
-    MemoryRow,
     RecalledMemory,
+    Trust,
     cut_text,
 )
 from postroom.model.message import Message, Thread
-from postroom.model.page import Page
 
 SHOWN_CHARS = 12_000
 """The default length of a text in a result."""
@@ -56,18 +57,13 @@ def _key(key: str) -> str:
 NamespaceName = Annotated[str, Field(min_length=1, max_length=128, pattern=request.KEY)]
 Namespace = Annotated[NamespaceName, argument("The namespace.", DEFAULT_NAMESPACE)]
 Key = Annotated[
-    str,
-    argument(
-        "Its name in the namespace.",
-        "ana/invoices",
-        min_length=1,
-        max_length=256,
-        pattern=request.KEY,
-    ),
+    Annotated[str, Field(min_length=1, max_length=256, pattern=request.KEY)],
+    argument("Its name in the namespace.", "ana/invoices"),
     AfterValidator(_key),
     Accepts({"not": {"enum": sorted(RESERVED_KEYS)}}),
 ]
 Tag = Annotated[str, Field(min_length=1, max_length=64, pattern=request.NAME)]
+LinkTarget = Annotated[str, Field(min_length=1, max_length=320, pattern=request.NAME)]
 Tags = Annotated[list[Tag], Field(max_length=20)]
 Text = Annotated[str, Field(min_length=1, max_length=1_000_000, pattern=request.NOT_BLANK)]
 TEXT = argument("What to remember.", "Ana wants invoices as PDF, before the 5th.")
@@ -80,13 +76,9 @@ Summary = Annotated[
 NEVER = datetime.max.replace(tzinfo=UTC)
 
 
-def _never(value: object) -> object:
-    return NEVER if value == "never" else value
-
-
 Expiry = Annotated[
     Moment,
-    BeforeValidator(_never),
+    BeforeValidator(lambda value: NEVER if value == "never" else value),
     Accepts({"anyOf": [{"format": "date-time"}, {"format": "date"}, {"enum": ["", "never"]}]}),
 ]
 
@@ -95,11 +87,15 @@ class MemoryLink(Request):
     """Where a memory comes from, or what it is about."""
 
     type: Annotated[str, Field(min_length=1, max_length=64, pattern=request.NAME)]
-    to: Annotated[str, Field(min_length=1, max_length=320, pattern=request.NAME)]
+    to: LinkTarget
     weight: Annotated[
         Annotated[float, Field(ge=0, le=1, strict=True, allow_inf_nan=False)] | None,
         BeforeValidator(as_number),
     ] = None
+
+    def value(self) -> Link:
+        """The link to store."""
+        return Link(self.type, self.to, self.weight)
 
 
 Links = Annotated[
@@ -113,7 +109,7 @@ Links = Annotated[
 
 def check_namespace(ctx: RequestContext, namespace: str) -> None:
     """Refuse to write to a namespace that the caller may not see. Raises Forbidden."""
-    if not sees(ctx, namespace):
+    if not ctx.caller.namespaces.sees(namespace):
         raise Forbidden(f"your key may not write to the namespace {namespace}; use one of its own")
 
 
@@ -130,11 +126,6 @@ def author_of(ctx: RequestContext) -> Author:
     """The caller as the author of a memory."""
     caller = ctx.caller
     return Author(caller.is_owner, ctx.visible, caller.namespaces, caller.key_id)
-
-
-def sees(ctx: RequestContext, namespace: str) -> bool:
-    """Whether a namespace exists for the caller."""
-    return ctx.caller.namespaces.sees(namespace)
 
 
 class MemoryAdd(Request):
@@ -160,16 +151,18 @@ async def memory_add(ctx: RequestContext, request: MemoryAdd) -> Memory:
 
 
 _CHANGES = ("text", "summary", "tags", "links", "trust")
-_ANY_CHANGE = one_of("change", *_CHANGES, may_be_empty=True).schema["anyOf"]
-_AN_EXPIRY = one_of("change", "expires_at").schema["anyOf"]
+_CHANGE = change_of(
+    (*_CHANGES, "expires_at"),
+    "give something to change: text, summary, tags, links or expires_at",
+)
+_ANY_CHANGE = one_of("change", _CHANGES, may_be_empty=True).schema["anyOf"]
+_AN_EXPIRY = one_of("change", ("expires_at",)).schema["anyOf"]
 
 
 class MemoryUpdate(Request):
     """Change a memory that exists: what is not given stays. The old version is kept."""
 
-    together: ClassVar[tuple[Together, ...]] = (
-        Together("change", (*_CHANGES, "expires_at"), {"anyOf": [*_ANY_CHANGE, *_AN_EXPIRY]}),
-    )
+    constraints = (replace(_CHANGE, schema={"anyOf": [*_ANY_CHANGE, *_AN_EXPIRY]}),)
     key: Key
     text: Annotated[Text | None, TEXT] = None
     summary: Summary = None
@@ -180,13 +173,6 @@ class MemoryUpdate(Request):
         None
     )
     namespace: Namespace = DEFAULT_NAMESPACE
-
-    @model_validator(mode="after")
-    def _something(self) -> Self:
-        changes = (self.text, self.summary, self.tags, self.links, self.expires_at, self.trust)
-        if all(change is None for change in changes):
-            raise ValueError("give something to change: text, summary, tags, links or expires_at")
-        return self
 
 
 @operation(Scope.WRITE)
@@ -210,26 +196,19 @@ async def _write(
         text=request.text,
         summary=request.summary,
         tags=None if request.tags is None else tuple(dict.fromkeys(request.tags)),
-        links=None if request.links is None else tuple(map(_link, request.links)),
+        links=None if request.links is None else tuple(link.value() for link in request.links),
         expires_at=None if request.expires_at == NEVER else request.expires_at,
         clears_expiry=request.expires_at == NEVER,
         vouches=vouches,
     )
-    author = author_of(ctx)
-    memory = await ctx.store.put_memory(
-        change, author, now=ctx.clock(), is_new_allowed=is_new_allowed
+    memory = await ctx.store.save_memory(
+        change, author_of(ctx), now=ctx.clock(), is_new_allowed=is_new_allowed
     )
-    if memory is None:
-        raise _unknown(request.key, request.namespace)
-    return cut_text(memory, 0, SHOWN_CHARS)
+    return cut_text(require(memory, _unknown(request.key, request.namespace)), 0, SHOWN_CHARS)
 
 
-def _link(link: MemoryLink) -> Link:
-    return Link(link.type, link.to, link.weight)
-
-
-def _unknown(key: str, namespace: str) -> NotFound:
-    return NotFound(f"no memory {key} in the namespace {namespace}; memory_list shows those there")
+def _unknown(key: str, namespace: str) -> str:
+    return f"no memory {key} in the namespace {namespace}; memory_list shows those there"
 
 
 class MemoryGet(Request):
@@ -244,16 +223,11 @@ class MemoryGet(Request):
 
 @operation(Scope.READ)
 async def memory_get(ctx: RequestContext, request: MemoryGet) -> Memory:
-    memory = None
-    if sees(ctx, request.namespace):
-        memory = await ctx.store.memory(
-            request.namespace,
-            request.key,
-            now=ctx.clock(),
-            history=HISTORY_SHOWN if request.include_history else 0,
-        )
-    if memory is None:
-        raise _unknown(request.key, request.namespace)
+    namespace, history = request.namespace, HISTORY_SHOWN if request.include_history else 0
+    found = None
+    if ctx.caller.namespaces.sees(namespace):
+        found = await ctx.store.memory(namespace, request.key, now=ctx.clock(), history=history)
+    memory = require(found, _unknown(request.key, namespace))
     if memory.history is not None:
         short = tuple(replace(old, text=old.text[:_HISTORY_CHARS]) for old in memory.history)
         memory = replace(memory, history=short)
@@ -274,54 +248,8 @@ async def memory_delete(ctx: RequestContext, request: MemoryDelete) -> Forgotten
         request.namespace, request.key, now=ctx.clock(), by=ctx.caller.key_id
     )
     if not removed:
-        raise _unknown(request.key, request.namespace)
+        raise NotFound(_unknown(request.key, request.namespace))
     return ForgottenMemory(request.namespace, request.key)
-
-
-class MemoryFilter(Paged):
-    """The filters that lists and searches of memories share."""
-
-    tags: Annotated[Tags, argument("With all of these tags.", ["billing"])] = []
-    linked_to: Annotated[
-        str | None,
-        argument(
-            "Linked to this message, thread, address or key.",
-            "ana@example.com",
-            min_length=1,
-            max_length=320,
-            pattern=request.NAME,
-        ),
-    ] = None
-    since: Annotated[Moment, argument("Changed from this time on.", "2026-01-31")] = None
-    namespace: Namespace = DEFAULT_NAMESPACE
-
-    def criteria(self, ctx: RequestContext) -> MemoryQuery:
-        """The query for the store. Raises InvalidInput on an invalid cursor."""
-        return MemoryQuery(
-            namespace=self.namespace,
-            now=ctx.clock(),
-            tags=tuple(dict.fromkeys(self.tags)),
-            linked_to=self.linked_to,
-            since=self.since,
-            page=ctx.cursors.slice(self),
-        )
-
-
-class MemoryList(MemoryFilter):
-    """List memories without their texts, the one that changed last first."""
-
-
-@operation(Scope.READ)
-async def memory_list(ctx: RequestContext, request: MemoryList) -> Page[MemoryRow]:
-    query = request.criteria(ctx)
-    if not sees(ctx, request.namespace):
-        return empty_page(query)
-    return ctx.cursors.page(request, await ctx.store.memories(query))
-
-
-def empty_page(query: MemoryQuery) -> Page[Any]:
-    """The page of a namespace that does not exist for the caller."""
-    return Page((), 0, query.page.limit, query.page.offset)
 
 
 _MAX_RECALLED = 10
@@ -330,14 +258,12 @@ _MAX_RECALLED = 10
 async def memories_about(ctx: RequestContext, mail: Message | Thread) -> tuple[RecalledMemory, ...]:
     """Memories about the participants of a message or thread, and memories made from it."""
     if isinstance(mail, Message):
-        people: Iterable[str] = (line.address for line in mail.addresses)
-        ids = [mail.id, mail.thread_id]
+        people, ids = [a.address for a in mail.addresses], [mail.id, mail.thread_id]
     else:
-        people = mail.participants
-        ids = [mail.id, *(message.id for message in mail.messages)]
+        people, ids = list(mail.participants), [mail.id, *(m.id for m in mail.messages)]
     inbox = await ctx.store.inbox(mail.inbox_id, ctx.visible)
     own = inbox.address.lower() if inbox else ""
-    return await ctx.store.recall_about(
+    return await ctx.store.memories_about(
         [address for address in people if address.lower() != own],
         ids,
         ctx.caller.namespaces,
@@ -345,3 +271,104 @@ async def memories_about(ctx: RequestContext, mail: Message | Thread) -> tuple[R
         now=ctx.clock(),
         limit=_MAX_RECALLED,
     )
+
+
+_AT_ONCE = 500
+_MAX_PROBLEMS = 20
+
+
+class MemoryLine(MemoryAdd):
+    """A line of an export. Its author is not imported, and its version starts at 1.
+
+    `untrusted` is information for a reader of the file; `trust` decides.
+    """
+
+    trust: Trust = "user"
+    version: Annotated[int, Field(ge=1)] = 1
+    created_at: Moment = None
+    updated_at: Moment = None
+    stale: bool = False
+    untrusted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedMemories:
+    """The result of an import."""
+
+    read: int
+    created: int
+    changed: int
+    refused: int
+    problems: tuple[str, ...]
+
+
+async def export_memories(
+    ctx: RequestContext, namespaces: tuple[str, ...] | None
+) -> AsyncIterator[Memory]:
+    """Every memory of some namespaces, or of all that the caller may see."""
+    seen = ctx.caller.namespaces
+    selected = seen if namespaces is None else seen.narrowed_to(namespaces)
+    async for memory in ctx.store.all_memories(selected, now=ctx.clock()):
+        yield memory
+
+
+async def import_memories(ctx: RequestContext, lines: Iterable[bytes]) -> ImportedMemories:
+    """Import lines; a line that cannot be read is reported and skipped."""
+    problems: list[str] = []
+    memories = _read_lines(ctx, lines, problems)
+    stored = created = changed = 0
+    while batch := list(islice(memories, _AT_ONCE)):
+        new, other = await ctx.store.import_memories(batch, author_of(ctx), now=ctx.clock())
+        stored, created, changed = stored + len(batch), created + new, changed + other
+    refused, shown = len(problems), tuple(problems[:_MAX_PROBLEMS])
+    return ImportedMemories(stored + refused, created, changed, refused, shown)
+
+
+def _read_lines(
+    ctx: RequestContext, lines: Iterable[bytes], problems: list[str]
+) -> Iterator[Memory]:
+    for number, line in enumerate(lines, 1):
+        try:
+            if line.strip():
+                yield read_line(ctx, line)
+        except InvalidInput as error:
+            problems.append(f"line {number}: {error}")
+
+
+def read_line(ctx: RequestContext, line: bytes) -> Memory:
+    """The memory in a line. Raises InvalidInput."""
+    request = parse_request(MemoryLine, _object(line))
+    if not ctx.caller.namespaces.sees(request.namespace):
+        raise InvalidInput(f"namespace: your key may not write to {request.namespace}")
+    if len(request.text.encode()) > ctx.limits.memory_bytes:
+        raise InvalidInput(f"text: the limit is {ctx.limits.memory_bytes} bytes")
+    check_expiry(ctx, request.expires_at)
+    now = ctx.clock()
+    return Memory(
+        namespace=request.namespace,
+        key=request.key,
+        summary=request.summary or "",
+        text=request.text,
+        tags=tuple(dict.fromkeys(request.tags or ())),
+        links=tuple(link.value() for link in request.links or ()),
+        trust=request.trust,
+        version=1,
+        expires_at=None if request.expires_at == NEVER else request.expires_at,
+        created_at=now,
+        updated_at=now,
+        stale=request.stale or None,
+    )
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except RecursionError:
+        raise InvalidInput(TOO_DEEP) from None
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise InvalidInput("not a JSON object")
+    if not is_shallow(value):
+        raise InvalidInput(TOO_DEEP)
+    return value

@@ -1,33 +1,39 @@
-"""Search of memories by words and by meaning."""
+"""Lists and searches of memories, by words and by meaning."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator
 
 from postroom.calls import request
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import operation
-from postroom.calls.request import Accepts, Repeatable, argument
+from postroom.calls.request import Accepts, Moment, Paged, Repeatable, argument
 from postroom.errors import FeatureDisabled, InvalidInput
 from postroom.mail.text.fold import fold
 from postroom.model.key import Scope
-from postroom.model.memory import Keyword, MemoryHit, MemoryQuery, Vector, collection_of
+from postroom.model.memory import (
+    DEFAULT_NAMESPACE,
+    Keyword,
+    MemoryHit,
+    MemoryQuery,
+    MemoryRow,
+    Vector,
+    collection_of,
+)
 from postroom.model.message import MessageRow
 from postroom.model.page import Found, Page
 from postroom.model.storage import MessageQuery
-from postroom.operations.memories import MemoryFilter, empty_page, sees
+from postroom.operations.memories import LinkTarget, Namespace, Tags
 from postroom.pipeline.embedding import EMBED_LIMIT, embed_mail, finish_embedding
 
 _MAX_TERMS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddedQuery:
+class EmbeddedQuery(NamedTuple):
     """The terms of a query and, if there is a model, its vector."""
 
     terms: tuple[str, ...]
@@ -47,13 +53,11 @@ async def embed_query(ctx: RequestContext, question: str) -> EmbeddedQuery:
     return EmbeddedQuery(terms, vector, ctx.embedder.model)
 
 
-async def recall_mail(ctx: RequestContext, query: MessageQuery, question: str) -> Found[MessageRow]:
+async def rank_mail(ctx: RequestContext, query: MessageQuery, question: str) -> Found[MessageRow]:
     """Mail ranked by words and meaning of a query, the most relevant first."""
     await embed_mail(ctx, query)
-    embedded = await embed_query(ctx, question)
-    return await ctx.store.recall_mail(
-        query, embedded.terms, vector=embedded.vector, model=embedded.model
-    )
+    terms, vector, model = await embed_query(ctx, question)
+    return await ctx.store.rank_mail(query, terms, vector=vector, model=model)
 
 
 _MAX_KEYWORDS = 64
@@ -68,6 +72,46 @@ def check_enabled(ctx: RequestContext) -> None:
         )
 
 
+class MemoryFilter(Paged):
+    """The filters that lists and searches of memories share."""
+
+    tags: Annotated[Tags, argument("With all of these tags.", ["billing"])] = []
+    linked_to: Annotated[
+        LinkTarget | None,
+        argument("Linked to this message, thread, address or key.", "ana@example.com"),
+    ] = None
+    since: Annotated[Moment, argument("Changed from this time on.", "2026-01-31")] = None
+    namespace: Namespace = DEFAULT_NAMESPACE
+
+    def criteria(self, ctx: RequestContext) -> MemoryQuery:
+        """The query for the store. Raises InvalidInput on an invalid cursor."""
+        return MemoryQuery(
+            namespace=self.namespace,
+            now=ctx.clock(),
+            tags=tuple(dict.fromkeys(self.tags)),
+            linked_to=self.linked_to,
+            since=self.since,
+            page=ctx.cursors.slice(self),
+        )
+
+
+class MemoryList(MemoryFilter):
+    """List memories without their texts, the one that changed last first."""
+
+
+@operation(Scope.READ)
+async def memory_list(ctx: RequestContext, request: MemoryList) -> Page[MemoryRow]:
+    query = request.criteria(ctx)
+    if not ctx.caller.namespaces.sees(request.namespace):
+        return _empty_page(query)
+    return ctx.cursors.page(request, await ctx.store.memories(query))
+
+
+def _empty_page(query: MemoryQuery) -> Page[Any]:
+    """The page of a namespace that does not exist for the caller."""
+    return Page((), 0, query.page.limit, query.page.offset)
+
+
 class MemorySearch(MemoryFilter):
     """Search memories by meaning and by words, the most relevant first.
 
@@ -77,7 +121,7 @@ class MemorySearch(MemoryFilter):
     query: Annotated[
         str,
         argument("The question.", "how does Ana like to be billed?", min_length=1, max_length=1000),
-        Accepts({"pattern": request.SOUGHT}),
+        Accepts({"pattern": request.SEARCH_TEXT}),
     ]
 
 
@@ -87,8 +131,8 @@ async def memory_search(ctx: RequestContext, request: MemorySearch) -> Page[Memo
     query = request.criteria(ctx)
     if not fold(request.query):
         raise InvalidInput("query: contains only white space")
-    if not sees(ctx, request.namespace):
-        return empty_page(query)
+    if not ctx.caller.namespaces.sees(request.namespace):
+        return _empty_page(query)
     embedded = await embed_query(ctx, request.query)
     return ctx.cursors.page(request, await _find(ctx, query, embedded))
 
@@ -97,20 +141,15 @@ async def _find(
     ctx: RequestContext, query: MemoryQuery, embedded: EmbeddedQuery
 ) -> Found[MemoryHit]:
     """Search; if texts are not embedded yet, embed them first. Mostly there are none."""
-    if embedded.vector is not None:
-        found = await ctx.store.recall_embedded(
-            query,
-            embedded.terms,
-            vector=embedded.vector,
-            model=embedded.model,
-            max_unembedded=EMBED_LIMIT,
+    terms, vector, model = embedded
+    if vector is not None:
+        found = await ctx.store.search_embedded_memories(
+            query, terms, vector=vector, model=model, max_unembedded=EMBED_LIMIT
         )
         if found is not None:
             return found
         await finish_embedding(ctx, collection_of(query.namespace))
-    return await ctx.store.recall(
-        query, embedded.terms, vector=embedded.vector, model=embedded.model
-    )
+    return await ctx.store.search_memories(query, terms, vector=vector, model=model)
 
 
 def _as_text(value: object) -> object:
@@ -120,10 +159,6 @@ def _as_text(value: object) -> object:
     if value == "":
         raise ValueError(_NO_KEYWORD)
     return value
-
-
-def _upper(value: object) -> object:
-    return value.upper() if isinstance(value, str) else value
 
 
 class MemoryFulltextSearch(MemoryFilter):
@@ -139,11 +174,13 @@ class MemoryFulltextSearch(MemoryFilter):
             max_length=1000,
         ),
         BeforeValidator(_as_text),
-        Accepts({"pattern": request.SOUGHT}),
+        Accepts({"pattern": request.SEARCH_TEXT}),
         Repeatable(),
     ]
     operator: Annotated[
-        Literal["OR", "AND"], BeforeValidator(_upper), argument("Any or all keywords.", "AND")
+        Literal["OR", "AND"],
+        BeforeValidator(lambda value: value.upper() if isinstance(value, str) else value),
+        argument("Any or all keywords.", "AND"),
     ] = "OR"
 
 
@@ -161,10 +198,10 @@ async def memory_fulltext_search(
             f"keywords: there are {len(keywords)}; the limit is {_MAX_KEYWORDS}; or use"
             " memory_search with a question"
         )
-    if not sees(ctx, request.namespace):
-        return empty_page(query)
+    if not ctx.caller.namespaces.sees(request.namespace):
+        return _empty_page(query)
     needs_all = request.operator == "AND"
-    found = await ctx.store.recall_keywords(query, keywords, needs_all=needs_all)
+    found = await ctx.store.search_keywords(query, keywords, needs_all=needs_all)
     return ctx.cursors.page(request, found)
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import MessageId
-from postroom.calls.operation import operation
+from postroom.calls.operation import MessageId, operation
 from postroom.calls.request import (
     READERS,
     Accepts,
@@ -17,9 +16,8 @@ from postroom.calls.request import (
     MailboxName,
     Paged,
     Request,
-    Together,
     argument,
-    one_of,
+    change_of,
     refuse_other_kind,
 )
 from postroom.errors import NotFound, no_such
@@ -34,9 +32,7 @@ from postroom.pipeline.blobs import discard_unused
 class UpdateMessage(Request):
     """Set the flags or the labels of a message; each list replaces the one before."""
 
-    together: ClassVar[tuple[Together, ...]] = (
-        one_of("change", "flags", "labels", may_be_empty=True),
-    )
+    constraints = (change_of(("flags", "labels"), "give flags or labels, or both"),)
     message_id: MessageId
     flags: Annotated[
         list[Literal["seen", "flagged", "answered", "draft"]] | None,
@@ -45,12 +41,6 @@ class UpdateMessage(Request):
     labels: Annotated[
         list[LabelName] | None, argument("All labels it shall have.", ["Work"], max_length=50)
     ] = None
-
-    @model_validator(mode="after")
-    def _something(self) -> Self:
-        if self.flags is None and self.labels is None:
-            raise ValueError("give flags or labels, or both")
-        return self
 
 
 @operation(Scope.WRITE)
@@ -75,12 +65,9 @@ class ApplyLabel(Request):
 
 @operation(Scope.WRITE)
 async def apply_label(ctx: RequestContext, request: ApplyLabel) -> ActionResult:
-    if request.remove:
-        change = Change(remove_labels=(request.label,))
-    else:
-        change = Change(add_labels=(request.label,))
-    ids = list(dict.fromkeys(request.message_ids))
-    return await _changed(ctx, ids, change)
+    labels = (request.label,)
+    change = Change(remove_labels=labels) if request.remove else Change(add_labels=labels)
+    return await _changed(ctx, list(dict.fromkeys(request.message_ids)), change)
 
 
 class MoveMessage(Request):

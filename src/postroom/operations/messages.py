@@ -1,88 +1,80 @@
-"""Messages: list, search and read them."""
+"""Messages: list, search, read and wait for them."""
 
 from __future__ import annotations
 
+import asyncio
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from postroom.blocking import in_thread
 from postroom.calls import request
+from postroom.calls.authentication import unless_revoked
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import MessageId, message_of
-from postroom.calls.operation import operation
+from postroom.calls.operation import MessageId, inbox_of, message_of, operation, thread_of
 from postroom.calls.request import (
     Accepts,
+    Constraint,
     LabelName,
     MailboxName,
     Moment,
     OptionalId,
     Paged,
     Request,
-    Together,
     argument,
     check_kinds,
     not_both,
     one_of,
 )
-from postroom.errors import InvalidInput
-from postroom.mail.text.fold import fold
+from postroom.errors import InvalidInput, Unavailable
+from postroom.mail.text.fold import TextFilter, fold
+from postroom.model.event import FIRST, Event, Waited
 from postroom.model.key import Scope
 from postroom.model.message import Attachment, Header, Message, MessageRow
 from postroom.model.page import Page
 from postroom.model.storage import MessageQuery
+from postroom.model.view import only
 from postroom.operations.memories import memories_about
-from postroom.operations.memory_search import recall_mail
+from postroom.operations.memory_search import rank_mail
+from postroom.pipeline.event_watch import WatchedEvent
 
-SOUGHT = Accepts({"pattern": request.SOUGHT})
+SearchText = Annotated[
+    str | None, Field(min_length=1, max_length=256), Accepts({"pattern": request.SEARCH_TEXT})
+]
+"""A text to look for."""
 
 
 class MessageFilter(Paged):
     """The filters that lists and searches share."""
 
-    together: ClassVar[tuple[Together, ...]] = (*Paged.together, not_both("text", "q", "query"))
+    constraints: ClassVar[tuple[Constraint, ...]] = (
+        *Paged.constraints,
+        not_both("text", "q", "query"),
+    )
     inbox_id: Annotated[OptionalId, argument("Only this inbox.", "inb_7k2m9q")] = None
     thread_id: Annotated[OptionalId, argument("Only this thread.", "thr_9d3f1x")] = None
     q: Annotated[
-        str | None,
+        SearchText,
         argument(
             "Literal text, in any case: in subject, body, sender or attachment names.",
             "invoice.pdf",
-            min_length=1,
-            max_length=256,
         ),
-        SOUGHT,
     ] = None
-    query: Annotated[
-        str | None, argument("The same as q.", "invoice", min_length=1, max_length=256), SOUGHT
-    ] = None
+    query: Annotated[SearchText, argument("The same as q.", "invoice")] = None
     labels: Annotated[
         list[LabelName], argument("With all of these labels.", ["Work"], max_length=50)
     ] = []
     sender: Annotated[
-        str | None,
+        SearchText,
         argument(
-            "Sender: address, @domain, or a part of address or name.",
-            "@example.com",
-            alias="from",
-            min_length=1,
-            max_length=256,
+            "Sender: address, @domain, or a part of address or name.", "@example.com", alias="from"
         ),
-        SOUGHT,
     ] = None
     recipient: Annotated[
-        str | None,
-        argument(
-            "The same for to, cc and bcc.",
-            "ana@example.com",
-            alias="to",
-            min_length=1,
-            max_length=256,
-        ),
-        SOUGHT,
+        SearchText, argument("The same for to, cc and bcc.", "ana@example.com", alias="to")
     ] = None
     has_attachment: Annotated[bool | None, argument("With or without attachments.", True)] = None
     after_date: Annotated[Moment, argument("From this time on.", "2026-01-31")] = None
@@ -124,60 +116,39 @@ class MessageFilter(Paged):
 
 def folded(name: str, text: str | None) -> str | None:
     """A folded text. Raises InvalidInput if it is empty after folding."""
-    if text is None:
-        return None
-    found = fold(text)
-    if not found:
+    found = None if text is None else fold(text)
+    if found == "":
         raise InvalidInput(f"{name}: contains only white space")
     return found
 
-
-if TYPE_CHECKING:
-    from postroom.mail.quoting.replies import Reply
 
 RESULT_CHARS = 80_000
 """The size limit of one message: 20,000 tokens of 4 characters."""
 
 
-async def read_message(
-    ctx: RequestContext,
-    message: Message,
-    *,
-    include_attachments: bool,
-    include_html: bool,
-    include_headers: bool,
-    include_quoted: bool,
-    max_chars: int,
-    text_offset: int,
-) -> Message:
+async def _read(ctx: RequestContext, message: Message, request: GetMessage) -> Message:
     """Cut the texts of a message and add the parts that were requested."""
-    texts: dict[str, str | None] = {"new_text": None if text_offset else message.new_text}
+    offset, max_chars = request.text_offset, request.max_chars
+    texts: dict[str, str | None] = {"new_text": None if offset else message.new_text}
     extra: dict[str, Any] = {}
-    if include_quoted:
-        reply = await in_thread(_split, message.text)
+    # Imported where they are used, since they are slow to load.
+    if request.include_quoted:
+        from postroom.mail.quoting import split_reply
+
+        reply = await in_thread(split_reply, message.text)
         texts |= {"quoted_text": reply.quoted_text, "signature": reply.signature}
-    if include_html or include_headers:
+    if request.include_html or request.include_headers:
+        from postroom.mail.html.html import sanitise_html
+
         (parsed,) = await ctx.parser.parse([await ctx.blobs.read(message.raw)])
-        if include_html:
-            texts["html"] = await in_thread(_sanitise, parsed.html) if parsed.html else ""
-        if include_headers:
+        if request.include_html:
+            texts["html"] = await in_thread(sanitise_html, parsed.html) if parsed.html else ""
+        if request.include_headers:
             extra["headers"] = tuple(Header(name, value) for name, value in parsed.headers)
-    read = replace(_cut(message, texts, max_chars, text_offset), **extra)
-    if include_attachments:
+    read = replace(_cut(message, texts, max_chars, offset), **extra)
+    if request.include_attachments:
         read = replace(read, attachments=await _with_content(ctx, read))
     return read
-
-
-def _split(text: str) -> Reply:
-    from postroom.mail.quoting.replies import split_reply
-
-    return split_reply(text)
-
-
-def _sanitise(html: str) -> str:
-    from postroom.mail.html.html import sanitise_html
-
-    return sanitise_html(html)
 
 
 def _cut(
@@ -235,16 +206,14 @@ def fair_cut(lengths: Sequence[int], budget: int) -> int:
 class ListMessages(MessageFilter):
     """List messages of an inbox or a thread (give one), newest first; q and filters narrow it."""
 
-    together: ClassVar[tuple[Together, ...]] = (
-        *MessageFilter.together,
-        one_of("filter", "inbox_id", "thread_id"),
+    constraints = (
+        *MessageFilter.constraints,
+        one_of(
+            "filter",
+            ("inbox_id", "thread_id"),
+            "at least one filter (inbox_id or thread_id) is required",
+        ),
     )
-
-    @model_validator(mode="after")
-    def _inbox_or_thread(self) -> Self:
-        if not self.inbox_id and not self.thread_id:
-            raise ValueError("at least one filter (inbox_id or thread_id) is required")
-        return self
 
 
 @operation(Scope.READ)
@@ -253,8 +222,9 @@ async def list_messages(ctx: RequestContext, request: ListMessages) -> Page[Mess
     return ctx.cursors.page(request, found)
 
 
+_PAGE = {"limit", "offset", "cursor", "mode"}
 _EXACT = {"properties": {"mode": {"enum": ["exact"]}}}
-_QUESTION = one_of("question", "q", "query").schema["anyOf"]
+_QUESTION = one_of("question", ("q", "query")).schema["anyOf"]
 
 
 class SearchMessages(MessageFilter):
@@ -263,14 +233,16 @@ class SearchMessages(MessageFilter):
     The answer has the exact total; `excerpt` shows the match.
     """
 
-    together: ClassVar[tuple[Together, ...]] = (
-        *MessageFilter.together,
+    constraints = (
+        *MessageFilter.constraints,
         one_of(
             "criteria",
-            *("inbox_id", "thread_id", "q", "query", "labels", "from", "to"),
-            *("has_attachment", "after_date", "before_date", "mailbox"),
+            (
+                *("inbox_id", "thread_id", "q", "query", "labels", "from", "to"),
+                *("has_attachment", "after_date", "before_date", "mailbox"),
+            ),
         ),
-        Together("question", ("mode", "q", "query"), {"anyOf": [_EXACT, *_QUESTION]}),
+        Constraint("question", ("mode", "q", "query"), {"anyOf": [_EXACT, *_QUESTION]}),
     )
     mode: Annotated[Literal["exact", "hybrid"], argument("hybrid ranks by meaning.", "hybrid")] = (
         "exact"
@@ -278,17 +250,13 @@ class SearchMessages(MessageFilter):
 
     @model_validator(mode="after")
     def _something_to_look_for(self) -> Self:
-        if self.model_fields_set <= {"limit", "offset", "cursor", "mode"} or not self._criteria():
+        if not self.model_dump(exclude=_PAGE, exclude_defaults=True, exclude_none=True):
             raise ValueError(
                 "at least one criterion is required, such as q, from, labels or inbox_id"
             )
         if self.mode == "hybrid" and self.q is None:
             raise ValueError("mode hybrid needs q: the question to answer")
         return self
-
-    def _criteria(self) -> dict[str, Any]:
-        pages = {"limit", "offset", "cursor", "mode"}
-        return self.model_dump(exclude=pages, exclude_defaults=True, exclude_none=True)
 
 
 @operation(Scope.READ)
@@ -297,7 +265,7 @@ async def search_messages(ctx: RequestContext, request: SearchMessages) -> Page[
     if request.mode == "exact":
         found = await ctx.store.messages(criteria)
     else:
-        found = await recall_mail(ctx, criteria, request.q or "")
+        found = await rank_mail(ctx, criteria, request.q or "")
     return ctx.cursors.page(request, found)
 
 
@@ -326,13 +294,119 @@ async def get_message(ctx: RequestContext, request: GetMessage) -> Message:
     message = await message_of(ctx, request.message_id)
     if request.include_memories:
         message = replace(message, memories=await memories_about(ctx, message))
-    return await read_message(
-        ctx,
-        message,
-        include_attachments=request.include_attachments,
-        include_html=request.include_html,
-        include_headers=request.include_headers,
-        include_quoted=request.include_quoted,
-        max_chars=request.max_chars,
-        text_offset=request.text_offset,
+    return await _read(ctx, message, request)
+
+
+REPORT_EVERY_S = 15.0
+
+
+class WaitForMessage(Request):
+    """Wait until a mail arrives in an inbox or a thread, and return it.
+
+    Good for replies, one-time codes and confirmation links. A time-out is no error: wait again
+    with `since` of the answer, and nothing is missed.
+    """
+
+    constraints = (
+        one_of("place", ("inbox_id", "thread_id"), "give inbox_id or thread_id: where to wait"),
     )
+    inbox_id: Annotated[OptionalId, argument("Wait in this inbox.", "inb_7k2m9q")] = None
+    thread_id: Annotated[OptionalId, argument("Or in this thread.", "thr_9d3f1x")] = None
+    sender: Annotated[
+        SearchText,
+        argument("Only from this address, @domain or name.", "@example.com", alias="from"),
+    ] = None
+    subject: Annotated[SearchText, argument("Only with this in it.", "code")] = None
+    q: Annotated[SearchText, argument("Only with this text.", "invoice")] = None
+    since: Annotated[
+        OptionalId, argument("After this message or event; default: from now on.", "msg_4h8t2w")
+    ] = None
+    timeout_s: Annotated[int, argument("How long, in seconds.", 120, ge=1, le=300)] = 60
+    extract: Annotated[
+        Literal["code", "link"] | None, argument("Pick out a one-time code or a link.", "code")
+    ] = None
+
+
+@operation(Scope.READ, waits=True)
+async def wait_for_message(ctx: RequestContext, request: WaitForMessage) -> Waited:
+    text_filter = TextFilter(
+        sender=folded("from", request.sender),
+        subject=folded("subject", request.subject),
+        q=folded("q", request.q),
+    )
+    since = None if request.since is None else await _event_number(ctx, request.since)
+    inbox_id, thread_id = await _inbox_and_thread(ctx, request)
+
+    def is_arrival_here(event: Event) -> bool:
+        return (
+            event.type == "message.received"
+            and event.inbox_id == inbox_id
+            and thread_id in (None, event.thread_id)
+        )
+
+    view = only(inbox_id)
+    with ctx.watch.subscribe(ctx.store, is_arrival_here, view) as subscription:
+        start = await ctx.store.newest_event(view) if since is None else since
+        arrivals = ctx.watch.after(subscription, start)
+        reporting = asyncio.create_task(_report(ctx, request.timeout_s))
+        try:
+            async with asyncio.timeout(request.timeout_s):
+                message = await unless_revoked(ctx, _first_match(arrivals, text_filter))
+        except TimeoutError:
+            seen = await ctx.store.last_event(inbox_id, ctx.watch.position_of(subscription))
+            return Waited(None, timed_out=True, since=seen or request.since or FIRST)
+        finally:
+            reporting.cancel()
+    shown = await _read(ctx, message, GetMessage(message_id=message.id))
+    return Waited(shown, timed_out=False, extracted=await _extracted(ctx, request, message))
+
+
+async def _event_number(ctx: RequestContext, since: str) -> int:
+    if not since.startswith(("msg_", "evt_")):
+        raise InvalidInput("since: give the id of a message (msg_…) or an event (evt_…)")
+    return await ctx.store.event_number(since, ctx.visible)
+
+
+async def _inbox_and_thread(ctx: RequestContext, request: WaitForMessage) -> tuple[str, str | None]:
+    """The inbox and the thread to wait in. Raises NotFound."""
+    if request.thread_id is None:
+        return (await inbox_of(ctx, request.inbox_id or "")).id, None
+    thread = await thread_of(ctx, request.thread_id)
+    if request.inbox_id not in (None, thread.inbox_id):
+        raise InvalidInput(f"thread_id: {thread.id} is not in {request.inbox_id}")
+    return thread.inbox_id, thread.id
+
+
+async def _first_match(arrivals: AsyncIterator[WatchedEvent], text_filter: TextFilter) -> Message:
+    async for watched in arrivals:
+        if text_filter != TextFilter():
+            texts = await watched.texts()
+            if texts is None or not text_filter.matches(texts):
+                continue
+        if (message := await watched.message()) is not None:
+            return message
+    raise Unavailable("the server is stopping; try again", retry_after=1)
+
+
+async def _report(ctx: RequestContext, timeout_s: int) -> None:
+    """Report progress periodically."""
+    waited = 0.0
+    while True:
+        await asyncio.sleep(REPORT_EVERY_S)
+        waited += REPORT_EVERY_S
+        await ctx.report(waited, f"waiting for mail, {timeout_s - waited:.0f} s left")
+
+
+async def _extracted(ctx: RequestContext, request: WaitForMessage, message: Message) -> str | None:
+    if request.extract == "code":
+        from postroom.mail.extraction import find_code
+
+        text = message.new_text or message.text
+        return await in_thread(find_code, message.subject, text)
+    if request.extract == "link":
+        from postroom.mail.extraction import find_link
+        from postroom.mail.parse import parse_message
+
+        parsed = await in_thread(parse_message, await ctx.blobs.read(message.raw), ctx.limits)
+        return await in_thread(find_link, message.text, parsed.links)
+    return None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Annotated, Literal
 
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import MessageId, message_of
-from postroom.calls.operation import operation
+from postroom.calls.operation import MessageId, message_of, operation
 from postroom.calls.request import Paged, Request, argument
 from postroom.errors import Forbidden
 from postroom.model.key import Scope
@@ -36,15 +35,9 @@ class ListOutbox(Paged):
 async def list_outbox(ctx: RequestContext, request: ListOutbox) -> OutboxPage[OutboxEntry]:
     query = OutboxQuery(ctx.visible, request.status, ctx.cursors.slice(request))
     page = ctx.cursors.page(request, await ctx.store.outbox(query))
-    is_paused = (await ctx.store.outbox_state()).is_paused
-    return OutboxPage(
-        page.results,
-        page.total,
-        page.limit,
-        page.offset,
-        next_cursor=page.next_cursor,
-        is_paused=is_paused,
-    )
+    state = await ctx.store.outbox_state()
+    values = {field.name: getattr(page, field.name) for field in fields(page)}
+    return OutboxPage(**values, is_paused=state.is_paused)
 
 
 class RetryMessage(Request):
@@ -57,8 +50,8 @@ class RetryMessage(Request):
 async def retry_message(ctx: RequestContext, request: RetryMessage) -> Sent:
     await ctx.store.retry_mail(request.message_id, ctx.visible, ctx.clock())
     sent = sent_of(await message_of(ctx, request.message_id))
-    is_held = (await ctx.store.outbox_state()).is_paused
-    return replace(sent, warnings=(PAUSED,)) if is_held else sent
+    state = await ctx.store.outbox_state()
+    return replace(sent, warnings=(PAUSED,)) if state.is_paused else sent
 
 
 class CancelMessage(Request):
@@ -85,8 +78,7 @@ class PauseOutbox(Request):
 
 @operation(Scope.ADMIN)
 async def pause_outbox(ctx: RequestContext, request: PauseOutbox) -> OutboxState:
-    _refuse_if_limited(ctx)
-    return await ctx.store.pause_outbox(paused=True)
+    return await _pause(ctx, paused=True)
 
 
 class ResumeOutbox(Request):
@@ -95,10 +87,10 @@ class ResumeOutbox(Request):
 
 @operation(Scope.ADMIN)
 async def resume_outbox(ctx: RequestContext, request: ResumeOutbox) -> OutboxState:
-    _refuse_if_limited(ctx)
-    return await ctx.store.pause_outbox(paused=False)
+    return await _pause(ctx, paused=False)
 
 
-def _refuse_if_limited(ctx: RequestContext) -> None:
+async def _pause(ctx: RequestContext, *, paused: bool) -> OutboxState:
     if ctx.is_limited:
         raise Forbidden("a key that is limited to inboxes cannot pause the outbox")
+    return await ctx.store.pause_outbox(paused=paused)

@@ -6,44 +6,40 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Annotated, ClassVar, Self
-
-from pydantic import model_validator
+from typing import Annotated
 
 from postroom.blocking import in_thread
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import inbox_of
-from postroom.calls.operation import operation
+from postroom.calls.operation import inbox_of, operation
 from postroom.calls.request import (
     Id,
     Limit,
     Offset,
     Paged,
     Request,
-    Together,
     argument,
-    one_of,
+    change_of,
     parse_request,
 )
 from postroom.errors import Conflict, Forbidden, NotFound, no_such
-from postroom.mail.reports.auto_generated import read_head
+from postroom.mail.reports import read_head
 from postroom.model.inbox import Inbox, Visible
 from postroom.model.key import Scope
 from postroom.model.message import ActionResult
 from postroom.model.page import Page, Slice
-from postroom.model.rule import Act, DryRunPlan, Facts, Plan, PlanItem, Rule, shown_act
+from postroom.model.rule import Action, DryRunPlan, Facts, Plan, PlanItem, Rule, shown_action
 from postroom.model.view import Only, only
 from postroom.operations.memories import MemoryAdd
 from postroom.pipeline.apply_rules import definition_of
-from postroom.rules.candidate_queries import queries_for
-from postroom.rules.definition import Action, Definition
-from postroom.rules.planning import PlanDraft, consider
+from postroom.rules.definition import Definition
+from postroom.rules.planning import PlanDraft, consider, queries_for
 from postroom.rules.rights import Rights, lacking, recorded_authority, rights_for, rights_to_undo
 
 PLAN_LIFETIME = timedelta(hours=24)
 _AT_ONCE = 500
 _AT_ONCE_WITH_TEXT = 100
 _HEAD_BYTES = 65_536
+_FILE_FIELDS = ("attachment.name", "attachment.type")
 
 
 async def draft_plan(ctx: RequestContext, rule: Definition, inboxes: Visible) -> PlanDraft:
@@ -51,8 +47,7 @@ async def draft_plan(ctx: RequestContext, rule: Definition, inboxes: Visible) ->
     now = ctx.clock()
     draft = PlanDraft(replies_per_inbox=ctx.limits.automatic_replies_per_inbox)
     fields = {test.field for test in rule.tests()}
-    with_text = "text" in fields
-    with_files = bool(fields & {"attachment.name", "attachment.type"})
+    with_text, with_files = "text" in fields, not fields.isdisjoint(_FILE_FIELDS)
     numbers = await ctx.store.candidates(queries_for(rule, inboxes, now))
     step = _AT_ONCE_WITH_TEXT if with_text else _AT_ONCE
     for first in range(0, len(numbers), step):
@@ -128,15 +123,15 @@ def _shown_item(item: PlanItem) -> dict[str, object]:
         "subject": item.subject[:_SHOWN_SUBJECT],
         "from": item.sender,
         "date": item.date,
-        "actions": [shown_act(act) for act in item.actions],
+        "actions": [shown_action(act) for act in item.actions],
         "why": list(item.why[:_MAX_REASONS]),
     }
 
 
 async def check_actions(
     ctx: RequestContext,
-    actions: Iterable[Action | Act],
-    needed: Callable[[Action | Act], Rights] = rights_for,
+    actions: Iterable[Action],
+    needed: Callable[[Action], Rights] = rights_for,
 ) -> None:
     """Check that the caller may do these actions.
 
@@ -196,7 +191,7 @@ async def create_rule(ctx: RequestContext, request: CreateRule) -> Rule | DryRun
     inboxes = await _inboxes(ctx, definition)
     if request.dry_run:
         plan = await create_plan(ctx, definition, inboxes, None)
-        return await _first_page(ctx, plan.id, limit=50, offset=0)
+        return await get_rule_plan(ctx, GetRulePlan(plan_id=plan.id))
     now = ctx.clock().replace(microsecond=0)
     rule = Rule(
         id=ctx.new_id("rul"),
@@ -217,19 +212,12 @@ async def _inboxes(ctx: RequestContext, definition: Definition) -> Visible:
     """The inboxes of a rule: those it names, or all that the caller may see."""
     if definition.inbox is not None:
         return only((await inbox_of(ctx, definition.inbox)).id)
-    if definition.account is None:
-        return await _visible_inboxes(ctx)
-    found = [i.id for i in await _every_inbox(ctx) if i.account_id == definition.account]
-    if not found:
-        raise NotFound(f"rule_yaml: there is no account {definition.account}")
-    return Only(tuple(sorted(found)))
-
-
-async def _visible_inboxes(ctx: RequestContext) -> Visible:
-    """The inboxes that the caller may see. Raises Forbidden if there are none."""
-    if not ctx.is_limited:
+    account = definition.account
+    if account is None and not ctx.is_limited:
         return ctx.visible
-    found = [inbox.id for inbox in await _every_inbox(ctx)]
+    found = [i.id for i in await _every_inbox(ctx) if account in (None, i.account_id)]
+    if not found and account is not None:
+        raise NotFound(f"rule_yaml: there is no account {account}")
     if not found:
         raise Forbidden(
             "this key may see no inbox, so the rule would match nothing; create the rule with a "
@@ -266,7 +254,8 @@ async def run_rule_plan(ctx: RequestContext, request: RunRulePlan) -> DryRunPlan
         raise Conflict(f"{rule.id}: {definition}")
     await check_actions(ctx, definition.then)
     plan = await create_plan(ctx, definition, rule.inboxes, rule.id)
-    return await _first_page(ctx, plan.id, limit=request.limit, offset=request.offset)
+    page = GetRulePlan(plan_id=plan.id, limit=request.limit, offset=request.offset)
+    return await get_rule_plan(ctx, page)
 
 
 class GetRulePlan(Paged):
@@ -281,10 +270,6 @@ async def get_rule_plan(ctx: RequestContext, request: GetRulePlan) -> DryRunPlan
         request.plan_id, ctx.visible, ctx.cursors.slice(request)
     )
     return shown_plan(plan, ctx.cursors.page(request, found))
-
-
-async def _first_page(ctx: RequestContext, plan_id: str, *, limit: int, offset: int) -> DryRunPlan:
-    return await get_rule_plan(ctx, GetRulePlan(plan_id=plan_id, limit=limit, offset=offset))
 
 
 class ApplyRulePlan(Request):
@@ -340,18 +325,10 @@ async def get_rule(ctx: RequestContext, request: GetRule) -> Rule:
 class UpdateRule(Request):
     """Switch a rule on or off, or let it run earlier or later."""
 
-    together: ClassVar[tuple[Together, ...]] = (
-        one_of("change", "enabled", "position", may_be_empty=True),
-    )
+    constraints = (change_of(("enabled", "position"), "give enabled or position, or both"),)
     rule_id: RuleId
     enabled: Annotated[bool | None, argument("Whether it runs.", False)] = None
     position: Annotated[int | None, argument("Its place; 1 runs first.", 1, ge=1, le=1000)] = None
-
-    @model_validator(mode="after")
-    def _something(self) -> Self:
-        if self.enabled is None and self.position is None:
-            raise ValueError("give enabled or position, or both")
-        return self
 
 
 @operation(Scope.WRITE)
@@ -359,7 +336,11 @@ async def update_rule(ctx: RequestContext, request: UpdateRule) -> Rule:
     is_only_switched_off = request.enabled is False and request.position is None
     if not is_only_switched_off:
         rule = await ctx.store.rule(request.rule_id, ctx.visible)
-        _refuse_without_inboxes(rule)
+        if isinstance(rule.inboxes, Only) and rule.inboxes.is_empty:
+            raise Conflict(
+                f"{rule.id} has no inbox, so it would match nothing; delete it, and create it "
+                "again with a key that may see its inboxes"
+            )
         definition = definition_of(rule.yaml)
         if isinstance(definition, Definition):
             await check_actions(ctx, definition.then)
@@ -371,14 +352,6 @@ async def update_rule(ctx: RequestContext, request: UpdateRule) -> Rule:
         authority=None if is_only_switched_off else recorded_authority(ctx.caller),
         now=ctx.clock(),
     )
-
-
-def _refuse_without_inboxes(rule: Rule) -> None:
-    if isinstance(rule.inboxes, Only) and rule.inboxes.is_empty:
-        raise Conflict(
-            f"{rule.id} has no inbox, so it would match nothing; delete it, and create it again "
-            "with a key that may see its inboxes"
-        )
 
 
 class DeleteRule(Request):

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Self
+from typing import Annotated
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
 from postroom.calls import request
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import MessageId, message_of
-from postroom.calls.operation import operation
+from postroom.calls.operation import MessageId, message_of, operation
 from postroom.calls.request import (
     Accepts,
     OptionalId,
     Request,
-    Together,
     argument,
     not_both,
     one_of,
 )
 from postroom.errors import about_mail
-from postroom.mail.composing.compose import parse_address_list
+from postroom.mail.addresses import parse_address_list
 from postroom.model.key import Scope
 from postroom.model.sending import Sent
 from postroom.operations.inboxes import InboxId
-from postroom.sending.attachment_inputs import AttachmentInputs
-from postroom.sending.outgoing_mail import OutgoingMail
-from postroom.sending.replies import forward_mail_of, refuse_loop, reply_recipients
+from postroom.sending.outgoing_mail import AttachmentInputs, OutgoingMail
+from postroom.sending.replies import forward_mail_of, refuse_loop, reply_mail_of
 from postroom.sending.submission import Sending, send_once
 
 Subject = Annotated[
@@ -39,17 +36,20 @@ InReplyTo = Annotated[
     Accepts({"pattern": request.MESSAGE_ID_OR_NONE, "maxLength": None}),
 ]
 InThread = Annotated[OptionalId, argument("Reply in this thread.", "thr_9d3f1x")]
-NOT_BOTH = not_both("answered", "in_reply_to", "thread_id")
-
-
-def _as_list(value: object) -> object:
-    """Accept a text with commas instead of a list."""
-    return [value] if isinstance(value, str) else value
+SOME_BODY = one_of(
+    "body", ("body_text", "body_html"), "give body_text or body_html, or both", may_be_empty=True
+)
+NOT_BOTH = not_both(
+    "answered", "in_reply_to", "thread_id", "give in_reply_to or thread_id, not both"
+)
 
 
 Addresses = Annotated[
-    list[Annotated[str, Accepts(request.MAILBOX)]], BeforeValidator(_as_list), Field(max_length=500)
+    list[Annotated[str, Accepts(request.MAILBOX)]],
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+    Field(max_length=500),
 ]
+"""A list, or a text with commas."""
 
 
 class SendEmail(Sending):
@@ -57,13 +57,8 @@ class SendEmail(Sending):
 
     inbox_id: Annotated[InboxId, Field(description="The inbox to send from.")]
     recipient: Annotated[
-        str,
-        argument(
-            "The address, or several with commas.",
-            "ana@example.com",
-            min_length=1,
-            max_length=20_000,
-        ),
+        Annotated[str, Field(min_length=1, max_length=20_000)],
+        argument("The address, or several with commas.", "ana@example.com"),
     ]
     subject: Subject
     body: Annotated[Body, argument("The text.", "Hi Ana, thanks!")]
@@ -103,11 +98,7 @@ async def _plain_mail(_: RequestContext, request: SendEmail) -> OutgoingMail:
 class Composed(Request):
     """What a mail says, to whom, and from which inbox."""
 
-    together: ClassVar[tuple[Together, ...]] = (
-        one_of("recipients", "to", "cc", "bcc"),
-        one_of("body", "body_text", "body_html", may_be_empty=True),
-        NOT_BOTH,
-    )
+    constraints = (one_of("recipients", ("to", "cc", "bcc")), SOME_BODY, NOT_BOTH)
     to: Annotated[Addresses, argument("Recipients.", ["ana@example.com"])]
     subject: Subject
     body_text: Annotated[Body | None, argument("The text.", "Hi Ana, thanks!")] = None
@@ -127,14 +118,6 @@ class Composed(Request):
         Accepts(request.MAILBOX_OR_NONE),
     ] = None
     thread_id: InThread = None
-
-    @model_validator(mode="after")
-    def _has_a_body(self) -> Self:
-        if self.body_text is None and self.body_html is None:
-            raise ValueError("give body_text or body_html, or both")
-        if self.in_reply_to and self.thread_id:
-            raise ValueError("give in_reply_to or thread_id, not both")
-        return self
 
 
 class SendMessage(Composed, Sending):
@@ -196,18 +179,11 @@ async def _reply(ctx: RequestContext, request: ReplyToMessage) -> OutgoingMail:
     parent = await message_of(ctx, request.message_id)
     if request.automatic:
         await refuse_loop(ctx, parent)
-    to, cc = await reply_recipients(ctx, parent, reply_all=request.reply_all)
-    return OutgoingMail(
-        inbox_id=parent.inbox_id,
-        to=to,
-        cc=cc,
-        subject=parent.subject,
-        text=request.body_text,
-        html=request.body_html,
-        in_reply_to=parent.id,
-        attachments_in=list(request.attachments),
-        is_automatic=request.automatic,
-    )
+    outgoing_mail = await reply_mail_of(ctx, parent, request.body_text, reply_all=request.reply_all)
+    outgoing_mail.html = request.body_html
+    outgoing_mail.attachments_in = list(request.attachments)
+    outgoing_mail.is_automatic = request.automatic
+    return outgoing_mail
 
 
 class ForwardMessage(Sending):

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Annotated
 
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import thread_of
-from postroom.calls.operation import operation
+from postroom.calls.operation import operation, thread_of
 from postroom.calls.request import Id, LabelName, OptionalId, Paged, Request, argument, check_kinds
 from postroom.model.key import Scope
 from postroom.model.message import Thread, ThreadMessage, ThreadRow

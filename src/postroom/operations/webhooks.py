@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Annotated
 
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import inbox_of
-from postroom.calls.operation import operation
+from postroom.calls.operation import inbox_of, operation
 from postroom.calls.request import Accepts, Id, Paged, Request, argument
 from postroom.errors import Forbidden
 from postroom.model.event import Webhook, WebhookDelivery, new_webhook_secret

@@ -2,26 +2,161 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 
 from postroom.blocking import in_thread
-from postroom.errors import InvalidInput, no_such
+from postroom.errors import (
+    Conflict,
+    Forbidden,
+    InvalidInput,
+    MailError,
+    NotFound,
+    TooLarge,
+    no_such,
+)
 from postroom.mail.message import ParsedMessage
 from postroom.mail.rule_marks import is_own_forward
-from postroom.model.inbox import HIDDEN_MAILBOXES
-from postroom.model.key import NOBODY, Caller
-from postroom.model.rule import Facts, Head, Named, Rule, RuleEffect, State
+from postroom.model.inbox import HIDDEN_MAILBOXES, Visible
+from postroom.model.key import AGENT, NOBODY, OWNER, Caller, Key, Scope
+from postroom.model.message import NamedAddress
+from postroom.model.rule import Facts, Head, Rule, RuleEffect, RuleJob, State
 from postroom.model.storage import FIELD_BORDER, NewMessage
-from postroom.model.view import NOTHING, Everything
-from postroom.pipeline.rule_jobs import callers_for_rules
-from postroom.pipeline.services import Services
-from postroom.rules.actions import Chain, run_chain
+from postroom.model.view import EVERYTHING, NOTHING, Everything, Only, only
+from postroom.pipeline.services import Services, wait_for_notification
 from postroom.rules.definition import Definition
-from postroom.rules.planning import as_acts
-from postroom.rules.rights import NO_AUTHORITY, authority_of_rule, permitted, refusal, rights_for
+from postroom.rules.planning import Chain, run_chain
+from postroom.rules.rights import (
+    NO_AUTHORITY,
+    authority_of_rule,
+    permitted,
+    refusal,
+    rights_for,
+    standing_caller,
+)
+
+
+async def caller_of_key(services: Services, key: Key) -> Caller:
+    """The caller with this key, and what the key allows now."""
+    is_limited = not isinstance(key.inboxes, Everything)
+    return Caller(
+        key_id=key.id,
+        scopes=frozenset(Scope(scope) for scope in key.scopes),
+        inboxes=await _inboxes_of(services, key),
+        # A key that is limited to inboxes alone sees no live account.
+        accounts=NOTHING if is_limited and key.accounts == EVERYTHING else key.accounts,
+        namespaces=key.namespaces,
+        is_owner=key.id == OWNER.key_id,
+    )
+
+
+async def _inboxes_of(services: Services, key: Key) -> Visible:
+    """The inboxes that exist for a key: those it names, and those of the accounts it names."""
+    gone = frozenset(key.former_inboxes)
+    named = () if isinstance(key.inboxes, Everything) else key.inboxes.named
+    if isinstance(key.accounts, Everything):
+        return key.inboxes if isinstance(key.inboxes, Everything) else Only(named, gone)
+    if key.accounts.is_empty:
+        return Only(named, gone)
+    return Only((*named, *await services.store.inboxes_of_accounts(key.accounts.named)), gone)
+
+
+async def callers_for_rules(services: Services, rules: Iterable[Rule]) -> dict[str, Caller | None]:
+    """The caller that each rule acts for, by the id of the rule; None if its key was revoked."""
+    authorities = {rule.id: (authority_of_rule(rule), rule.inboxes) for rule in rules}
+    callers = await _callers(services, (authority for authority, _ in authorities.values()))
+    return {
+        rule_id: standing_caller(authority, inboxes, callers)
+        for rule_id, (authority, inboxes) in authorities.items()
+    }
+
+
+async def caller_for_rule_job(services: Services, job: RuleJob) -> Caller | None:
+    """The caller that a job is run for; None if its key was revoked."""
+    callers = await _callers(services, [job.authority])
+    return standing_caller(job.authority, only(job.inbox_id), callers)
+
+
+async def _callers(services: Services, authorities: Iterable[str]) -> dict[str, Caller]:
+    """The callers of the keys that still exist; owner and agent need no query."""
+    callers = {AGENT.key_id: AGENT}
+    key_ids = set(authorities) - {OWNER.key_id, AGENT.key_id, NO_AUTHORITY}
+    if not key_ids:
+        return callers
+    found = await services.store.keys_by_id(sorted(key_ids))
+    return callers | {key.id: await caller_of_key(services, key) for key in found}
+
+
+log = logging.getLogger(__name__)
+
+LEASE = timedelta(seconds=60)
+MAX_WAIT_S = 60.0
+MAX_ATTEMPTS = 12
+_AT_ONCE = 20
+_PERMANENT = (Conflict, Forbidden, InvalidInput, NotFound, TooLarge)
+"""Errors that a retry would not change."""
+
+
+@dataclass(eq=False)
+class RuleJobs:
+    """The worker. Only the process with the lease runs jobs, so that no sender gets two replies."""
+
+    services: Services
+    run_job: Callable[[RuleJob], Awaitable[None]]
+
+    async def run(self) -> None:
+        """Run jobs until cancelled; an interrupted job is run once by the next worker."""
+        holder = self.services.new_id("proc")
+        try:
+            while True:
+                position = self.services.store.notifier.position("rule_jobs")
+                try:
+                    await self.run_due(holder)
+                    wait_s = await self._until_next()
+                except MailError as error:
+                    log.warning("rule_jobs.failed", extra={"error": str(error)})
+                    wait_s = MAX_WAIT_S
+                await wait_for_notification(self.services, "rule_jobs", position, wait_s)
+        finally:
+            await self.services.store.release("rule_jobs", holder)
+
+    async def run_due(self, holder: str) -> int:
+        """Run all jobs that are due; returns how many."""
+        store, done = self.services.store, 0
+        while await store.next_rule_job_at() is not None:
+            now = self.services.clock()
+            if not await store.claim("rule_jobs", holder, now=now, lasting=LEASE):
+                break
+            jobs = await store.claim_rule_jobs(holder, now=now, until=now + LEASE, limit=_AT_ONCE)
+            for job in jobs:
+                await self._run_job(job)
+            done += len(jobs)
+            if not jobs:
+                break
+        return done
+
+    async def _until_next(self) -> float:
+        next_at = await self.services.store.next_rule_job_at()
+        if next_at is None:
+            return MAX_WAIT_S
+        return min(max((next_at - self.services.clock()).total_seconds(), 0.5), MAX_WAIT_S)
+
+    async def _run_job(self, job: RuleJob) -> None:
+        failed, next_at = None, None
+        try:
+            await self.run_job(job)
+        except MailError as error:
+            failed = f"{job.act.type}: {error}"
+            if not isinstance(error, _PERMANENT) and job.attempts < MAX_ATTEMPTS:
+                next_at = self.services.clock() + timedelta(seconds=10 * 2**job.attempts)
+        except Exception as error:
+            log.exception("rule_jobs.failed", extra={"rule_job": job.id})
+            failed = f"{job.act.type}: internal error ({type(error).__name__}); see the log"
+        now = self.services.clock()
+        await self.services.store.settle_rule_job(job, now=now, failed=failed, next_at=next_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,27 +189,19 @@ async def run_rules(
     services: Services, messages: Sequence[NewMessage], parsed: Sequence[ParsedMessage]
 ) -> list[NewMessage]:
     """The messages after the rules ran. Sent, imported and hidden mail is left unchanged."""
-    pairs = list(zip(messages, parsed, strict=True))
-    if not any(_is_arrival(message) for message in messages):
-        return list(messages)
-    rules = await services.store.every_rule()
+    rules = await services.store.all_rules() if any(map(_is_arrival, messages)) else ()
     if not rules:
         return list(messages)
     callers = await callers_for_rules(services, rules)
     run = RuleRun(rules, callers, services.clock(), services.rule_key)
-    return await in_thread(_run_on_all, run, pairs)
+    pairs = zip(messages, parsed, strict=True)
+    return await in_thread(lambda: [_run_on(run, m, p) if _is_arrival(m) else m for m, p in pairs])
 
 
 def _is_arrival(message: NewMessage) -> bool:
     if message.direction != "inbound" or message.is_imported:
         return False
     return any(name not in HIDDEN_MAILBOXES for name in message.mailboxes)
-
-
-def _run_on_all(
-    run: RuleRun, pairs: Sequence[tuple[NewMessage, ParsedMessage]]
-) -> list[NewMessage]:
-    return [_run_on(run, m, parsed) if _is_arrival(m) else m for m, parsed in pairs]
 
 
 def _run_on(run: RuleRun, message: NewMessage, parsed: ParsedMessage) -> NewMessage:
@@ -130,8 +257,7 @@ def _effects(
     for link in chain.links:
         problems = (*link.problems, *refused[link.rule_id])
         if link.actions or problems:
-            caller = callers[link.rule_id] or NOBODY
-            acts = as_acts(link.actions)
+            caller, acts = callers[link.rule_id] or NOBODY, link.actions
             found.append(
                 RuleEffect(link.rule_id, link.rule.name, acts, problems, caller, caller.key_id)
             )
@@ -159,23 +285,18 @@ def facts_of(parsed: ParsedMessage, arrival: ArrivalFacts, rule_key: bytes = b""
         files=tuple((a.filename, a.content_type) for a in parsed.attachments),
         has_attachment=any(not a.inline for a in parsed.attachments),
         auth=arrival.auth,
-        head=head_of(parsed, rule_key),
+        head=Head(
+            headers=parsed.headers,
+            list_id=parsed.list_id,
+            is_automatic=parsed.auto_submitted,
+            is_report=parsed.report is not None,
+            is_ours=is_own_forward(rule_key, parsed.headers),
+        ),
     )
 
 
-def _people(parsed: ParsedMessage, role: str) -> tuple[Named, ...]:
-    return tuple(Named(a.name, a.address) for a in parsed.addresses if a.role == role)
-
-
-def head_of(parsed: ParsedMessage, rule_key: bytes) -> Head:
-    """The facts that come from the headers."""
-    return Head(
-        headers=parsed.headers,
-        list_id=parsed.list_id,
-        is_automatic=parsed.auto_submitted,
-        is_report=parsed.report is not None,
-        is_ours=is_own_forward(rule_key, parsed.headers),
-    )
+def _people(parsed: ParsedMessage, role: str) -> tuple[NamedAddress, ...]:
+    return tuple(NamedAddress(a.name, a.address) for a in parsed.addresses if a.role == role)
 
 
 _ANY_INBOX = "inb_of_anybody"
@@ -189,21 +310,17 @@ _NO_AUTHORITY = (
 
 async def rules_without_rights(services: Services) -> list[tuple[Rule, str]]:
     """The enabled rules whose key may no longer do all of their actions, and what it lacks."""
-    rules = [rule for rule in await services.store.every_rule() if rule.enabled]
+    rules = [rule for rule in await services.store.all_rules() if rule.enabled]
     callers = await callers_for_rules(services, rules)
-    found = []
-    for rule in rules:
-        definition = definition_of(rule.yaml)
-        if isinstance(definition, Definition):
-            reason = await _refusal(services, rule, definition, callers[rule.id])
-            found += [(rule, reason)] if reason else []
-    return found
+    refusals = [(rule, await _refusal(services, rule, callers[rule.id])) for rule in rules]
+    return [(rule, reason) for rule, reason in refusals if reason]
 
 
-async def _refusal(
-    services: Services, rule: Rule, definition: Definition, caller: Caller | None
-) -> str:
-    """Why a rule may not do one of its actions; empty if it may do all."""
+async def _refusal(services: Services, rule: Rule, caller: Caller | None) -> str:
+    """Why a rule may not do one of its actions; empty if it may do all, or cannot be parsed."""
+    definition = definition_of(rule.yaml)
+    if isinstance(definition, str):
+        return ""
     inboxes = (_ANY_INBOX,) if isinstance(rule.inboxes, Everything) else rule.inboxes.named
     for inbox_id in inboxes:
         for action in definition.then:

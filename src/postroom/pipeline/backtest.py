@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime
 from itertools import islice
 
@@ -23,20 +23,16 @@ async def back_test(
 ) -> list[Unreadable]:
     """Run the rules on each mail as if it had just arrived; returns what could not be read."""
     iterator, refused = iter(mails), list[Unreadable]()
-    while batch := await in_thread(_next_batch, iterator):
+    # `islice` and not `zip` with a range, which would consume one more than it returns.
+    while batch := await in_thread(lambda: list(islice(iterator, _AT_ONCE))):
         refused += [mail for mail in batch if isinstance(mail, Unreadable)]
         found = [mail for mail in batch if isinstance(mail, SourceMail)]
         parsed = await parser.parse([mail.raw for mail in found])
-        await in_thread(_look_at_all, test, list(zip(found, parsed, strict=True)), now)
+        await in_thread(_test_batch, test, list(zip(found, parsed, strict=True)), now)
     return refused
 
 
-def _next_batch(mails: Iterator[SourceMail | Unreadable]) -> list[SourceMail | Unreadable]:
-    """The next mails; `zip` with a range would consume one more than it returns."""
-    return list(islice(mails, _AT_ONCE))
-
-
-def _look_at_all(
+def _test_batch(
     test: BackTest, pairs: list[tuple[SourceMail, ParsedMessage]], now: datetime
 ) -> None:
     for mail, parsed in pairs:

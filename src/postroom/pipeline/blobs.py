@@ -6,35 +6,32 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from postroom.errors import Conflict, MailError
 from postroom.model.message import BlobKey
 from postroom.pipeline.services import Services
 from postroom.ports.blobs import BlobStore
-from postroom.ports.store import InstallationStore
+
+if TYPE_CHECKING:
+    from postroom.store.store import Store
 
 _SAMPLE_SIZE = 200
 
 
-async def own_blobs(store: InstallationStore, blobs: BlobStore) -> None:
-    """Check that the blobs belong to this installation, and mark them if they have no mark.
-
-    Raises:
-        Conflict: they belong to another installation.
-    """
+async def own_blobs(store: Store, blobs: BlobStore) -> None:
+    """Mark the blobs as ours. Raises Conflict if they belong to another installation."""
     name = await store.ensure_installation_id()
     if await check_owner(store, blobs, name) is None or blobs.mark.is_outdated:
         await blobs.mark.write(name)
         await check_owner(store, blobs, name)  # another installation may have marked them
 
 
-async def check_owner(store: InstallationStore, blobs: BlobStore, name: str | None) -> str | None:
+async def check_owner(store: Store, blobs: BlobStore, name: str | None) -> str | None:
     """The installation in the mark of the blobs; None if they have no mark and may be ours.
 
-    Blobs have no mark if an older version wrote them, or a copy was interrupted.
-
-    Raises:
-        Conflict: they belong to another installation.
+    Blobs have no mark if an older version wrote them, or a copy was interrupted. Raises Conflict
+    if they belong to another installation.
     """
     location, owner = blobs.mark.place, await blobs.mark.read()
     if owner is not None and owner != name:
@@ -68,10 +65,10 @@ async def sweep_blobs(services: Services, *, older_than: timedelta) -> int:
     return await services.blobs.sweep(services.store.used_blobs, older_than=older_than)
 
 
-async def _has_stored_blob(store: InstallationStore, blobs: BlobStore) -> bool:
+async def _has_stored_blob(store: Store, blobs: BlobStore) -> bool:
     """Whether one of the first blobs that the store refers to exists; copies start with those."""
     keys: list[str] = []
-    async for key, _size in store.every_blob():
+    async for key, _size in store.all_blobs():
         keys.append(key)
         if len(keys) == _SAMPLE_SIZE:
             break

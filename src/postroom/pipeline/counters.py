@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import mmap
 from collections.abc import Iterator, Mapping
+from copy import copy
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +40,7 @@ class SharedCounters:
 
     def part(self, number: int) -> SharedCounters:
         """The same counters, for the process that adds to this part."""
-        other = SharedCounters.__new__(SharedCounters)
-        other._parts = self._parts  # noqa: SLF001 - our own class
+        other = copy(self)
         other._take(number)  # noqa: SLF001 - our own class
         return other
 

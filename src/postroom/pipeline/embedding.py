@@ -10,7 +10,7 @@ from postroom.errors import ProviderError
 from postroom.model.memory import CollectionName, Unembedded
 from postroom.model.storage import MessageQuery
 from postroom.pipeline.services import Services
-from postroom.ports.memories import Embedder
+from postroom.ports.embeddings import Embedder
 
 EMBED_LIMIT = 256
 """A search embeds up to so many texts first, which takes some seconds, once."""
@@ -31,12 +31,8 @@ async def finish_embedding(services: Services, collection: CollectionName) -> No
     """Embed the rest of a collection before a search, if it is little."""
     if services.embedder is None:
         return
-    model = services.embedder.model
-    if (
-        not 0
-        < await services.store.count_unembedded(collection, model=model, most=EMBED_LIMIT + 1)
-        <= EMBED_LIMIT
-    ):
+    model, most = services.embedder.model, EMBED_LIMIT + 1
+    if not 0 < await services.store.count_unembedded(collection, model=model, most=most) < most:
         return
     # One at a time: whoever waits finds it done.
     async with services.embedding_lock:
@@ -96,7 +92,7 @@ async def embed_pending(services: Services) -> bool:
     if not await services.store.claim("learn", _HOLDER, now=now, lasting=_LEASE):
         return False
     removed = await services.store.remove_expired(now=now, limit=_EXPIRED_AT_ONCE)
-    extracted = await services.store.backfill_mail_words(limit=_EXTRACTED_AT_ONCE)
+    extracted = await services.store.store_missing_mail_digests(limit=_EXTRACTED_AT_ONCE)
     indexed = await services.store.index_mail(limit=_MAIL_AT_ONCE, starts=False)
     try:
         async with services.embedding_lock:
@@ -106,8 +102,8 @@ async def embed_pending(services: Services) -> bool:
         raise
 
 
-async def forget_other_models(services: Services) -> bool:
+async def remove_vectors_of_other_models(services: Services) -> bool:
     """Remove the vectors of other models, so that their texts are embedded again."""
     if services.embedder is not None:
-        await services.store.forget_other_models(services.embedder.model)
+        await services.store.remove_vectors_of_other_models(services.embedder.model)
     return False

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from postroom.errors import MailError
 from postroom.model.event import Event
@@ -14,7 +15,9 @@ from postroom.model.inbox import Visible
 from postroom.model.message import Message
 from postroom.model.storage import SearchTexts
 from postroom.model.view import EVERYTHING
-from postroom.ports.store import Store
+
+if TYPE_CHECKING:
+    from postroom.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +33,7 @@ class WatchedEvent:
 
     def __init__(self, event: Event, store: Store) -> None:
         self.event = event
+        self._id = event.message_id or ""
         self._store = store
         self._message: asyncio.Task[Message | None] | None = None
         self._texts: asyncio.Task[SearchTexts | None] | None = None
@@ -37,15 +41,13 @@ class WatchedEvent:
     async def message(self) -> Message | None:
         """The message of the event, if it still exists."""
         if self._message is None:
-            message_id = self.event.message_id or ""
-            self._message = asyncio.create_task(self._store.message(message_id, EVERYTHING))
+            self._message = asyncio.create_task(self._store.message(self._id, EVERYTHING))
         return await asyncio.shield(self._message)
 
     async def texts(self) -> SearchTexts | None:
         """The texts of the message that filters compare, if it still exists."""
         if self._texts is None:
-            message_id = self.event.message_id or ""
-            self._texts = asyncio.create_task(self._store.search_texts(message_id))
+            self._texts = asyncio.create_task(self._store.search_texts(self._id))
         return await asyncio.shield(self._texts)
 
 
@@ -60,6 +62,13 @@ class Subscription:
     seen: int = 0
     is_idle: bool = False
     is_behind: bool = False
+
+    def add(self, watched: WatchedEvent) -> None:
+        """Queue an event; a subscriber with too long a queue reads on from the store."""
+        if self.queue.qsize() < _MAX_BEHIND:
+            self.queue.put_nowait(watched)
+        else:
+            self.is_behind = True
 
 
 @dataclass(eq=False, slots=True)
@@ -101,7 +110,9 @@ class Watch:
         await self._started.wait()
         while True:
             subscription.is_behind = False
-            while events := await self._stored_events(subscription):
+            while events := await subscription.store.events_after(
+                subscription.seen, limit=_AT_ONCE, visible=subscription.visible
+            ):
                 for event in events:
                     if subscription.matches(event):
                         yield WatchedEvent(event, subscription.store)
@@ -116,11 +127,6 @@ class Watch:
                     yield watched
                     subscription.seen = watched.event.number
             subscription.queue = asyncio.Queue()
-
-    async def _stored_events(self, subscription: Subscription) -> list[Event]:
-        return await subscription.store.events_after(
-            subscription.seen, limit=_AT_ONCE, visible=subscription.visible
-        )
 
     def position_of(self, subscription: Subscription) -> int:
         """The number up to which a subscriber has seen all matching events.
@@ -158,7 +164,7 @@ class Watch:
                 watched = WatchedEvent(event, store)
                 for subscription in self._subscriptions:
                     if subscription.matches(event):
-                        _enqueue(subscription, watched)
+                        subscription.add(watched)
 
 
 async def _newest(store: Store) -> int:
@@ -169,11 +175,3 @@ async def _newest(store: Store) -> int:
         except MailError:
             log.exception("watch.failed")
         await asyncio.sleep(_RETRY_S)
-
-
-def _enqueue(subscription: Subscription, watched: WatchedEvent) -> None:
-    """Queue an event; a subscriber with too long a queue reads on from the store."""
-    if subscription.queue.qsize() < _MAX_BEHIND:
-        subscription.queue.put_nowait(watched)
-    else:
-        subscription.is_behind = True

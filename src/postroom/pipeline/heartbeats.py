@@ -26,7 +26,7 @@ RENEW_S = 10.0
 RELAY_REMEMBERED = timedelta(days=1)
 """How long a relay counts as present after its process stopped: it may restart."""
 
-_RELAY_SEEN = "relayed"
+RELAY_SEEN = "relayed"
 
 
 @asynccontextmanager
@@ -57,22 +57,10 @@ async def _beat(services: Services, roles: Sequence[Role], holder: str) -> None:
         if not {"relaying", "lending"}.isdisjoint(roles):
             now = services.clock()
             await services.store.add_heartbeat(
-                _RELAY_SEEN, "lately", now=now, lasting=RELAY_REMEMBERED
+                RELAY_SEEN, "lately", now=now, lasting=RELAY_REMEMBERED
             )
     except MailError as error:
         log.warning("heartbeat.failed", extra={"error": str(error)})
-
-
-async def can_relay(services: Services) -> bool:
-    """Whether mail can leave: by this process, or by one that was running lately."""
-    return services.has_relay or await services.store.has_heartbeat(_RELAY_SEEN, services.clock())
-
-
-async def is_without_relay(services: Services) -> bool:
-    """Whether no running process has a relay."""
-    if services.has_relay or await services.store.has_heartbeat("relaying", services.clock()):
-        return False
-    return not await services.store.has_heartbeat("lending", services.clock())
 
 
 async def run_when_unattended(

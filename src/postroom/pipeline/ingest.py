@@ -19,18 +19,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any
 
 from postroom.blocking import in_thread
 from postroom.errors import InvalidInput, TooLarge, Unavailable
-from postroom.mail.authentication.authentication import Auth, authenticate
+from postroom.mail.authentication import Auth, authenticate
 from postroom.mail.identifiers import fingerprint
-from postroom.mail.message import PARSER_VERSION, ParsedAttachment, ParsedMessage, ReportRecipient
-from postroom.mail.text.filters import folded_fields
+from postroom.mail.message import PARSER_VERSION, ParsedMessage, ReportRecipient
+from postroom.mail.text.fold import folded_fields
 from postroom.mail.threads import subject_key
 from postroom.model.inbox import INBOX
 from postroom.model.message import AddressLine, BlobKey, Direction
-from postroom.model.storage import Added, DeliveryReport, Fate, NewAttachment, NewMessage
+from postroom.model.storage import Added, DeliveryReport, NewAttachment, NewMessage, RecipientStatus
 from postroom.pipeline.apply_rules import run_rules
 from postroom.pipeline.parser import PARSE_FAILED
 from postroom.pipeline.services import Services
@@ -205,29 +204,21 @@ def build_message(
         fingerprint=fingerprint(parsed),
         parser_version=PARSER_VERSION,
         attachments=tuple(
-            _new_attachment(services, attachment, key)
+            NewAttachment(
+                id=services.new_id("att"),
+                filename=attachment.filename,
+                content_type=attachment.content_type,
+                size=len(attachment.content),
+                is_inline=attachment.inline,
+                sha256=key,
+            )
             for attachment, key in zip(parsed.attachments, files, strict=True)
         ),
         defects=parsed.defects,
         auth=asdict(auth),
-        security=_security(parsed),
+        # An ordinary mail has none.
+        security={name: value for name, value in asdict(parsed.security).items() if value},
     )
-
-
-def _new_attachment(services: Services, attachment: ParsedAttachment, key: str) -> NewAttachment:
-    return NewAttachment(
-        id=services.new_id("att"),
-        filename=attachment.filename,
-        content_type=attachment.content_type,
-        size=len(attachment.content),
-        is_inline=attachment.inline,
-        sha256=key,
-    )
-
-
-def _security(parsed: ParsedMessage) -> dict[str, Any]:
-    """The security findings; an ordinary mail has none."""
-    return {name: value for name, value in asdict(parsed.security).items() if value}
 
 
 def effective_date(stated: datetime | None, received_at: datetime) -> datetime:
@@ -260,8 +251,10 @@ def _delivery_report(arrival: Arrival, parsed: ParsedMessage) -> DeliveryReport 
         return None
     if _envelope_sender(arrival, parsed):
         return None
-    fates = tuple(_fate(r) for r in report.recipients if r.action in _REPORTED_STATUS)
-    return DeliveryReport(report.original_message_id, fates) if fates else None
+    reported = tuple(
+        _recipient_status(r) for r in report.recipients if r.action in _REPORTED_STATUS
+    )
+    return DeliveryReport(report.original_message_id, reported) if reported else None
 
 
 def _envelope_sender(arrival: Arrival, parsed: ParsedMessage) -> str:
@@ -272,12 +265,12 @@ def _envelope_sender(arrival: Arrival, parsed: ParsedMessage) -> str:
     return path.strip().strip("<>")
 
 
-def _fate(recipient: ReportRecipient) -> Fate:
+def _recipient_status(recipient: ReportRecipient) -> RecipientStatus:
     addresses = tuple(filter(None, (recipient.original, recipient.address)))
     if recipient.action == "delivered":
-        return Fate(addresses, "delivered")
+        return RecipientStatus(addresses, "delivered")
     detail = " ".join((recipient.diagnostic or recipient.reason).split())[:500]
-    return Fate(addresses, _REPORTED_STATUS[recipient.action], detail)
+    return RecipientStatus(addresses, _REPORTED_STATUS[recipient.action], detail)
 
 
 _BATCH_MAILS = 64
@@ -345,12 +338,11 @@ class BatchIngest:
             arrivals, mails = [p.arrival for p in batch], [p.mail for p in batch]
             results = await _store(self.services, arrivals, mails)
         except Exception as error:  # noqa: BLE001 - the connection that waits raises it
-            if len(batch) == 1 or isinstance(error, Unavailable):
-                for pending in batch:
-                    pending.finish(error)
-                return
             for pending in batch:
-                await self._store([pending])
+                if len(batch) == 1 or isinstance(error, Unavailable):
+                    pending.finish(error)
+                else:
+                    await self._store([pending])
             return
         for pending, added in zip(batch, results, strict=True):
             pending.finish(added)

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from postroom.errors import MailError
 from postroom.pipeline.blobs import sweep_blobs
-from postroom.pipeline.embedding import embed_pending, forget_other_models
+from postroom.pipeline.embedding import embed_pending, remove_vectors_of_other_models
 from postroom.pipeline.services import Services
 
 log = logging.getLogger(__name__)
@@ -37,15 +37,14 @@ class BackgroundTask:
 
 def background_tasks(services: Services) -> tuple[BackgroundTask, ...]:
     """All tasks."""
+    compact = services.store.compact_index
     return (
-        BackgroundTask("compact", COMPACT_EVERY, COMPACT_EVERY, services.store.compact_index),
+        BackgroundTask("compact", COMPACT_EVERY, COMPACT_EVERY, compact),
         # a second one, which indexes new mail while the first merges for a minute
-        BackgroundTask(
-            "compact beside", COMPACT_EVERY, COMPACT_EVERY, services.store.compact_index
-        ),
+        BackgroundTask("compact beside", COMPACT_EVERY, COMPACT_EVERY, compact),
         BackgroundTask("embed", EMBED_EVERY, EMBED_EVERY, lambda: embed_pending(services)),
         BackgroundTask(
-            "vectors", EMBED_EVERY, CLEANUP_EVERY, lambda: forget_other_models(services)
+            "vectors", EMBED_EVERY, CLEANUP_EVERY, lambda: remove_vectors_of_other_models(services)
         ),
         BackgroundTask(
             "leases", CLEANUP_EVERY, CLEANUP_EVERY, lambda: remove_expired_leases(services)
@@ -80,13 +79,12 @@ async def _repeat(task: BackgroundTask) -> None:
     wait = task.first
     while True:
         await asyncio.sleep(wait.total_seconds())
+        more = False
         try:
             more = await task.work()
         except MailError as error:
-            more = False
             log.warning("task.failed", extra={"task": task.name, "error": str(error)})
         except Exception:
-            more = False
             log.exception("task.failed", extra={"task": task.name})
         wait = timedelta(0) if more else task.every
 

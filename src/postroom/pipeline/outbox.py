@@ -14,7 +14,6 @@ from postroom.errors import MailError
 from postroom.model.message import Recipient
 from postroom.model.sending import GIVE_UP_AFTER, TRANSPORTS, Claimed, OutboxJob, Outcome, Transport
 from postroom.pipeline.counters import HAPPENED
-from postroom.pipeline.heartbeats import is_without_relay
 from postroom.pipeline.ingest import (
     Arrival,
     arrived_messages,
@@ -22,7 +21,13 @@ from postroom.pipeline.ingest import (
     restore_blobs,
     write_blobs,
 )
-from postroom.pipeline.routing import AccountSenders, NoLogin, inboxes_for, route_all
+from postroom.pipeline.routing import (
+    AccountSenders,
+    NoLogin,
+    inboxes_for,
+    is_without_relay,
+    route_all,
+)
 from postroom.pipeline.services import Services
 from postroom.ports.provider import Sender
 
@@ -34,35 +39,6 @@ NO_LOGIN_WAIT = timedelta(seconds=10)
 MAX_WAIT_S = 60.0
 NO_RELAY = "no running process has a relay; start one with POSTROOM_RELAY_URL, or cancel the mail"
 NO_LOGIN = "no running process has a password or token for {0}; run: postroom account login {0}"
-
-
-@dataclass(eq=False)
-class Undeliverable:
-    """Records why mail waits that no process can send, and bounces it after 48 hours.
-
-    Each method returns the number of bounced recipients by message.
-    """
-
-    services: Services
-    _next_check: float = 0.0
-
-    async def defer(self, job: OutboxJob) -> Mapping[str, int]:
-        """Leave a mail to processes that have the login of its account."""
-        now, why = self.services.clock(), NO_LOGIN.format(job.account_id)
-        return await self.services.store.defer_mail(job, why, now=now, next_at=now + NO_LOGIN_WAIT)
-
-    async def check(self) -> Mapping[str, int]:
-        """Check, once in a while, the mail that waits for a relay while no process has one."""
-        now = asyncio.get_running_loop().time()
-        if now < self._next_check:
-            return {}
-        self._next_check = now + MAX_WAIT_S
-        try:
-            if await is_without_relay(self.services):
-                return await self.services.store.defer_unrelayed(NO_RELAY, self.services.clock())
-        except MailError as error:
-            log.warning("outbox.failed", extra={"error": str(error)})
-        return {}
 
 
 LEASE = timedelta(seconds=30)
@@ -109,12 +85,11 @@ class Outbox:
     _active: dict[asyncio.Task[None], OutboxJob] = field(default_factory=dict)
     _claiming: asyncio.Lock = field(default_factory=asyncio.Lock)
     _accounts: AccountSenders = field(init=False)
-    _undeliverable: Undeliverable = field(init=False)
+    _next_relay_check: float = 0.0
     _failures: int = 0
 
     def __post_init__(self) -> None:
         self._accounts = AccountSenders(self.services)
-        self._undeliverable = Undeliverable(self.services)
 
     async def run(self) -> None:
         """Send mail until cancelled; a hand-over in progress gets a moment to finish."""
@@ -124,7 +99,7 @@ class Outbox:
             while True:
                 position = self.services.store.notifier.position("outbox")
                 if self.sender is None:
-                    self._count_bounced(await self._undeliverable.check())
+                    await self.check_unrelayed()
                 if await self._start_due(holder):
                     await self._wait_for_work(position)
                 else:
@@ -136,6 +111,22 @@ class Outbox:
             if self.sender is not None:
                 await self.sender.close()
 
+    async def check_unrelayed(self) -> None:
+        """Record, once in a while, why mail waits while no process has a relay for it.
+
+        After 48 hours it is bounced.
+        """
+        now = asyncio.get_running_loop().time()
+        if now < self._next_relay_check:
+            return
+        self._next_relay_check = now + MAX_WAIT_S
+        try:
+            if await is_without_relay(self.services):
+                clock = self.services.clock()
+                self._count_bounced(await self.services.store.defer_unrelayed(NO_RELAY, clock))
+        except MailError as error:
+            log.warning("outbox.failed", extra={"error": str(error)})
+
     async def finish(self, within_s: float) -> None:
         """Wait until nothing is due and nothing is in progress, within a limit."""
         with suppress(TimeoutError):
@@ -146,11 +137,10 @@ class Outbox:
 
     async def _is_busy(self) -> bool:
         async with self._claiming:  # a mail that is being claimed is neither due nor active
-            return bool(self._active) or await self._is_due()
-
-    async def _is_due(self) -> bool:
-        next_at = await self.services.store.next_mail_at(self._transports())
-        return next_at is not None and next_at <= self.services.clock()
+            if self._active:
+                return True
+            next_at = await self.services.store.next_mail_at(self._transports())
+            return next_at is not None and next_at <= self.services.clock()
 
     def _transports(self) -> tuple[Transport, ...]:
         if self.only_relays:
@@ -179,7 +169,9 @@ class Outbox:
                 self._failures += 1
                 return False
             except asyncio.CancelledError:
-                await self._release_claimed(claim)
+                with suppress(MailError):  # we were told to stop: release what was claimed
+                    for job in (await claim).jobs:
+                        await self.services.store.release_mail(job)
                 raise
             self._failures = 0
             for message_id, recipients in claimed.lost.items():
@@ -200,12 +192,6 @@ class Outbox:
             max_per_domain=self.services.limits.domain_sends_per_hour,
             active=list(self._active.values()),
         )
-
-    async def _release_claimed(self, claim: asyncio.Task[Claimed]) -> None:
-        """Release what was claimed while we were told to stop."""
-        with suppress(MailError):
-            for job in (await claim).jobs:
-                await self.services.store.release_mail(job)
 
     async def _wait_for_work(self, position: int) -> None:
         """Return on a notification, when a mail is done, or when the next is due."""
@@ -272,8 +258,11 @@ class Outbox:
                     await self._defer(job, "its account was removed")
                 else:
                     await self._hand_over(job, sender)
-        except NoLogin:
-            self._count_bounced(await self._undeliverable.defer(job))
+        except NoLogin:  # left to processes that have the login of its account
+            now, why = self.services.clock(), NO_LOGIN.format(job.account_id)
+            self._count_bounced(
+                await self.services.store.defer_mail(job, why, now=now, next_at=now + NO_LOGIN_WAIT)
+            )
 
     async def _defer(self, job: OutboxJob, detail: str) -> None:
         """Defer recipients that were not handed over; others are settled by the next worker."""
@@ -290,7 +279,7 @@ class Outbox:
                 raise ClaimLost(f"{job.message_id} was taken over by another worker")
 
         raw = await self.services.blobs.read(job.raw)
-        outcomes = await sender.hand_over(job.envelope, raw, accepted)
+        outcomes = await sender.transmit(job.envelope, raw, accepted)
         await self._settle(job, outcomes)
         verdicts: Counter[str] = Counter(outcome.verdict for outcome in outcomes.values())
         for verdict, count in verdicts.items():
@@ -326,14 +315,13 @@ class Outbox:
         while True:
             try:
                 await self.services.store.settle_mail(job, recipients, now=now, next_at=next_at)
+                break
             except MailError as error:
                 if not is_logged:
                     context = {"message_id": job.message_id, "error": str(error)}
                     self.services.counts.failed("outbox_unsettled", context)
                 is_logged = True
                 await asyncio.sleep(SETTLE_RETRY_S)
-            else:
-                break
         self._count("outbox_bounced", bounced, job.message_id)
 
     async def _deliver_scheduled(self, job: OutboxJob) -> None:

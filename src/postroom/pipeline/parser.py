@@ -65,7 +65,10 @@ class Parser:
                 return await asyncio.wait_for(self._request(raw), self.timeout_s)
             except (TimeoutError, OSError, EOFError, asyncio.IncompleteReadError):
                 await self.close()
-                return _headers_only(raw, self.limits)
+                from postroom.mail.parse import read_headers
+
+                defect = f"{PARSE_FAILED}: the body took too long or too much memory to read"
+                return read_headers(raw, self.limits, defect)
             except BaseException:
                 await self.close()
                 raise
@@ -100,13 +103,6 @@ def _parse_all(raws: Sequence[bytes], limits: Limits) -> list[ParsedMessage]:
     from postroom.mail.parse import parse_message
 
     return [parse_message(raw, limits) for raw in raws]
-
-
-def _headers_only(raw: bytes, limits: Limits) -> ParsedMessage:
-    from postroom.mail.parse import read_headers
-
-    defect = f"{PARSE_FAILED}: the body took too long or too much memory to read"
-    return read_headers(raw, limits, defect)
 
 
 def set_limits(*, memory_bytes: int = MEMORY_BYTES, cpu_s: int = CPU_S) -> None:

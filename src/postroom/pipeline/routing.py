@@ -13,7 +13,7 @@ from postroom.model.account import Account
 from postroom.model.inbox import Inbox
 from postroom.model.message import Recipient
 from postroom.model.view import EVERYTHING
-from postroom.pipeline.heartbeats import can_relay
+from postroom.pipeline.heartbeats import RELAY_SEEN
 from postroom.pipeline.services import Services
 from postroom.ports.provider import Sender
 
@@ -29,12 +29,16 @@ async def inboxes_for(services: Services, addresses: Iterable[str]) -> dict[str,
     if services.catch_all is not None:
         candidates.add(services.catch_all)
     found = await services.store.inboxes_at(candidates)
-    chosen = {address: _choose(services, names, found) for address, names in forms.items()}
-    return {
-        address: inbox
-        for address, inbox in chosen.items()
-        if inbox is not None and _is_received_here(services, forms[address][0], inbox)
-    }
+    chosen: dict[str, Inbox] = {}
+    for address, names in forms.items():
+        inbox = next((found[name] for name in names if name in found), None)
+        is_ours = names[0].rpartition("@")[2] in services.domains
+        if inbox is None and is_ours and services.catch_all is not None:
+            inbox = found.get(services.catch_all)
+        # Mail to an account arrives at its provider, unless its domain is ours.
+        if inbox is not None and (is_ours or inbox.account_id is None):
+            chosen[address] = inbox
+    return chosen
 
 
 def _forms(address: str) -> tuple[str, str, str]:
@@ -43,19 +47,11 @@ def _forms(address: str) -> tuple[str, str, str]:
     return plain, address.lower(), base_address(plain)
 
 
-def _is_received_here(services: Services, address: str, inbox: Inbox) -> bool:
-    """Whether we receive for an address; mail to an account arrives at its provider."""
-    return inbox.account_id is None or address.rpartition("@")[2] in services.domains
-
-
-def _choose(
-    services: Services, forms: tuple[str, str, str], found: dict[str, Inbox]
-) -> Inbox | None:
-    inbox = next((found[form] for form in forms if form in found), None)
-    is_ours = forms[0].rpartition("@")[2] in services.domains
-    if inbox is None and is_ours and services.catch_all is not None:
-        return found.get(services.catch_all)
-    return inbox
+async def is_without_relay(services: Services) -> bool:
+    """Whether no running process has a relay."""
+    if services.has_relay or await services.store.has_heartbeat("relaying", services.clock()):
+        return False
+    return not await services.store.has_heartbeat("lending", services.clock())
 
 
 async def route_all(
@@ -64,8 +60,12 @@ async def route_all(
     local: Mapping[str, Inbox],
     account_id: str | None = None,
 ) -> dict[str, Recipient]:
-    """The route of each recipient: an inbox here, the account's provider, the relay, or none."""
-    goes_out = account_id is not None or await can_relay(services)
+    """The route of each recipient: an inbox here, the account's provider, the relay, or none.
+
+    The relay may be one of this process, or of a process that was running lately.
+    """
+    goes_out = account_id is not None or services.has_relay
+    goes_out = goes_out or await services.store.has_heartbeat(RELAY_SEEN, services.clock())
     return {address: _route(services, address, local, goes_out=goes_out) for address in addresses}
 
 
@@ -94,6 +94,10 @@ class _OpenSender:
     users: int = 0
     is_current: bool = True
 
+    async def close_if_unused(self) -> None:
+        if not self.users and not self.is_current:
+            await self.sender.close()
+
 
 @dataclass(eq=False)
 class AccountSenders:
@@ -110,7 +114,7 @@ class AccountSenders:
         """The sender of an account for one mail; None if the account is gone. Raises NoLogin."""
         account = await self.services.store.account(account_id, EVERYTHING)
         if account is None:
-            await self._retire(account_id)
+            await _retire(self._senders.pop(account_id, None))
             yield None
             return
         entry = await self._current(account)
@@ -119,37 +123,28 @@ class AccountSenders:
             yield entry.sender
         finally:
             entry.users -= 1
-            await _close_if_unused(entry)
+            await entry.close_if_unused()
 
     async def close(self) -> None:
         """Close all senders."""
         for account_id in list(self._senders):
-            await self._retire(account_id)
+            await _retire(self._senders.pop(account_id, None))
 
     async def _current(self, account: Account) -> _OpenSender:
-        login = await in_thread(self.services.providers.login_mark, account.id)
+        login = await in_thread(self.services.providers.login_fingerprint, account.id)
         if login is None:
             raise NoLogin(account.id)
         made_from = (account.created_at, account.provider, account.address, account.options, login)
         entry = self._senders.get(account.id)
         if entry is not None and entry.made_from == made_from:
             return entry
-        self._senders[account.id] = now = _OpenSender(
-            self.services.providers.sender(account), made_from
-        )
-        await _retire_sender(entry)
-        return now
-
-    async def _retire(self, account_id: str) -> None:
-        await _retire_sender(self._senders.pop(account_id, None))
+        new = _OpenSender(self.services.providers.sender(account), made_from)
+        self._senders[account.id] = new
+        await _retire(entry)
+        return new
 
 
-async def _retire_sender(entry: _OpenSender | None) -> None:
+async def _retire(entry: _OpenSender | None) -> None:
     if entry is not None:
         entry.is_current = False
-        await _close_if_unused(entry)
-
-
-async def _close_if_unused(entry: _OpenSender) -> None:
-    if not entry.users and not entry.is_current:
-        await entry.sender.close()
+        await entry.close_if_unused()

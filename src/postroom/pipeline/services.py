@@ -1,4 +1,4 @@
-"""Services: the ports, limits and clock that operations and the pipeline share."""
+"""Services: the store, ports, limits and clock that operations and the pipeline share."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING
 
-from postroom.mail.authentication.authentication import Trust
+from postroom.mail.authentication import Trust
 from postroom.model.limits import Limits
 from postroom.model.page import random_id
 from postroom.pipeline.counters import Counts
 from postroom.pipeline.event_watch import Watch
 from postroom.pipeline.parser import Parser
 from postroom.ports.blobs import BlobStore
+from postroom.ports.embeddings import Embedder
 from postroom.ports.events import NoWebhookClient, Topic, WebhookClient
 from postroom.ports.imap import LiveImap
 from postroom.ports.inbound import Inbound
-from postroom.ports.memories import Embedder
 from postroom.ports.provider import NoProviders, Providers
-from postroom.ports.store import Store
+
+if TYPE_CHECKING:  # an import that takes time
+    from postroom.store.store import Store
 
 
 async def wait_for_notification(
@@ -32,11 +36,6 @@ async def wait_for_notification(
         async with asyncio.timeout(timeout_s):
             return await services.store.notifier.wait(topic, position)
     return position
-
-
-def utc_now() -> datetime:
-    """The time, aware and in UTC."""
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +61,7 @@ class Services:
     inbound: Mapping[str, Inbound] = field(default_factory=dict)
     providers: Providers = field(default_factory=NoProviders)
     rule_key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
-    clock: Callable[[], datetime] = utc_now
+    clock: Callable[[], datetime] = partial(datetime.now, UTC)
     new_id: Callable[[str], str] = random_id
     watch: Watch = field(default_factory=Watch)
     counts: Counts = field(default_factory=Counts)

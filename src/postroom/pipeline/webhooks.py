@@ -10,8 +10,7 @@ import json
 import logging
 from collections import Counter
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from datetime import UTC, timedelta
 
 from postroom.errors import MailError
 from postroom.mail.text.display import shown
@@ -105,11 +104,7 @@ class Webhooks:
             task = asyncio.create_task(self._deliver(job))
             self._active.add(task)
             self._in_progress[job.webhook] += 1
-            task.add_done_callback(partial(self._finish, job.webhook))
-
-    def _finish(self, webhook: int, task: asyncio.Task[None]) -> None:
-        self._active.discard(task)
-        self._in_progress[webhook] -= 1
+            task.add_done_callback(self._active.discard)
 
     def _capacity(self) -> WebhookCapacity:
         """The limit for each webhook, so that a slow one delays only itself."""
@@ -126,18 +121,25 @@ class Webhooks:
         try:
             posted = await self._attempt(job)
             now = self.services.clock()
-            next_at = None if job.event is None else _next(job, now)
-            self._count(job, posted, is_last=next_at is None)
+            is_last = job.event is None or now - job.first_at >= GIVE_UP_AFTER
+            next_at = None if is_last else now + wait_after(job.attempts)
+            self._count(job, posted, is_last=is_last)
             await self.services.store.settle_webhook(job, posted, now=now, next_at=next_at)
         except MailError as error:
             log.warning("webhooks.failed", extra={"error": str(error)})
         except Exception:
             log.exception("webhooks.failed")
+        finally:
+            self._in_progress[job.webhook] -= 1
 
     async def _attempt(self, job: WebhookJob) -> Posted:
         """The result of an attempt; any failure is a result, and tried again later."""
+        if job.event is None:
+            return Posted(None, "the event was removed with its message")
+        if not job.secrets:
+            return Posted(None, _NOT_SIGNED.format(job.webhook_id))
         try:
-            return await self._post(job)
+            return await self._post(job, job.event)
         except Exception:
             log.exception("webhooks.failed")
             return Posted(None, "internal error; see the log")
@@ -152,24 +154,13 @@ class Webhooks:
         if is_last:
             self.services.counts.failed("webhooks_dead", delivery)
 
-    async def _post(self, job: WebhookJob) -> Posted:
-        if job.event is None:
-            return Posted(None, "the event was removed with its message")
-        if not job.secrets:
-            return Posted(None, _NOT_SIGNED.format(job.webhook_id))
-        timestamp = int(self.services.clock().timestamp())
-        body = payload(job.event)
-        signatures = [sign(s, job.event.id, timestamp, body) for s in job.secrets]
+    async def _post(self, job: WebhookJob, event: Event) -> Posted:
+        timestamp, body = int(self.services.clock().timestamp()), payload(event)
+        signatures = [sign(s, event.id, timestamp, body) for s in job.secrets]
         headers = {
             "Content-Type": "application/json",
-            "webhook-id": job.event.id,
+            "webhook-id": event.id,
             "webhook-timestamp": str(timestamp),
             "webhook-signature": " ".join(signatures),
         }
         return await self.services.poster.post(job.url, headers, body)
-
-
-def _next(job: WebhookJob, now: datetime) -> datetime | None:
-    if now - job.first_at >= GIVE_UP_AFTER:
-        return None
-    return now + wait_after(job.attempts)

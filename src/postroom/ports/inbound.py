@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from postroom.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Posting:
+class InboundRequest:
     """A request of the provider: headers by lower-case name, body, and time of arrival."""
 
     headers: Mapping[str, str]
@@ -19,7 +19,7 @@ class Posting:
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
+class InboundMail:
     """A mail of a posting, and the addresses it may be for."""
 
     raw: bytes
@@ -36,7 +36,7 @@ class Inbound(Protocol):
             Unauthenticated: the headers show that it is not from the provider.
         """
 
-    async def read(self, posting: Posting) -> Sequence[Handed]:
+    async def read(self, posting: InboundRequest) -> Sequence[InboundMail]:
         """The mails of a posting; none if it is about something else.
 
         Raises:
@@ -62,3 +62,10 @@ class Bucket(Protocol):
 
     async def read(self, key: str) -> bytes:
         """A whole mail. Raises InvalidInput, TooLarge, ProviderError."""
+
+
+class Leases(Protocol):
+    """Names that one holder can have at a time."""
+
+    async def claim(self, name: str, holder: str, *, now: datetime, lasting: timedelta) -> bool:
+        """Take or renew a lease; False while another holder has it."""

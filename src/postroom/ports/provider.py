@@ -42,7 +42,7 @@ leaves it unknown whether the relay has the mail."""
 class Sender(Protocol):
     """Transmits mail, and never repeats it by itself."""
 
-    async def hand_over(
+    async def transmit(
         self, envelope: Envelope, raw: bytes, accepted: Accepted
     ) -> Mapping[str, Outcome]:
         """Transmit one mail; return the outcome of each recipient. Does not raise."""
@@ -90,7 +90,7 @@ class Provider(Protocol):
     async def save_sent(self, push: Push, raw: bytes) -> Pushed:
         """Add a copy of a mail to Sent, unless it is there already."""
 
-    async def look(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
+    async def read_states(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
         """The current state of these messages; removed ones are left out."""
 
     async def identities(self) -> list[RemoteIdentity]:
@@ -134,16 +134,16 @@ class Providers(Protocol):
     def has_secret(self, account_id: str) -> bool:
         """Whether a secret of the account is stored on this machine, valid or not."""
 
-    def login_mark(self, account_id: str) -> str | None:
+    def login_fingerprint(self, account_id: str) -> str | None:
         """A text that changes with the stored login and does not reveal it; None without one."""
 
-    def keep_secret(self, account_id: str, secret: Secret) -> None:
+    def store_secret(self, account_id: str, secret: Secret) -> None:
         """Store the secret of an account, replacing the one before.
 
-        This and `forget_secret` may block while it is being renewed: call them in a thread.
+        This and `remove_secret` may block while it is being renewed: call them in a thread.
         """
 
-    def forget_secret(self, account_id: str) -> None: ...
+    def remove_secret(self, account_id: str) -> None: ...
 
 
 class NoProviders:
@@ -164,11 +164,11 @@ class NoProviders:
     def has_secret(self, account_id: str) -> bool:
         return False
 
-    def login_mark(self, account_id: str) -> str | None:
+    def login_fingerprint(self, account_id: str) -> str | None:
         return None
 
-    def keep_secret(self, account_id: str, secret: Secret) -> None:
+    def store_secret(self, account_id: str, secret: Secret) -> None:
         raise FeatureDisabled("accounts at providers are not available here")
 
-    def forget_secret(self, account_id: str) -> None:
+    def remove_secret(self, account_id: str) -> None:
         """There is nothing to remove."""

@@ -87,18 +87,18 @@ class Accounts:
 
     def provider(self, account: Account, secret: Secret | None = None) -> Provider:
         """The provider of an account, with its stored secret or one that is not stored yet."""
+        can_send = _may_send(account)
         if account.provider == "imap":
             from postroom.providers.imap.provider import ATTACHMENT_MB, ImapProvider
 
             return ImapProvider(
                 self._imap(account, secret or self.secret(account)),
                 account.address,
-                can_send=_may_send(account),
+                can_send=can_send,
                 message_bytes=self.message_bytes,
                 attachment_mb=account.options.get("attachment_mb", ATTACHMENT_MB),
                 mail_bytes=account.options.get("mail_bytes"),
             )
-        can_send = _may_send(account)
         if account.provider == "gmail":
             from postroom.providers.gmail.provider import GmailProvider
 
@@ -127,22 +127,18 @@ class Accounts:
         return JmapSender(self._jmap(account, None))
 
     def _gmail(self, account: Account, secret: Secret | None) -> GmailClient:
-        from postroom.providers.gmail.client import GmailClient
-        from postroom.providers.gmail.provider import RATES
+        from postroom.providers.gmail.client import RATES, GmailClient
 
-        tokens = self._tokens(account, secret)
-        return GmailClient(self._api(account, self.endpoints.gmail, tokens, RATES))
+        return GmailClient(self._oauth_api(account, self.endpoints.gmail, secret, RATES))
 
     def _graph(self, account: Account, secret: Secret | None) -> GraphClient:
-        from postroom.providers.graph.client import GraphClient
-        from postroom.providers.graph.provider import RATES
+        from postroom.providers.graph.client import RATES, GraphClient
 
-        tokens = self._tokens(account, secret)
-        return GraphClient(self._api(account, self.endpoints.outlook, tokens, RATES))
+        return GraphClient(self._oauth_api(account, self.endpoints.outlook, secret, RATES))
 
     def _jmap(self, account: Account, secret: Secret | None) -> JmapProvider:
-        from postroom.providers.jmap.client import JmapClient
-        from postroom.providers.jmap.provider import RATES, JmapProvider
+        from postroom.providers.jmap.client import RATES, JmapClient
+        from postroom.providers.jmap.provider import JmapProvider
         from postroom.providers.web.api import FixedHeader
 
         password = (secret or self.secret(account))["password"]
@@ -150,9 +146,8 @@ class Accounts:
         if account.options.get("basic"):
             pair = f"{account.options['user']}:{password}".encode()
             authorization = f"Basic {b64encode(pair).decode()}"
-        authorizer = FixedHeader(authorization)
-        client = JmapClient(self._api(account, self.endpoints.fastmail, authorizer, RATES))
-        return JmapProvider(client, account.address, wants_to_send=_may_send(account))
+        api = self._api(account, self.endpoints.fastmail, FixedHeader(authorization), RATES)
+        return JmapProvider(JmapClient(api), account.address, wants_to_send=_may_send(account))
 
     def _api(self, account: Account, url: str, authorizer: Authorizer, rates: RateLimits) -> Api:
         """The API of an account; its provider and its sender share a rate limiter."""
@@ -164,30 +159,28 @@ class Accounts:
         max_bytes = max(MAX_BYTES, self.message_bytes * 4 // 3 + 2**20)
         return Api(account.id, url, authorizer, limiter, max_bytes=max_bytes)
 
-    def _tokens(self, account: Account, secret: Secret | None) -> Authorizer:
-        """The stored tokens, which are renewed, or the given ones."""
+    def _oauth_api(
+        self, account: Account, url: str, secret: Secret | None, rates: RateLimits
+    ) -> Api:
+        """The API of an account, with its stored tokens, which are renewed, or the given ones."""
         from postroom.providers.oauth import Tokens, refresh
         from postroom.providers.web.api import FixedHeader
 
         if secret is not None:
-            return FixedHeader(f"Bearer {secret['access_token']}")
+            return self._api(account, url, FixedHeader(f"Bearer {secret['access_token']}"), rates)
         client = self.oauth_client(account.provider, account.options.get("scopes", ()))
-        return Tokens(self.vault, account.id, lambda token: refresh(client, token))
+        tokens = Tokens(self.vault, account.id, lambda token: refresh(client, token))
+        return self._api(account, url, tokens, rates)
 
     def oauth_client(self, provider: str, scopes: Iterable[str]) -> Client:
         """The OAuth client for a provider. Raises InvalidInput."""
         from postroom.providers import oauth
 
-        where = self.endpoints
+        at = self.endpoints
         if provider == "gmail":
-            return oauth.google(
-                where.gmail_login,
-                where.gmail_token,
-                where.gmail_client_id,
-                where.gmail_client_secret,
-                scopes,
-            )
-        return oauth.microsoft(where.outlook_login, where.outlook_client_id, scopes)
+            client = at.gmail_client_id, at.gmail_client_secret
+            return oauth.google(at.gmail_login, at.gmail_token, *client, scopes)
+        return oauth.microsoft(at.outlook_login, at.outlook_client_id, scopes)
 
     def live(self, account: Account) -> ImapAccount | None:
         """The account for live access; None without its secret."""
@@ -216,12 +209,7 @@ class Accounts:
         reach, options = self._reach(account), account.options
         if account.provider != "imap" or isinstance(reach, Anywhere):
             return
-        from postroom.providers.allowed_hosts import (
-            IMAP_PORTS,
-            SMTP_PORTS,
-            check_file,
-            check_host,
-        )
+        from postroom.providers.allowed_hosts import IMAP_PORTS, SMTP_PORTS, check_file, check_host
 
         check_host(reach, options["host"], options["port"], IMAP_PORTS, "")
         if options.get("smtp_host"):
@@ -278,17 +266,17 @@ class Accounts:
     def has_secret(self, account_id: str) -> bool:
         return self._has_secret(account_id, if_unreadable=True)  # using it reports the error
 
-    def login_mark(self, account_id: str) -> str | None:
+    def login_fingerprint(self, account_id: str) -> str | None:
         secret = self.vault.read(account_id)
         if secret is None:
             return None
         return sha256(repr(sorted(secret.items())).encode()).hexdigest()
 
-    def keep_secret(self, account_id: str, secret: Secret) -> None:
+    def store_secret(self, account_id: str, secret: Secret) -> None:
         with self.vault.renewing(account_id):
             self.vault.write(account_id, secret)
 
-    def forget_secret(self, account_id: str) -> None:
+    def remove_secret(self, account_id: str) -> None:
         with self.vault.renewing(account_id):
             self.vault.remove(account_id)
 

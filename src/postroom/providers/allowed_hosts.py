@@ -167,15 +167,15 @@ def check_host(reach: PublicOnly, host: str, port: int, ports: Collection[int], 
 
     *name* is the prefix of the fields in the request.
     """
-    address = literal_address(host)
-    if address is not None and not Guard(reach.networks).is_allowed(address):
+    address, guard = literal_address(host), Guard(reach.networks)
+    if address is not None and not guard.is_allowed(address):
         raise InvalidInput(f"{name}host: this address is not on the public Internet; {_HINT}")
-    if address is None and _is_loopback_name(host) and not reach.networks:
+    folded = host.lower().rstrip(".")
+    is_loopback = folded == "localhost" or folded.endswith(".localhost")
+    if address is None and is_loopback and not reach.networks:
         raise InvalidInput(f"{name}host: this name is that of this machine; {_HINT}")
-    is_allowed = bool(reach.networks) and (
-        address is None or Guard(reach.networks).is_in_allowed_network(address)
-    )
-    if port not in ports and not is_allowed:
+    is_named = address is None or guard.is_in_allowed_network(address)
+    if port not in ports and not (reach.networks and is_named):
         allowed = ", ".join(str(number) for number in sorted(ports))
         raise InvalidInput(f"{name}port: must be one of {allowed}; for others, {_HINT}")
 
@@ -204,8 +204,3 @@ async def connect(reach: PublicOnly, host: str, port: int, ports: Collection[int
         connection.close()
         raise
     return connection
-
-
-def _is_loopback_name(host: str) -> bool:
-    name = host.lower().rstrip(".")
-    return name == "localhost" or name.endswith(".localhost")

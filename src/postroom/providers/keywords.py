@@ -31,7 +31,12 @@ def keyword_of(label: str) -> str:
     `Labels` maps hashes back to labels.
     """
     keyword = _full_keyword(label)
-    return keyword if len(keyword) <= _MAX_CHARS else _short_keyword(label)
+    if len(keyword) <= _MAX_CHARS:
+        return keyword
+    folded = label.casefold()
+    readable = _READABLE.sub("-", folded).strip("-")[:16].strip("-")
+    unique = _base32(sha256(folded.encode()).digest()[:16])
+    return _SHORT_PREFIX + "-".join(part for part in (readable, unique) if part)
 
 
 def longer_keywords_of(label: str) -> tuple[str, ...]:
@@ -45,13 +50,6 @@ def _full_keyword(label: str) -> str:
     if _PLAIN.fullmatch(label) and not is_taken:
         return label
     return _PREFIX + _base32(label.encode())
-
-
-def _short_keyword(label: str) -> str:
-    folded = label.casefold()
-    readable = _READABLE.sub("-", folded).strip("-")[:16].strip("-")
-    unique = _base32(sha256(folded.encode()).digest()[:16])
-    return _SHORT_PREFIX + "-".join(part for part in (readable, unique) if part)
 
 
 def _base32(data: bytes) -> str:
@@ -83,7 +81,6 @@ class Labels:
     _names: dict[str, str] = field(default_factory=dict)
 
     def add(self, labels: Iterable[str]) -> None:
-        """Add known labels."""
         for label in labels:
             keyword = keyword_of(label)
             if keyword.startswith(_SHORT_PREFIX):

@@ -98,15 +98,8 @@ def code_of(sign_in: SignIn, pasted: str) -> str:
 @_checked
 async def exchange(client: Client, sign_in: SignIn, code: str) -> Secret:
     """Exchange a code for tokens. Raises ProviderAuthFailed."""
-    return await _tokens(
-        client,
-        {
-            "grant_type": "authorization_code",
-            "code": code,
-            "redirect_uri": sign_in.redirect,
-            "code_verifier": sign_in.verifier,
-        },
-    )
+    form = {"grant_type": "authorization_code", "code": code, "redirect_uri": sign_in.redirect}
+    return await _tokens(client, {**form, "code_verifier": sign_in.verifier})
 
 
 @_checked
@@ -118,9 +111,8 @@ async def refresh(client: Client, token: str) -> Secret:
 async def _tokens(client: Client, form: Mapping[str, str]) -> Secret:
     status, body = await _post(client.token_url, {**form, **_identity(client)})
     if status >= 500:
-        raise ProviderError(
-            f"the sign-in server of the provider answered {status}; try again later"
-        )
+        where = "the sign-in server of the provider"
+        raise ProviderError(f"{where} answered {status}; try again later")
     if status >= 400 or "access_token" not in body:
         reason = str(body.get("error", status))[:100]
         raise ProviderAuthFailed(f"the sign-in is no longer valid ({reason})")
@@ -148,9 +140,8 @@ async def _post(url: str, form: Mapping[str, str]) -> tuple[int, dict[str, Any]]
             response = await http.post(url, data=dict(form))
             body = response.json()
     except (httpx2.HTTPError, ValueError, RecursionError) as error:
-        raise ProviderError(
-            f"no response from the sign-in server: {type(error).__name__}"
-        ) from error
+        kind = type(error).__name__
+        raise ProviderError(f"no response from the sign-in server: {kind}") from error
     return response.status_code, body if isinstance(body, dict) else {}
 
 
@@ -338,8 +329,7 @@ class Tokens:
                 raise ProviderAuthFailed(
                     f"{self.account_id}: the token expired, and there is no refresh token"
                 )
-            found = await self.refresh(token)
-            self._secret = {**stored, **found}
+            self._secret = {**stored, **await self.refresh(token)}
             await in_thread(self.vault.write, self.account_id, self._secret)
         return True
 

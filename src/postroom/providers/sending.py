@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from email.parser import BytesHeaderParser
 from email.utils import getaddresses
+from typing import ClassVar
 
 from postroom.errors import MailError, ProviderAuthFailed, ProviderError, RateLimited
 from postroom.model.sending import Envelope, Outcome
@@ -42,43 +44,46 @@ def message_id_of(raw: bytes) -> str:
     return str(BytesHeaderParser().parsebytes(head)["Message-ID"] or "none").strip()
 
 
-async def submit_mail(
-    provider: str,
-    envelope: Envelope,
-    accepted: Accepted,
-    submit: Callable[[BeforeSubmit], Awaitable[Outcome]],
-    discard: Callable[[], Awaitable[None]] | None = None,
-) -> Mapping[str, Outcome]:
-    """Submit a mail to a provider; the outcome for each recipient.
+class WebSender(ABC):
+    """Sends mail over the API of a provider, which is *name* in errors."""
 
-    *submit* calls its argument right before the request after which the outcome can be unknown.
-    *discard* removes what was uploaded for a mail that certainly was not sent.
-    """
-    is_submitted = False
+    name: ClassVar[str]
 
-    async def before_submit() -> None:
-        nonlocal is_submitted
-        await accepted(envelope.recipients)
-        is_submitted = True
+    @abstractmethod
+    async def _submit(
+        self, envelope: Envelope, raw: bytes, before_submit: BeforeSubmit, drafts: list[str]
+    ) -> Outcome:
+        """Send a mail, and call *before_submit* right before its outcome can be unknown.
 
-    try:
-        with response_errors(provider):
-            outcome = await submit(before_submit)
-    except RateLimited as error:
-        outcome = Outcome("deferred", str(error), error.retry_after)
-    except ProviderAuthFailed as error:
-        outcome = Outcome("deferred", str(error))
-    except ProviderError as error:
-        outcome = _outcome_of(error, is_submitted=is_submitted)
-    if discard is not None and outcome.verdict in ("deferred", "failed"):
-        with suppress(MailError), response_errors(provider):
-            await discard()
-    return dict.fromkeys(envelope.recipients, outcome)
+        *drafts* gets the ids of drafts that are created for it.
+        """
 
+    async def _discard(self, drafts: Sequence[str]) -> None:
+        """Delete the drafts of a mail that certainly was not sent."""
+        raise NotImplementedError
 
-def _outcome_of(error: MailError, *, is_submitted: bool) -> Outcome:
-    if not error.retryable:
-        return Outcome("failed", str(error)[:500])
-    if is_submitted:
-        return Outcome("unknown", UNKNOWN.format(str(error)[:200]))
-    return Outcome("deferred", str(error)[:500])
+    async def transmit(
+        self, envelope: Envelope, raw: bytes, accepted: Accepted
+    ) -> Mapping[str, Outcome]:
+        is_submitted, drafts = False, list[str]()
+
+        async def before_submit() -> None:
+            nonlocal is_submitted
+            await accepted(envelope.recipients)
+            is_submitted = True
+
+        try:
+            with response_errors(self.name):
+                outcome = await self._submit(envelope, raw, before_submit, drafts)
+        except RateLimited as error:
+            outcome = Outcome("deferred", str(error), error.retry_after)
+        except ProviderAuthFailed as error:
+            outcome = Outcome("deferred", str(error))
+        except ProviderError as error:
+            outcome = Outcome("deferred" if error.retryable else "failed", str(error)[:500])
+            if error.retryable and is_submitted:
+                outcome = Outcome("unknown", UNKNOWN.format(str(error)[:200]))
+        if drafts and outcome.verdict in ("deferred", "failed"):
+            with suppress(MailError), response_errors(self.name):
+                await self._discard(drafts)
+        return dict.fromkeys(envelope.recipients, outcome)

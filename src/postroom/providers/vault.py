@@ -46,7 +46,11 @@ class FileVault:
             if not self._path.exists():
                 self._replace(self._path, beside.read_bytes())
             elif (new := _read_key(self._path)) != old:
-                self._reencrypt(old, new)
+                for path in sorted(self._folder.glob("*.sealed")):
+                    with self.renewing(path.stem), suppress(FileNotFoundError):
+                        opened = _decrypt(path.read_bytes(), path.stem, old)
+                        if opened is not None:
+                            self._replace(path, _encrypt(opened, path.stem, new))
             beside.unlink()
             _sync_folder(self._folder)
 
@@ -60,13 +64,6 @@ class FileVault:
                 return path
         self._refuse_without_key()
         return None
-
-    def _reencrypt(self, old: bytes, new: bytes) -> None:
-        for path in sorted(self._folder.glob("*.sealed")):
-            with self.renewing(path.stem), suppress(FileNotFoundError):
-                opened = _decrypt(path.read_bytes(), path.stem, old)
-                if opened is not None:
-                    self._replace(path, _encrypt(opened, path.stem, new))
 
     def read(self, name: str) -> Secret | None:
         try:
@@ -103,14 +100,12 @@ class FileVault:
             with self.renewing(_KEY):
                 if not self._path.exists():
                     self._refuse_without_key()
-                    self._make_key()
+                    try:
+                        self._replace(self._path, os.urandom(_KEY_BYTES))
+                    except OSError as error:
+                        reason = f"cannot be written: {error.strerror}"
+                        raise MailError(f"{self._path} {reason}") from error
         return _read_key(self._path)
-
-    def _make_key(self) -> None:
-        try:
-            self._replace(self._path, os.urandom(_KEY_BYTES))
-        except OSError as error:
-            raise MailError(f"{self._path} cannot be written: {error.strerror}") from error
 
     def _refuse_without_key(self) -> None:
         if any(self._folder.glob("*.sealed")):
@@ -158,9 +153,8 @@ def _decrypt(encrypted: bytes, name: str, key: bytes) -> bytes | None:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     try:
-        return AESGCM(key).decrypt(
-            encrypted[:_NONCE_BYTES], encrypted[_NONCE_BYTES:], name.encode()
-        )
+        nonce, text = encrypted[:_NONCE_BYTES], encrypted[_NONCE_BYTES:]
+        return AESGCM(key).decrypt(nonce, text, name.encode())
     except (InvalidTag, ValueError):
         return None
 
@@ -206,16 +200,13 @@ def copy_vault(source: Path, target: Path, *, replaces: bool) -> None:
         old.unlink()
 
 
-_SERVICE = "postroom"
-
-
 class KeyringVault:
     """The keyring; lock files in *folder* serialise renewals between processes."""
 
     def __init__(self, keyring: Any, folder: Path) -> None:
         self._keyring = keyring
-        self._locks = FileVault(folder)
-        self._service = f"{_SERVICE}:{folder}"
+        self._service = f"postroom:{folder}"
+        self.renewing = FileVault(folder).renewing
 
     def read(self, name: str) -> Secret | None:
         text = self._keyring.get_password(self._service, name)
@@ -231,11 +222,6 @@ class KeyringVault:
         with suppress(PasswordDeleteError):
             self._keyring.delete_password(self._service, name)
 
-    @contextmanager
-    def renewing(self, name: str) -> Iterator[None]:
-        with self._locks.renewing(name):
-            yield
-
 
 def open_vault(folder: Path, kind: str, key_file: Path | None = None) -> Vault:
     """Open the vault, and move its key if the settings ask for that. Raises MailError."""
@@ -245,9 +231,7 @@ def open_vault(folder: Path, kind: str, key_file: Path | None = None) -> Vault:
 
 def choose_vault(folder: Path, kind: str, key_file: Path | None) -> KeyringVault | FileVault:
     """The keyring if a usable one exists, else files. Raises MailError."""
-    if kind == "file":
-        return FileVault(folder, key_file)
-    backend = _usable_backend()
+    backend = None if kind == "file" else _usable_backend()
     if backend is not None:
         return KeyringVault(backend, folder)
     if kind == "keyring":

@@ -61,13 +61,12 @@ class HttpPoster:
 async def _read_response(reader: asyncio.StreamReader) -> Posted:
     """Read the final response; interim responses (1xx) are skipped."""
     while True:
-        posted = _parse_status(await reader.readuntil(b"\n"))
-        if (
-            posted.code is None
-            or not 100 <= posted.code < 200
-            or posted.code == _SWITCHING_PROTOCOLS
-        ):
-            return posted
+        match = _STATUS.match(await reader.readuntil(b"\n"))
+        if match is None:
+            return Posted(None, _NOT_HTTP)
+        code = int(match[1])
+        if not 100 <= code < 200 or code == _SWITCHING_PROTOCOLS:
+            return Posted(code, (match[2] or b"").decode())
         while (await reader.readuntil(b"\n")).strip():
             pass
 
@@ -82,10 +81,3 @@ def _request(target: Target, headers: Mapping[str, str], body: bytes) -> bytes:
         *(f"{name}: {value}" for name, value in headers.items()),
     ]
     return "\r\n".join([*lines, "", ""]).encode("ascii") + body
-
-
-def _parse_status(line: bytes) -> Posted:
-    match = _STATUS.match(line)
-    if match is None:
-        return Posted(None, _NOT_HTTP)
-    return Posted(int(match[1]), (match[2] or b"").decode())

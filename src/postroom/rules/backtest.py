@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from postroom.model.rule import Act, Facts, shown_act
-from postroom.rules.actions import Chain, run_chain
+from postroom.model.rule import Action, Facts, shown_action
 from postroom.rules.definition import Definition
-from postroom.rules.planning import as_acts
+from postroom.rules.planning import run_chain
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +20,7 @@ class Outcome:
     subject: str
     sender: str
     rules: tuple[str, ...]
-    actions: tuple[Act, ...]
+    actions: tuple[Action, ...]
     why: tuple[str, ...]
 
 
@@ -48,30 +47,27 @@ class BackTest:
     def look_at(self, place: str, facts: Facts, now: datetime) -> None:
         """Run the enabled rules on one mail."""
         self.mails += 1
-        outcome = _outcome(place, facts, _run(self.rules, facts, now))
+        outcome = _run(self.rules, place, facts, now)
         self.matches.update(outcome.rules)
         self.counts.update(act.type for act in outcome.actions)
         if outcome.rules:
             self.outcomes.append(outcome)
         if self.against is None:
             return
-        before = _outcome(place, facts, _run(self.against, facts, now))
+        before = _run(self.against, place, facts, now)
         if before.actions != outcome.actions:
             self.changed.append(Changed(before, outcome))
 
 
-def _run(rules: Sequence[Definition], facts: Facts, now: datetime) -> Chain:
-    return run_chain([(rule.name, rule) for rule in rules if rule.enabled], facts, now)
-
-
-def _outcome(place: str, facts: Facts, chain: Chain) -> Outcome:
+def _run(rules: Sequence[Definition], place: str, facts: Facts, now: datetime) -> Outcome:
+    links = run_chain([(rule.name, rule) for rule in rules if rule.enabled], facts, now).links
     return Outcome(
         place=place,
         subject=facts.subject,
         sender=facts.sender,
-        rules=tuple(link.rule.name for link in chain.links),
-        actions=tuple(act for link in chain.links for act in as_acts(link.actions)),
-        why=tuple(reason for link in chain.links for reason in link.why),
+        rules=tuple(link.rule.name for link in links),
+        actions=tuple(act for link in links for act in link.actions),
+        why=tuple(reason for link in links for reason in link.why),
     )
 
 
@@ -82,7 +78,7 @@ def shown_outcome(outcome: Outcome) -> dict[str, object]:
         "subject": outcome.subject,
         "from": outcome.sender,
         "rules": list(outcome.rules),
-        "actions": [shown_act(act) for act in outcome.actions],
+        "actions": [shown_action(act) for act in outcome.actions],
         "why": list(outcome.why),
     }
 
@@ -102,8 +98,8 @@ def shown_test(test: BackTest) -> dict[str, object]:
         {
             "place": one.after.place,
             "subject": one.after.subject,
-            "before": [shown_act(act) for act in one.before.actions],
-            "after": [shown_act(act) for act in one.after.actions],
+            "before": [shown_action(act) for act in one.before.actions],
+            "after": [shown_action(act) for act in one.after.actions],
         }
         for one in test.changed
     ]

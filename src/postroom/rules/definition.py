@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from postroom.model.rule import Action
+
 Sort = Literal["text", "names", "number", "truth"]
 
 FIELDS: dict[str, Sort] = {
@@ -92,6 +94,10 @@ class Comparison:
     finds: Callable[[str], bool] | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @property
+    def values(self) -> tuple[str | int, ...]:
+        return self.value if isinstance(self.value, tuple) else (self.value,)
+
+    @property
     def needs_head(self) -> bool:
         return self.field == "list_id" or self.field.startswith("header.")
 
@@ -109,15 +115,6 @@ class Group:
 
 
 Condition = Comparison | Group
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """An action; `value` is the label, mailbox, address, text or webhook."""
-
-    type: str
-    value: str = ""
-    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

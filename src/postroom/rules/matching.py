@@ -8,10 +8,10 @@ from functools import lru_cache
 
 import re2  # type: ignore[import-untyped]
 
-from postroom.mail.text.filters import is_address_or_domain, is_at
-from postroom.mail.text.fold import fold
-from postroom.model.rule import Facts, Head, Named
-from postroom.rules.definition import Comparison, Condition, Group
+from postroom.mail.text.fold import fold, is_address_or_domain, is_at
+from postroom.model.message import NamedAddress
+from postroom.model.rule import Facts, Head
+from postroom.rules.definition import Comparison, Condition
 
 _MAX_BYTES = 4 << 20
 """The memory limit of a compiled pattern."""
@@ -19,16 +19,6 @@ _MAX_BYTES = 4 << 20
 
 def compile_regex(pattern: str) -> Callable[[str], bool]:
     """A search for a regular expression in a text. Raises ValueError."""
-    return _searcher(pattern)
-
-
-def compile_glob(pattern: str) -> Callable[[str], bool]:
-    """A comparison of a folded text with a pattern of * (any text) and ? (any character)."""
-    words = {"*": ".*", "?": "."}
-    return _searcher("(?s)^" + "".join(words.get(c) or re2.escape(c) for c in pattern) + "$")
-
-
-def _searcher(pattern: str) -> Callable[[str], bool]:
     options = re2.Options()
     options.max_mem = _MAX_BYTES
     options.log_errors = False
@@ -37,6 +27,12 @@ def _searcher(pattern: str) -> Callable[[str], bool]:
     except (re2.error, UnicodeError) as error:
         raise ValueError(_reason(error)) from None
     return lambda text: search(_without_surrogates(text)) is not None
+
+
+def compile_glob(pattern: str) -> Callable[[str], bool]:
+    """A comparison of a folded text with a pattern of * (any text) and ? (any character)."""
+    words = {"*": ".*", "?": "."}
+    return compile_regex("(?s)^" + "".join(words.get(c) or re2.escape(c) for c in pattern) + "$")
 
 
 def _without_surrogates(text: str) -> str:
@@ -63,28 +59,18 @@ def why_it_matches(condition: Condition, facts: Facts, now: datetime) -> Why | N
     if isinstance(condition, Comparison):
         found = _found(condition, facts, now)
         return None if found is None else (_reason_for(condition, found),)
-    if condition.kind == "none":
-        return _reasons_none(condition, facts, now)
+    found_parts = (why_it_matches(part, facts, now) for part in condition.parts)
     if condition.kind == "any":
-        return _reasons_any(condition, facts, now)
+        return next((why for why in found_parts if why is not None), None)
+    if condition.kind == "none":
+        is_any = any(why is not None for why in found_parts)
+        return None if is_any else tuple(f"not {_plain(part)}" for part in condition.parts)
     reasons: list[str] = []
-    for part in condition.parts:
-        why = why_it_matches(part, facts, now)
+    for why in found_parts:
         if why is None:
             return None
         reasons += why
     return tuple(reasons)
-
-
-def _reasons_any(group: Group, facts: Facts, now: datetime) -> Why | None:
-    found = (why_it_matches(part, facts, now) for part in group.parts)
-    return next((why for why in found if why is not None), None)
-
-
-def _reasons_none(group: Group, facts: Facts, now: datetime) -> Why | None:
-    if any(why_it_matches(part, facts, now) is not None for part in group.parts):
-        return None
-    return tuple(f"not {_plain(part)}" for part in group.parts)
 
 
 def _plain(condition: Condition) -> str:
@@ -121,7 +107,8 @@ def _cut(text: str) -> str:
 def _found(test: Comparison, facts: Facts, now: datetime) -> str | None:
     """The value for which a comparison holds; None if there is none."""
     if test.field in _NUMBERS:
-        number = _age(facts, now) if test.field == "age_days" else facts.size_bytes
+        age = max((now - facts.date).total_seconds() / _DAY_S, 0.0)
+        number = age if test.field == "age_days" else facts.size_bytes
         return str(int(number)) if _compares(test, number) else None
     if test.field == "has_attachment":
         is_so = test.operator == "exists" or facts.has_attachment
@@ -137,10 +124,7 @@ def _found(test: Comparison, facts: Facts, now: datetime) -> str | None:
 
 
 _NUMBERS = ("age_days", "size_bytes")
-
-
-def _age(facts: Facts, now: datetime) -> float:
-    return max((now - facts.date).total_seconds() / _DAY_S, 0.0)
+_STATE_FIELDS = {"label": "labels", "flag": "flags", "mailbox": "mailboxes"}
 
 
 def _compares(test: Comparison, number: float) -> bool:
@@ -161,8 +145,8 @@ def _values(field: str, facts: Facts) -> Iterator[str]:
             yield person.address
             if person.name:
                 yield person.name
-    elif field in ("label", "flag", "mailbox"):
-        yield from _names(field, facts)
+    elif field in _STATE_FIELDS:
+        yield from getattr(facts.state, _STATE_FIELDS[field])
     elif field == "attachment.name":
         yield from (name for name, _ in facts.files if name)
     elif field == "attachment.type":
@@ -179,13 +163,8 @@ def _values(field: str, facts: Facts) -> Iterator[str]:
         yield from (value for name, value in _head(facts).headers if name.lower() == expected)
 
 
-def _people(field: str, facts: Facts) -> tuple[Named, ...]:
+def _people(field: str, facts: Facts) -> tuple[NamedAddress, ...]:
     return {"from": facts.senders, "to": facts.to, "cc": facts.cc}[field]
-
-
-def _names(field: str, facts: Facts) -> tuple[str, ...]:
-    state = facts.state
-    return {"label": state.labels, "flag": state.flags, "mailbox": state.mailboxes}[field]
 
 
 def _head(facts: Facts) -> Head:
@@ -209,9 +188,8 @@ def _holds(test: Comparison, text: str) -> bool:
     if test.operator == "regex":
         assert test.finds is not None
         return test.finds(text)
-    if test.field in ("label", "flag", "mailbox") and test.operator in ("equals", "in"):
-        expected = test.value if isinstance(test.value, tuple) else (test.value,)
-        return text.casefold() in {str(name).casefold() for name in expected}
+    if test.field in _STATE_FIELDS and test.operator in ("equals", "in"):
+        return text.casefold() in {str(name).casefold() for name in test.values}
     return _holds_folded(test, fold(text))
 
 
@@ -220,14 +198,13 @@ def _holds_folded(test: Comparison, folded: str) -> bool:
         return test.finds(folded)
     if test.operator == "contains":
         return _folded(str(test.value)) in folded
-    expected = test.value if isinstance(test.value, tuple) else (test.value,)
-    return any(folded == _folded(str(value)) for value in expected)
+    return any(folded == _folded(str(value)) for value in test.values)
 
 
 _folded = lru_cache(maxsize=4096)(fold)
 
 
-def _is_from(person: Named, expected: str) -> str | None:
+def _is_from(person: NamedAddress, expected: str) -> str | None:
     """Compare with an address, a domain (`@supplier.example`), or a name, as in searches.
 
     A name never matches an address, since a sender can choose any name.
@@ -240,7 +217,6 @@ def _is_from(person: Named, expected: str) -> str | None:
 
 
 def _found_person(test: Comparison, facts: Facts) -> str | None:
-    values = test.value if isinstance(test.value, tuple) else (test.value,)
-    expected = [_folded(str(value)) for value in values]
+    expected = [_folded(str(value)) for value in test.values]
     people = _people(test.field, facts)
     return next((f for p in people for w in expected if (f := _is_from(p, w)) is not None), None)

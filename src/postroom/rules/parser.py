@@ -1,19 +1,45 @@
-"""Parses rules; every problem is reported with its line and column."""
+"""Parses rules: every problem is reported with its line and column.
+
+A reader of a part returns its value or raises Invalid. Lists and mappings go on with their other
+parts, so that a caller is told of all problems at once.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from typing import cast
+
 from postroom.errors import InvalidInput
-from postroom.rules.action_parser import read_actions
-from postroom.rules.condition_parser import read_conditions
-from postroom.rules.definition import MAX_PLANNED, Action, Definition, Group, Safety
+from postroom.mail.addresses import parse_address
+from postroom.mail.text.fold import fold
+from postroom.model.message import FLAGS
+from postroom.model.rule import Action
+from postroom.rules.definition import (
+    ACTIONS,
+    FIELDS,
+    GROUPS,
+    MAX_PLANNED,
+    OPERATORS,
+    Comparison,
+    Condition,
+    Definition,
+    Group,
+    Kind,
+    Safety,
+    Sort,
+    Value,
+)
+from postroom.rules.matching import compile_glob, compile_regex
 from postroom.rules.yaml_document import (
-    BadDocument,
+    Invalid,
     Mapping,
     Node,
     Place,
     Problem,
     Problems,
     Scalar,
+    Sequence,
     read_documents,
 )
 
@@ -24,6 +50,17 @@ _KEYS = (
     "conditions", "actions",
 )  # fmt: skip
 _LENGTHS = {"name": 200, "description": 2000, "inbox": 64, "account": 64}
+_SAFETY = ("max_messages", "require_plan", "undo")
+_FLAT = ("field", "operator", "value")
+_NUMBERS = {"size_bytes": 2**53, "age_days": 100_000}
+_HEADER = re.compile(r"header\.[!-9;-~]{1,76}", re.ASCII)
+_LINE = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]*")
+_WEBHOOK = re.compile(r"whk_[0-9a-z]{1,60}|https?://[!-~]{1,1990}", re.ASCII)
+_KEY = re.compile(r"[^\x00-\x1f\x7f]{1,256}")
+MAX_TESTS = 500
+MAX_CHARS = 1000
+MAX_ACTIONS = 20
+MAX_REPLY = 10_000
 
 
 def parse_rule(text: str, *, field: str = "rule_yaml") -> Definition:
@@ -37,16 +74,16 @@ def parse_rule(text: str, *, field: str = "rule_yaml") -> Definition:
 
 def parse_rules(text: str, *, field: str = "rule_yaml") -> list[Definition]:
     """Parse several rules, one in each document. Raises InvalidInput."""
-    problems = Problems()
     try:
         documents = read_documents(text)
-    except BadDocument as error:
-        raise _refused([error.problem], field) from None
+    except Invalid as invalid:
+        raise _refused([invalid.problem], field) from None
     if not documents:
         raise _refused([Problem(Place(1, 1), "the document is empty", "a rule")], field)
-    rules = [_read_rule(document, problems) for document in documents]
-    if problems.found:
-        raise _refused(problems.found, field)
+    reader = _RuleReader()
+    rules = [reader.problems.attempt(reader.rule, document) for document in documents]
+    if reader.problems.found:
+        raise _refused(reader.problems.found, field)
     return [rule for rule in rules if rule is not None]
 
 
@@ -65,109 +102,341 @@ def _refused(problems: list[Problem], field: str) -> InvalidInput:
     return InvalidInput(f"{field}: " + "; ".join(map(str, problems)), problems=details)
 
 
-def _read_rule(document: Node, problems: Problems) -> Definition | None:
-    if not isinstance(document, Mapping):
-        problems.add(document.place, "a rule is a mapping", "`name: …`, `when: …`, `then: …`")
+_Member = tuple[str, tuple[Place, Node]]
+"""A key of a mapping, with its place and its value."""
+
+
+class _RuleReader:
+    """Reads rules, and collects the problems of all their parts."""
+
+    def __init__(self) -> None:
+        self.problems = Problems()
+
+    def rule(self, document: Node) -> Definition | None:
+        """The rule in a document; None if it has problems."""
+        if not isinstance(document, Mapping):
+            raise Invalid(document.place, "a rule is a mapping", "`name: …`, `when: …`, `then: …`")
+        attempt = self.problems.attempt
+        self._check_keys(document)
+        when = attempt(self._conditions, document)
+        then = attempt(self._actions, document)
+        texts = {name: attempt(_text, document, name) for name in _LENGTHS}
+        enabled = attempt(_truth, document, "enabled", default=True)
+        safety = attempt(self._safety, document)
+        if when is None or then is None or enabled is None or safety is None:
+            return None
+        return Definition(
+            name=texts["name"] or UNTITLED,
+            when=when,
+            then=then,
+            description=texts["description"] or "",
+            enabled=enabled,
+            inbox=texts["inbox"],
+            account=texts["account"],
+            safety=safety,
+        )
+
+    def _check_keys(self, document: Mapping) -> None:
+        self._refuse_unknown(document, _KEYS[:9], _KEYS[9:])
+        version = document.get("version")
+        if version is not None and not (isinstance(version, Scalar) and version.value == 1):
+            self.problems.add(Invalid(version.place, "unknown version", "1"))
+        for first, second in (("when", "conditions"), ("then", "actions"), ("inbox", "account")):
+            if first in document.items and second in document.items:
+                place = document.items[second][0]
+                self.problems.add(Invalid(place, f"give `{first}` or `{second}`, not both"))
+
+    def _refuse_unknown(
+        self, node: Mapping, known: tuple[str, ...], more: tuple[str, ...] = ()
+    ) -> None:
+        for name, (place, _) in node.items.items():
+            if name not in known and name not in more:
+                self.problems.add(Invalid.unknown(place, "unknown key", name, known, more))
+
+    def _safety(self, document: Mapping) -> Safety:
+        node = document.get("safety")
+        if node is None:
+            return Safety()
+        if not isinstance(node, Mapping):
+            raise Invalid(node.place, "`safety` must be a mapping", "`max_messages: 1000`")
+        self._refuse_unknown(node, _SAFETY)
+        attempt = self.problems.attempt
+        return Safety(
+            max_messages=attempt(_max_messages, node) or 0,
+            require_plan=attempt(_truth, node, "require_plan", default=False) or False,
+            undo=attempt(_truth, node, "undo", default=True) or False,
+        )
+
+    def _conditions(self, document: Mapping) -> Group:
+        """The conditions of a rule; a plain list means all of them."""
+        is_flat = "when" not in document.items
+        node = document.get("conditions" if is_flat else "when")
+        if node is None:
+            expected = "`when:` with a list of conditions"
+            raise Invalid(document.place, "there is no condition", expected)
+        if is_flat and not isinstance(node, Sequence):
+            expected = "- {field, operator, value}"
+            raise Invalid(node.place, "`conditions` must be a list", expected)
+        if isinstance(node, Sequence):
+            return self._group("all", node, self._flat if is_flat else self._condition)
+        condition = self._condition(node)
+        return condition if isinstance(condition, Group) else Group("all", (condition,))
+
+    def _group(self, kind: Kind, node: Node, read: Callable[[Node], Condition]) -> Group:
+        items = node.items if isinstance(node, Sequence) else [node]
+        if not items:
+            raise Invalid(node.place, "this list has no condition", "at least one condition")
+        if len(items) > MAX_TESTS:
+            raise Invalid(node.place, "too many conditions", f"{MAX_TESTS} at most")
+        parts = [part for item in items if (part := self.problems.attempt(read, item)) is not None]
+        # Conditions on headers come last: reading headers is slow, and mostly not needed.
+        return Group(kind, tuple(sorted(parts, key=lambda part: part.needs_head)))
+
+    def _all_of(self, node: Mapping, read: Callable[[_Member], Condition]) -> Condition:
+        """The conditions of a mapping, all of which must hold."""
+        found = (self.problems.attempt(read, member) for member in node.items.items())
+        parts = [part for part in found if part is not None]
+        if len(parts) == 1:
+            return parts[0]
+        return Group("all", tuple(sorted(parts, key=lambda part: part.needs_head)))
+
+    def _condition(self, node: Node) -> Condition:
+        if not isinstance(node, Mapping) or not node.items:
+            raise Invalid(node.place, "a condition is a mapping", "`subject: {contains: invoice}`")
+        return self._all_of(node, self._named)
+
+    def _named(self, member: _Member) -> Condition:
+        name, (place, value) = member
+        if name in ("all", "any", "none"):
+            return self._group(cast(Kind, name), value, self._condition)
+        if name == "not":
+            return Group("none", (self._group("all", value, self._condition),))
+        return self._comparison(_field(name, place), value)
+
+    def _comparison(self, field: str, node: Node) -> Condition:
+        if isinstance(node, Scalar):
+            return _test(field, "equals", node)
+        if isinstance(node, Sequence):
+            return _test(field, "in", node)
+        if not node.items:
+            raise Invalid(node.place, f"`{field}` has no operator", "an operator")
+        return self._all_of(node, lambda member: self._operator(field, member[0], *member[1]))
+
+    def _operator(self, field: str, name: str, place: Place, value: Node) -> Condition:
+        if name == "not":
+            return Group("none", (self._comparison(field, value),))
+        known = OPERATORS[_sort_of(field)]
+        if name not in known:
+            raise Invalid.unknown(place, f"`{field}` has no operator", name, (*known, "not"))
+        return _test(field, name, value)
+
+    def _flat(self, node: Node) -> Condition:
+        """`{field: subject, operator: contains, value: invoice}`."""
+        if not isinstance(node, Mapping):
+            raise Invalid(node.place, "a condition is a mapping", "{field, operator, value}")
+        self._refuse_unknown(node, _FLAT)
+        field, operator, value = map(node.get, _FLAT)
+        if not isinstance(field, Scalar) or not isinstance(operator, Scalar):
+            raise Invalid(node.place, "a condition needs a field and an operator", "both as words")
+        name = operator.text.removeprefix("not_")
+        if value is None and name == "exists":
+            value = Scalar(node.place, "true", is_quoted=False)
+        if value is None:
+            raise Invalid(node.place, "a condition needs a value", "`value: …`")
+        test = self._operator(_field(field.text, field.place), name, operator.place, value)
+        return Group("none", (test,)) if operator.text.startswith("not_") else test
+
+    def _actions(self, document: Mapping) -> tuple[Action, ...]:
+        """The actions of a rule, in their order."""
+        node = document.get("then" if "then" in document.items else "actions")
+        if node is None:
+            raise Invalid(document.place, "there is no action", "`then:` with a list of actions")
+        if not isinstance(node, Sequence) or not 0 < len(node.items) <= MAX_ACTIONS:
+            raise Invalid(node.place, "actions must be a list", f"1 to {MAX_ACTIONS} actions")
+        read = (self.problems.attempt(_action, item) for item in node.items)
+        found = [action for action in read if action is not None]
+        for action, item in zip(found[:-1], node.items, strict=False):
+            if action.type == "stop":
+                message = "actions after `stop` have no effect"
+                self.problems.add(Invalid(item.place, message, "`stop` at the end"))
+        return tuple(found)
+
+
+def _text(document: Mapping, name: str) -> str | None:
+    node = document.get(name)
+    if node is None:
         return None
-    before = len(problems.found)
-    _check_keys(document, problems)
-    when = _condition(document, problems)
-    then = _actions(document, problems)
-    texts = {name: _text(document, name, problems) for name in _LENGTHS}
-    enabled = _truth(document, "enabled", problems, default=True)
-    safety = _safety(document, problems)
-    if when is None or len(problems.found) > before:
-        return None
-    return Definition(
-        name=texts["name"] or UNTITLED,
-        when=when,
-        then=then,
-        description=texts["description"] or "",
-        enabled=enabled,
-        inbox=texts["inbox"],
-        account=texts["account"],
-        safety=safety,
-    )
-
-
-def _check_keys(document: Mapping, problems: Problems) -> None:
-    for name, (place, _) in document.items.items():
-        if name not in _KEYS:
-            problems.add_unknown(place, "unknown key", name, _KEYS[:9], _KEYS[9:])
-    version = document.items.get("version")
-    if version and not (isinstance(version[1], Scalar) and version[1].value == 1):
-        problems.add(version[1].place, "unknown version", "1")
-    for first, second in (("when", "conditions"), ("then", "actions"), ("inbox", "account")):
-        if first in document.items and second in document.items:
-            problems.add(document.items[second][0], f"give `{first}` or `{second}`, not both")
-
-
-def _condition(document: Mapping, problems: Problems) -> Group | None:
-    for name in ("when", "conditions"):
-        if name in document.items:
-            return read_conditions(document.items[name][1], problems, is_flat=name == "conditions")
-    problems.add(document.place, "there is no condition", "`when:` with a list of conditions")
-    return None
-
-
-def _actions(document: Mapping, problems: Problems) -> tuple[Action, ...]:
-    for name in ("then", "actions"):
-        if name in document.items:
-            return read_actions(document.items[name][1], problems)
-    problems.add(document.place, "there is no action", "`then:` with a list of actions")
-    return ()
-
-
-def _text(document: Mapping, name: str, problems: Problems) -> str | None:
-    if name not in document.items:
-        return None
-    node = document.items[name][1]
-    max_chars = _LENGTHS[name]
-    if not isinstance(node, Scalar) or node.value is None or not 0 < len(node.text) <= max_chars:
-        problems.add(node.place, f"`{name}` must be a text", f"1 to {max_chars} characters")
-        return None
+    most = _LENGTHS[name]
+    if not isinstance(node, Scalar) or node.value is None or not 0 < len(node.text) <= most:
+        raise Invalid(node.place, f"`{name}` must be a text", f"1 to {most} characters")
     if name != "description" and not node.text.isprintable():
-        problems.add(node.place, f"`{name}` must be in one line", "a text in one line")
-        return None
+        raise Invalid(node.place, f"`{name}` must be in one line", "a text in one line")
     return node.text
 
 
-def _truth(document: Mapping, name: str, problems: Problems, *, default: bool) -> bool:
-    if name not in document.items:
+def _truth(document: Mapping, name: str, *, default: bool) -> bool:
+    node = document.get(name)
+    if node is None:
         return default
-    node = document.items[name][1]
     if isinstance(node, Scalar) and isinstance(node.value, bool):
         return node.value
-    problems.add(node.place, f"`{name}` must be true or false", "true or false")
-    return default
+    raise Invalid(node.place, f"`{name}` must be true or false", "true or false")
 
 
-_SAFETY = ("max_messages", "require_plan", "undo")
-
-
-def _safety(document: Mapping, problems: Problems) -> Safety:
-    if "safety" not in document.items:
-        return Safety()
-    node = document.items["safety"][1]
-    if not isinstance(node, Mapping):
-        problems.add(node.place, "`safety` must be a mapping", "`max_messages: 1000`")
-        return Safety()
-    for name, (place, _) in node.items.items():
-        if name not in _SAFETY:
-            problems.add_unknown(place, "unknown key", name, _SAFETY)
-    return Safety(
-        max_messages=_count(node, "max_messages", problems),
-        require_plan=_truth(node, "require_plan", problems, default=False),
-        undo=_truth(node, "undo", problems, default=True),
-    )
-
-
-def _count(node: Mapping, name: str, problems: Problems) -> int:
-    if name not in node.items:
+def _max_messages(node: Mapping) -> int:
+    given = node.get("max_messages")
+    if given is None:
         return Safety().max_messages
-    given = node.items[name][1]
-    value = given.value if isinstance(given, Scalar) else None
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_PLANNED:
+    if (number := _number(given, 1, MAX_PLANNED)) is None:
+        raise Invalid(given.place, "`max_messages` must be a number", f"1 to {MAX_PLANNED}")
+    return number
+
+
+def _number(node: Node, least: int, most: int) -> int | None:
+    value = node.value if isinstance(node, Scalar) else None
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
         return value
-    problems.add(given.place, f"`{name}` must be a number", f"1 to {MAX_PLANNED}")
-    return Safety().max_messages
+    return None
+
+
+def _field(name: str, place: Place) -> str:
+    if _HEADER.fullmatch(name):
+        return name.lower()
+    if name in FIELDS and name != "header.X":
+        return name
+    raise Invalid.unknown(place, "unknown field", name, FIELDS, GROUPS)
+
+
+def _sort_of(field: str) -> Sort:
+    """The type of a field: text, names, number or truth."""
+    return FIELDS["header.X" if field.startswith("header.") else field]
+
+
+def _test(field: str, operator: str, node: Node) -> Comparison:
+    value = _value(field, operator, node)
+    return Comparison(field, operator, value, _pattern(operator, value, node.place))
+
+
+def _value(field: str, operator: str, node: Node) -> Value:
+    if operator != "in":
+        return _single(field, operator, node, node.place)
+    if not isinstance(node, Sequence) or not 0 < len(node.items) <= MAX_TESTS:
+        raise Invalid(node.place, "`in` must be a list", f"a list of 1 to {MAX_TESTS} values")
+    return tuple(_single(field, "equals", item, node.place) for item in node.items)
+
+
+def _single(field: str, operator: str, node: Node, place: Place) -> str | int | bool:
+    if not isinstance(node, Scalar):
+        raise Invalid(place, f"`{operator}` takes one value", "a single value")
+    if operator == "exists" or _sort_of(field) == "truth":
+        if isinstance(node.value, bool):
+            return node.value
+        raise Invalid(place, f"`{node.text[:50]}` is neither true nor false", "true or false")
+    if _sort_of(field) != "number":
+        return _words(field, operator, node, place)
+    most = _NUMBERS[field]
+    if (number := _number(node, 0, most)) is None:
+        raise Invalid(place, f"`{field}` is a number", f"a whole number from 0 to {most}")
+    return number
+
+
+def _words(field: str, operator: str, node: Scalar, place: Place) -> str:
+    text = node.text
+    if node.value is None or not 0 < len(text) <= MAX_CHARS:
+        raise Invalid(place, f"`{operator}` needs a text", f"1 to {MAX_CHARS} characters")
+    if operator != "regex" and not fold(text):
+        raise Invalid(place, "this text contains only white space", "a text")
+    if field == "flag" and operator == "equals" and text.lower() not in FLAGS:
+        raise Invalid.unknown(place, "unknown flag", text, FLAGS)
+    return text
+
+
+def _pattern(operator: str, value: Value, place: Place) -> Callable[[str], bool] | None:
+    if operator not in ("regex", "matches") or not isinstance(value, str):
+        return None
+    try:
+        return compile_regex(value) if operator == "regex" else compile_glob(fold(value))
+    except ValueError as error:
+        raise Invalid(place, f"invalid regular expression: {error}", "the syntax of RE2") from None
+
+
+def _action(node: Node) -> Action:
+    """`apply_label: X`, `mark_read`, or the flat form."""
+    if isinstance(node, Scalar):
+        return _named_action(node.text, node.place, None)
+    if isinstance(node, Mapping) and "type" in node.items:
+        return _flat_action(node)
+    if not isinstance(node, Mapping) or len(node.items) != 1:
+        message = "an action is one word or a mapping with one key"
+        raise Invalid(node.place, message, "`apply_label: Work`")
+    ((name, (place, value)),) = node.items.items()
+    return _named_action(name, place, value)
+
+
+def _named_action(name: str, place: Place, value: Node | None) -> Action:
+    if name not in ACTIONS:
+        raise Invalid.unknown(place, "unknown action", name, ACTIONS)
+    takes = ACTIONS[name].takes
+    if not takes:
+        if value is not None and not (isinstance(value, Scalar) and value.value in (None, True)):
+            raise Invalid(value.place, f"`{name}` takes no value", f"`{name}` alone")
+        return Action(name)
+    if value is None:
+        raise Invalid(place, f"`{name}` needs a value", f"`{name}: …` with {takes}")
+    return _remember(value) if name == "remember" else Action(name, _checked(name, value))
+
+
+def _flat_action(node: Mapping) -> Action:
+    """`{type: apply_label, label: Work}`."""
+    kind = node.items["type"][1]
+    if not isinstance(kind, Scalar):
+        raise Invalid(kind.place, "`type` must be a word", "the name of an action")
+    if kind.text not in ACTIONS:
+        raise Invalid.unknown(kind.place, "unknown action", kind.text, ACTIONS)
+    names = (*ACTIONS[kind.text].names, "value")
+    given = {name: pair for name, pair in node.items.items() if name != "type"}
+    for name, (place, _) in given.items():
+        if name not in names or not ACTIONS[kind.text].takes:
+            expected = ", ".join(names[:-1]) or "nothing else"
+            raise Invalid(place, f"`{kind.text}` takes no `{name[:50]}`", expected)
+    if kind.text == "remember" and "value" not in given:
+        return _remember(Mapping(node.place, given))
+    if len(given) > 1:
+        raise Invalid(node.place, f"`{kind.text}` takes one value", names[0])
+    return _named_action(kind.text, kind.place, next((v for _, v in given.values()), None))
+
+
+def _checked(name: str, node: Node) -> str:
+    """The value of an action."""
+    if not isinstance(node, Scalar) or node.value is None or not fold(node.text):
+        raise Invalid(node.place, f"`{name}` needs a value", ACTIONS[name].takes)
+    text = node.text
+    if name in ("apply_label", "remove_label", "move"):
+        most, what = (256, "a mailbox") if name == "move" else (128, "a label")
+        if len(text) > most or not _LINE.fullmatch(text):
+            raise Invalid(node.place, f"this is not {what}", f"1 to {most} characters on one line")
+    if name == "move" and text == "*":
+        raise Invalid(node.place, "* means every mailbox", "one mailbox")
+    if name == "webhook" and not _WEBHOOK.fullmatch(text):
+        raise Invalid(node.place, "this is not a webhook", "whk_… or https://…")
+    if name == "reply" and (len(text) > MAX_REPLY or "\x00" in text):
+        raise Invalid(node.place, "this text is too long", f"{MAX_REPLY} characters at most")
+    if name != "forward":
+        return text
+    try:
+        return parse_address(text)[1]
+    except InvalidInput:
+        expected = "an address like a@b.org"
+        raise Invalid(node.place, "this is not an address", expected) from None
+
+
+def _remember(node: Node) -> Action:
+    names = ACTIONS["remember"].names
+    if not isinstance(node, Mapping) or set(node.items) != set(names):
+        raise Invalid(node.place, "`remember` needs a key and a text", "{key: …, text: …}")
+    key, text = (node.items[name][1] for name in names)
+    if not isinstance(key, Scalar) or not _KEY.fullmatch(key.text):
+        raise Invalid(key.place, "this is not a key", "1 to 256 characters on one line")
+    if not isinstance(text, Scalar) or not 0 < len(text.text) <= MAX_REPLY:
+        raise Invalid(text.place, "this is not a text", f"1 to {MAX_REPLY} characters")
+    return Action("remember", text.text, key.text)

@@ -3,16 +3,247 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
 from postroom.mail.addresses import without_tag
-from postroom.model.rule import Act, Facts, PlanItem
-from postroom.rules.actions import Steps, apply_actions
-from postroom.rules.candidate_queries import is_left_out, named_hidden
-from postroom.rules.definition import MAX_PLANNED, Action, Definition
+from postroom.mail.text.fold import fold
+from postroom.model.inbox import ARCHIVE, EVERY_MAILBOX, HIDDEN_MAILBOXES, TRASH, Visible
+from postroom.model.rule import Action, Facts, PlanItem, State
+from postroom.model.storage import MessageQuery
+from postroom.rules.definition import MAX_PLANNED, Comparison, Condition, Definition, Group
 from postroom.rules.matching import HeadNeeded, Why, why_it_matches
+
+MAX_QUERIES = 50
+_MAX_TEXT_CHARS = 256
+_SEARCHED = ("subject", "text", "attachment.name")
+_HIDDEN = frozenset(name.casefold() for name in HIDDEN_MAILBOXES)
+
+
+def queries_for(rule: Definition, visible: Visible, now: datetime) -> tuple[MessageQuery, ...]:
+    """Queries whose results together contain every match, and perhaps more."""
+    whole = MessageQuery(
+        visible=visible, mailbox=EVERY_MAILBOX if named_hidden(rule.when) else None
+    )
+    return tuple(_narrow(whole, rule.when, now))
+
+
+def named_hidden(condition: Condition) -> frozenset[str]:
+    """The hidden mailboxes (Trash, Junk) that a condition names; others are not searched."""
+    if isinstance(condition, Group):
+        parts = () if condition.kind == "none" else condition.parts
+        return frozenset[str]().union(*(named_hidden(part) for part in parts))
+    if condition.field != "mailbox" or condition.operator not in ("equals", "in"):
+        return frozenset()
+    return _HIDDEN & {str(name).casefold() for name in condition.values}
+
+
+def is_left_out(facts: Facts, named: frozenset[str]) -> bool:
+    """Whether a message is only in hidden mailboxes that no condition names."""
+    return not {name.casefold() for name in facts.state.mailboxes} - (_HIDDEN - named)
+
+
+def _narrow(query: MessageQuery, condition: Condition, now: datetime) -> list[MessageQuery]:
+    if isinstance(condition, Comparison):
+        return [_with_test(query, condition, now)]
+    if condition.kind == "any":
+        return _any(query, condition, now)
+    if condition.kind == "all":
+        return _all(query, condition, now)
+    return [query]
+
+
+def _all(query: MessageQuery, group: Group, now: datetime) -> list[MessageQuery]:
+    """Every comparison narrows the query; of several `any` groups, the best one is used."""
+    alternatives = []
+    for part in _flattened(group):
+        if isinstance(part, Comparison):
+            query = _with_test(query, part, now)
+        elif part.kind == "any":
+            alternatives.append(part)
+    found = [_any(query, part, now) for part in alternatives]
+    useful = [queries for queries in found if query not in queries]
+    return min(useful, key=len) if useful else [query]
+
+
+def _flattened(group: Group) -> Iterable[Condition]:
+    for part in group.parts:
+        if isinstance(part, Group) and part.kind == "all":
+            yield from _flattened(part)
+        else:
+            yield part
+
+
+def _any(query: MessageQuery, group: Group, now: datetime) -> list[MessageQuery]:
+    found = (_narrow(query, part, now) for part in group.parts)
+    unique = list(dict.fromkeys(narrowed for queries in found for narrowed in queries))
+    return [query] if query in unique or len(unique) > MAX_QUERIES else unique
+
+
+def _with_test(query: MessageQuery, test: Comparison, now: datetime) -> MessageQuery:
+    value = test.value
+    if test.field == "has_attachment" and test.operator == "equals":
+        return replace(query, has_attachment=bool(value))
+    if test.field == "age_days":
+        return _with_age(query, test, now)
+    if not isinstance(value, str) or test.operator not in ("equals", "contains"):
+        return query
+    if test.field == "label" and test.operator == "equals" and len(query.labels) < 20:
+        return replace(query, labels=(*query.labels, value))
+    if test.field == "mailbox" and test.operator == "equals":
+        return replace(query, mailbox=value)
+    text = fold(value)
+    if len(text) > _MAX_TEXT_CHARS:
+        return query
+    if test.field in _SEARCHED:
+        # A match lies within one field, so a text of a field is a text of the message.
+        return query if query.q and len(query.q) >= len(text) else replace(query, q=text)
+    # The filter of the index treats an @ specially, and then finds less than `contains`.
+    if test.field in ("from", "to", "cc") and (test.operator == "equals" or "@" not in text):
+        if test.field == "from":
+            return query if query.sender else replace(query, sender=text)
+        return query if query.recipient else replace(query, recipient=text)
+    return query
+
+
+def _with_age(query: MessageQuery, test: Comparison, now: datetime) -> MessageQuery:
+    value = test.value
+    if test.operator == "greater_than" and isinstance(value, int):
+        before = now - timedelta(days=value) + timedelta(seconds=1)
+        return replace(query, before=min(query.before or before, before))
+    if test.operator == "less_than" and isinstance(value, int):
+        after = now - timedelta(days=value)
+        return replace(query, after=max(query.after or after, after))
+    return query
+
+
+MAX_LABELS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The actions that have an effect, and the state after them."""
+
+    actions: tuple[Action, ...]
+    state: State
+    is_last: bool = False
+    problems: tuple[str, ...] = ()
+
+
+def apply_actions(actions: Sequence[Action], facts: Facts) -> Steps:
+    """Apply actions in their order; those without an effect are left out."""
+    state = facts.state
+    taken: list[Action] = []
+    problems: list[str] = []
+    for action in actions:
+        if action.type == "stop":
+            return Steps(tuple(taken), state, is_last=True, problems=tuple(problems))
+        if action.type in _EXTERNAL:
+            if refusal := _refusal(action, facts):
+                problems.append(refusal)
+            else:
+                taken.append(action)
+            continue
+        after = _CHANGES[action.type](state, action.value)
+        if len(after.labels) > MAX_LABELS:
+            problems.append(f"a message can carry {MAX_LABELS} labels at most")
+        elif after != state:
+            state = after
+            taken.append(action)
+    return Steps(tuple(taken), state, problems=tuple(problems))
+
+
+_EXTERNAL = ("forward", "reply", "webhook", "remember")
+
+
+def _refusal(action: Action, facts: Facts) -> str:
+    """Why an action could start a mail loop (RFC 3834), or empty."""
+    head = facts.head
+    if action.type not in ("forward", "reply") or head is None:
+        return ""
+    if head.is_ours or head.is_report or facts.direction == "outbound":
+        return f"{action.type}: not done for forwards of rules, reports and our own mail"
+    if action.type == "reply" and (head.is_automatic or not facts.sender):
+        return "reply: not sent to automatic mail"
+    return ""
+
+
+def _with_label(state: State, label: str) -> State:
+    if label.casefold() in {name.casefold() for name in state.labels}:
+        return state
+    return replace(state, labels=(*state.labels, label))
+
+
+def _without_label(state: State, label: str) -> State:
+    gone = label.casefold()
+    return replace(state, labels=tuple(n for n in state.labels if n.casefold() != gone))
+
+
+def _moved(state: State, mailbox: str) -> State:
+    if [name.casefold() for name in state.mailboxes] == [mailbox.casefold()]:
+        return state
+    return replace(state, mailboxes=(mailbox,))
+
+
+def _with_flag(state: State, flag: str) -> State:
+    return state if flag in state.flags else replace(state, flags=(*state.flags, flag))
+
+
+def _without_flag(state: State, flag: str) -> State:
+    return replace(state, flags=tuple(name for name in state.flags if name != flag))
+
+
+_CHANGES: dict[str, Callable[[State, str], State]] = {
+    "apply_label": _with_label,
+    "remove_label": _without_label,
+    "move": _moved,
+    "archive": lambda state, _: _moved(state, ARCHIVE),
+    "delete": lambda state, _: _moved(state, TRASH),
+    "mark_read": lambda state, _: _with_flag(state, "seen"),
+    "mark_unread": lambda state, _: _without_flag(state, "seen"),
+    "flag": lambda state, _: _with_flag(state, "flagged"),
+    "unflag": lambda state, _: _without_flag(state, "flagged"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What one rule does with a message."""
+
+    rule_id: str
+    rule: Definition
+    actions: tuple[Action, ...]
+    why: Why
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """What all rules do, and the state of the message after them."""
+
+    links: tuple[Link, ...]
+    state: State
+
+
+def run_chain(rules: Iterable[tuple[str, Definition]], facts: Facts, now: datetime) -> Chain:
+    """Run rules in their order, each on the state that the ones before have left."""
+    links: list[Link] = []
+    for rule_id, rule in rules:
+        try:
+            why = why_it_matches(rule.when, facts, now)
+            steps = None if why is None else apply_actions(rule.then, facts)
+        except Exception as error:  # noqa: BLE001 - a failing rule does not stop the mail
+            links.append(Link(rule_id, rule, (), (), (f"it failed: {type(error).__name__}",)))
+            continue
+        if why is None or steps is None:
+            continue
+        links.append(Link(rule_id, rule, steps.actions, why, steps.problems))
+        facts = replace(facts, state=steps.state)
+        if steps.is_last:
+            break
+    return Chain(tuple(links), facts.state)
+
 
 _ONCE = "reply: a sender gets one automatic reply per thread, and a few per day from an inbox"
 
@@ -38,7 +269,19 @@ class PlanDraft:
         self._problems.update(steps.problems)
         self._unchanged += not actions
         if len(self.items) < MAX_PLANNED:
-            self.items.append(_item(facts, why, steps, actions))
+            self.items.append(
+                PlanItem(
+                    message_id=facts.message_id,
+                    inbox_id=facts.inbox_id,
+                    subject=facts.subject,
+                    sender=facts.sender,
+                    date=facts.date,
+                    before=facts.state,
+                    after=steps.state,
+                    actions=actions,
+                    why=why,
+                )
+            )
 
     def _may(self, action: Action, facts: Facts) -> bool:
         if action.type != "reply":
@@ -75,25 +318,6 @@ _IRREVERSIBLE = ("forward", "reply", "webhook")
 
 def _messages(count: int) -> str:
     return f"{count} message{'s' * (count != 1)}"
-
-
-def _item(facts: Facts, why: Why, steps: Steps, actions: tuple[Action, ...]) -> PlanItem:
-    return PlanItem(
-        message_id=facts.message_id,
-        inbox_id=facts.inbox_id,
-        subject=facts.subject,
-        sender=facts.sender,
-        date=facts.date,
-        before=facts.state,
-        after=steps.state,
-        actions=as_acts(actions),
-        why=why,
-    )
-
-
-def as_acts(actions: Iterable[Action]) -> tuple[Act, ...]:
-    """Actions as values to store."""
-    return tuple(Act(action.type, action.value, action.key) for action in actions)
 
 
 def consider(

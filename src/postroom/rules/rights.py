@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from postroom.model.key import AGENT, ALL_SCOPES, OWNER, Caller, Scope
 from postroom.model.memory import DEFAULT_NAMESPACE
-from postroom.model.rule import Act, Rule
+from postroom.model.rule import Action, Rule
 from postroom.model.view import EVERYTHING, NOTHING, View
-from postroom.rules.definition import Action, Definition
+from postroom.rules.definition import Definition
 
 _SCOPES = {"forward": Scope.SEND, "reply": Scope.SEND, "webhook": Scope.ADMIN, "stop": None}
 """Every other action needs `write`."""
@@ -31,18 +31,17 @@ class Rights:
     webhook: str | None = None
 
 
-def rights_for(action: Action | Act) -> Rights:
+def rights_for(action: Action) -> Rights:
     """The rights that an action needs."""
+    is_webhook = action.type == "webhook" and action.value.startswith("whk_")
     return Rights(
         scope=_SCOPES.get(action.type, Scope.WRITE),
         namespace=DEFAULT_NAMESPACE if action.type == "remember" else None,
-        webhook=action.value
-        if action.type == "webhook" and action.value.startswith("whk_")
-        else None,
+        webhook=action.value if is_webhook else None,
     )
 
 
-def rights_to_undo(action: Action | Act) -> Rights:
+def rights_to_undo(action: Action) -> Rights:
     """The rights to undo an action: none if it is not reverted."""
     return Rights(None) if action.type in _NOT_UNDONE else rights_for(action)
 
@@ -51,13 +50,9 @@ def lacking(caller: Caller, rights: Rights) -> str:
     """What a caller lacks to do an action; empty if nothing. The store checks the webhook."""
     if rights.scope is not None and rights.scope not in caller.scopes:
         return f"needs a key with the scope {rights.scope}"
-    if rights.namespace is not None and not _may_write(caller, rights.namespace):
+    if rights.namespace is not None and not caller.namespaces.sees(rights.namespace):
         return f"needs a key that may write to the namespace {rights.namespace}"
     return ""
-
-
-def _may_write(caller: Caller, namespace: str) -> bool:
-    return caller.namespaces.sees(namespace)
 
 
 def is_unlimited(caller: Caller) -> bool:
@@ -98,7 +93,7 @@ def standing_caller(authority: str, inboxes: View, callers: Mapping[str, Caller]
     return OWNER if authority == OWNER.key_id else callers.get(authority)
 
 
-def refusal(caller: Caller | None, action: Action | Act, inbox_id: str) -> str:
+def refusal(caller: Caller | None, action: Action, inbox_id: str) -> str:
     """Why a rule may not do an action for this caller in this inbox; empty if it may."""
     if caller is None:
         return "the key of the rule was revoked"

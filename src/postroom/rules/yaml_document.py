@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import yaml
 
 from postroom.rules.definition import closest
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 MAX_BYTES = 65_536
 MAX_DEPTH = 20
@@ -25,6 +28,10 @@ class Place(NamedTuple):
 
     line: int
     column: int
+
+    @classmethod
+    def of(cls, mark: Any) -> Place:
+        return cls(mark.line + 1, mark.column + 1) if mark else cls(1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,25 @@ class Problem:
         return f"line {self.place.line}, column {self.place.column}: {self.message}{expected}{hint}"
 
 
+class Invalid(Exception):
+    """A document or a value that is not valid."""
+
+    def __init__(
+        self, place: Place, message: str, expected: str = "", suggestion: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.problem = Problem(place, message, expected, suggestion)
+
+    @classmethod
+    def unknown(
+        cls, place: Place, message: str, name: str, known: Iterable[str], more: Iterable[str] = ()
+    ) -> Invalid:
+        """An unknown word; *more* words can be suggested, but are not listed."""
+        names = list(known)
+        expected = "one of " + ", ".join(names)
+        return cls(place, f"{message} `{name[:50]}`", expected, closest(name, (*names, *more)))
+
+
 MAX_PROBLEMS = 20
 
 
@@ -51,37 +77,18 @@ class Problems:
 
     found: list[Problem] = field(default_factory=list)
 
-    def add(self, place: Place, message: str, expected: str = "", suggestion: str = "") -> None:
+    def add(self, invalid: Invalid) -> None:
         """Add a problem."""
         if len(self.found) < MAX_PROBLEMS:
-            self.found.append(Problem(place, message, expected, suggestion))
+            self.found.append(invalid.problem)
 
-    def add_unknown(
-        self, place: Place, message: str, name: str, known: Iterable[str], more: Iterable[str] = ()
-    ) -> None:
-        """Add an unknown word; *more* words can be suggested, but are not listed."""
-        names = list(known)
-        expected = "one of " + ", ".join(names)
-        self.add(place, f"{message} `{name[:50]}`", expected, closest(name, (*names, *more)))
-
-
-class Invalid(Exception):
-    """A value that is not valid."""
-
-    def __init__(
-        self, message: str, expected: str, *, place: Place | None = None, suggestion: str = ""
-    ) -> None:
-        super().__init__(message)
-        self.message, self.expected = message, expected
-        self.place, self.suggestion = place, suggestion
-
-
-class BadDocument(Exception):
-    """A document that cannot be parsed."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
+    def attempt(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """What *read* returns; None if it raises Invalid, whose problem is added."""
+        try:
+            return read(*args, **kwargs)
+        except Invalid as invalid:
+            self.add(invalid)
+            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +124,9 @@ class Mapping:
     place: Place
     items: dict[str, tuple[Place, Node]] = field(default_factory=dict)
 
+    def get(self, name: str) -> Node | None:
+        return self.items[name][1] if name in self.items else None
+
 
 Node = Scalar | Sequence | Mapping
 
@@ -130,8 +140,7 @@ class _Loader(yaml.SafeLoader):
 
     def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
         if self.flow_level >= MAX_DEPTH:
-            mark = self.get_mark()
-            raise _bad(Place(mark.line + 1, mark.column + 1), _TOO_DEEP, "less")
+            raise Invalid(Place.of(self.get_mark()), _TOO_DEEP, "less")
         super().fetch_flow_collection_start(token)
 
 
@@ -139,23 +148,24 @@ _TOO_DEEP = f"it is nested deeper than {MAX_DEPTH} levels"
 
 
 def read_documents(text: str) -> list[Node]:
-    """Every document of a text. Raises BadDocument.
+    """Every document of a text. Raises Invalid.
 
     The tree is built from parser events: no tag is resolved, and no alias is followed.
     """
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        raise _bad(Place(1, 1), f"it has more than {MAX_BYTES} bytes", "a shorter document")
+        raise Invalid(Place(1, 1), f"it has more than {MAX_BYTES} bytes", "a shorter document")
     try:
         return _build(yaml.parse(text, Loader=_Loader))
     except yaml.MarkedYAMLError as error:
-        raise _bad(_marked(error), _message_of(error), "YAML") from None
+        place = Place.of(error.problem_mark or error.context_mark)
+        raise Invalid(place, _message_of(error), "YAML") from None
     except yaml.reader.ReaderError as error:
         before = text[: error.position] if isinstance(error.position, int) else ""
         place = Place(before.count("\n") + 1, len(before) - before.rfind("\n"))
-        raise _bad(place, "a character that YAML does not allow", "text") from None
+        raise Invalid(place, "a character that YAML does not allow", "text") from None
     except (yaml.YAMLError, ValueError, OverflowError):
         # QUIRK: the scanner accepts \U00110000, which is not a character.
-        raise _bad(Place(1, 1), "this is not YAML", "YAML") from None
+        raise Invalid(Place(1, 1), "this is not YAML", "YAML") from None
 
 
 def _message_of(error: yaml.MarkedYAMLError) -> str:
@@ -163,26 +173,16 @@ def _message_of(error: yaml.MarkedYAMLError) -> str:
     return re.sub(r"[\x00-\x1f\x7f]+", " ", words)[:200] or "this is not YAML"
 
 
-def _marked(error: yaml.MarkedYAMLError) -> Place:
-    mark = error.problem_mark or error.context_mark
-    return Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
-
-
-def _bad(place: Place, message: str, expected: str = "") -> BadDocument:
-    return BadDocument(Problem(place, message, expected))
-
-
-def _place(event: yaml.Event) -> Place:
-    mark = event.start_mark
-    return Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
-
-
 def _build(events: Iterator[yaml.Event]) -> list[Node]:
     documents: list[Node] = []
     open_nodes: list[_OpenNode] = []
     for count, event in enumerate(events):
         if count > MAX_NODES:
-            raise _bad(_place(event), f"there are more than {MAX_NODES} values", "fewer values")
+            raise Invalid(
+                Place.of(event.start_mark),
+                f"there are more than {MAX_NODES} values",
+                "fewer values",
+            )
         if isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
             _attach(open_nodes.pop().node, open_nodes, documents)
         elif isinstance(event, yaml.NodeEvent):
@@ -191,7 +191,7 @@ def _build(events: Iterator[yaml.Event]) -> list[Node]:
                 _attach(node, open_nodes, documents)
                 continue
             if len(open_nodes) >= MAX_DEPTH:
-                raise _bad(node.place, _TOO_DEEP, "less")
+                raise Invalid(node.place, _TOO_DEEP, "less")
             open_nodes.append(_OpenNode(node))
     return documents
 
@@ -205,11 +205,11 @@ class _OpenNode:
 
 
 def _node(event: yaml.NodeEvent) -> Node:
-    place = _place(event)
+    place = Place.of(event.start_mark)
     if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-        raise _bad(place, "anchors (&) and aliases (*) are not allowed", "the value itself")
+        raise Invalid(place, "anchors (&) and aliases (*) are not allowed", "the value itself")
     if getattr(event, "tag", None) is not None:
-        raise _bad(place, "tags (!) are not allowed", "the value without its tag")
+        raise Invalid(place, "tags (!) are not allowed", "the value without its tag")
     if isinstance(event, yaml.ScalarEvent):
         return Scalar(place, event.value, event.style is not None)
     return Sequence(place) if isinstance(event, yaml.SequenceStartEvent) else Mapping(place)
@@ -218,7 +218,7 @@ def _node(event: yaml.NodeEvent) -> Node:
 def _attach(node: Node, open_nodes: list[_OpenNode], documents: list[Node]) -> None:
     if not open_nodes:
         if len(documents) >= MAX_DOCUMENTS:
-            raise _bad(node.place, f"there are more than {MAX_DOCUMENTS} documents", "fewer")
+            raise Invalid(node.place, f"there are more than {MAX_DOCUMENTS} documents", "fewer")
         documents.append(node)
         return
     parent = open_nodes[-1]
@@ -233,10 +233,10 @@ def _attach(node: Node, open_nodes: list[_OpenNode], documents: list[Node]) -> N
 
 def _key(node: Node, mapping: Mapping) -> Scalar:
     if not isinstance(node, Scalar):
-        raise _bad(node.place, "a key must be a word", "a word")
+        raise Invalid(node.place, "a key must be a word", "a word")
     if node.text == "<<" and not node.is_quoted:
-        raise _bad(node.place, "merge keys (<<) are not allowed", "the keys themselves")
+        raise Invalid(node.place, "merge keys (<<) are not allowed", "the keys themselves")
     if node.text in mapping.items:
         first = mapping.items[node.text][0]
-        raise _bad(node.place, f"duplicate key `{node.text[:50]}`, first in line {first.line}")
+        raise Invalid(node.place, f"duplicate key `{node.text[:50]}`, first in line {first.line}")
     return node

@@ -1,26 +1,40 @@
-"""Replies and forwards: their recipients, subject and quotation; protection against mail loops."""
+"""Replies and forwards, of callers and of rules; protection against mail loops."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from dataclasses import replace
 from datetime import timedelta
+from typing import Annotated
+
+from pydantic import Field
 
 from postroom.calls.context import RequestContext
-from postroom.errors import Conflict
+from postroom.calls.operation import MessageId, message_of
+from postroom.errors import Conflict, Forbidden
+from postroom.model.audit import AuditRecord
+from postroom.model.key import Caller
 from postroom.model.message import Message
-from postroom.model.storage import ReplyLimit
-from postroom.model.view import EVERYTHING
-from postroom.sending.attachment_inputs import AttachmentInput
-from postroom.sending.outgoing_mail import OutgoingMail, Pair, each_once
-from postroom.sending.sender_resolution import own_identities
+from postroom.model.rule import RuleJob
+from postroom.model.view import NOTHING, only
+from postroom.pipeline.apply_rules import caller_for_rule_job
+from postroom.rules.rights import refusal, with_advice
+from postroom.sending.outgoing_mail import (
+    AttachmentInput,
+    OutgoingMail,
+    Pair,
+    each_once,
+    own_identities,
+)
+from postroom.sending.submission import Sending, reply_limit, send_once, was_sent_by
 
 _LONGEST_NAME = 200
 
 
-async def reply_recipients(
-    ctx: RequestContext, parent: Message, *, reply_all: bool
-) -> tuple[list[Pair], list[Pair]]:
-    """The recipients of a reply: the sender, or the recipients if the message is our own.
+async def reply_mail_of(
+    ctx: RequestContext, parent: Message, text: str, *, reply_all: bool = False
+) -> OutgoingMail:
+    """A reply: to the sender, or to the recipients if the message is our own.
 
     Our own addresses are left out, unless there are no others.
     """
@@ -35,9 +49,13 @@ async def reply_recipients(
     others = [a for a in each_once(cc) if a.lower() not in own.union(m.lower() for m in main)]
     if not main:
         raise Conflict(f"{parent.id} has no sender to reply to; use send_message")
-    return (
-        [(names.get(a.lower(), "")[:_LONGEST_NAME], a) for a in main],
-        [(names.get(a.lower(), "")[:_LONGEST_NAME], a) for a in others],
+    return OutgoingMail(
+        inbox_id=parent.inbox_id,
+        to=[(names.get(a.lower(), "")[:_LONGEST_NAME], a) for a in main],
+        cc=[(names.get(a.lower(), "")[:_LONGEST_NAME], a) for a in others],
+        subject=parent.subject,
+        text=text,
+        in_reply_to=parent.id,
     )
 
 
@@ -89,20 +107,6 @@ async def refuse_loop(ctx: RequestContext, parent: Message) -> None:
     await ctx.store.refuse_second_answer(parent.thread_id, answered, ctx.clock())
 
 
-def reply_limit(ctx: RequestContext, outgoing_mail: OutgoingMail) -> ReplyLimit | None:
-    """How many automatic replies an address gets within a day; None if the mail is not automatic.
-
-    A rule has a limit per inbox, an agent the limit of all inboxes together, which is not counted
-    for an agent that sees only some inboxes.
-    """
-    if not outgoing_mail.is_automatic:
-        return None
-    per_day = ctx.limits.automatic_replies_per_day
-    if outgoing_mail.rule_id is not None:
-        return ReplyLimit(ctx.limits.automatic_replies_per_inbox, per_day)
-    return ReplyLimit(per_day, per_day if ctx.caller.inboxes == EVERYTHING else None)
-
-
 async def refuse_many_replies(
     ctx: RequestContext, outgoing_mail: OutgoingMail, inbox_id: str
 ) -> None:
@@ -124,21 +128,15 @@ async def refuse_forward_loop(ctx: RequestContext, original: Message) -> None:
         return
     since = ctx.clock() - _DAY
     sent = await ctx.store.forwards_since(ctx.caller.key_id, original.thread_id, since)
-    references = (original.in_reply_to, *reversed(original.references))
-    maximum = (
-        _MAX_OWN_LOOPS if await _answers_own_mail(ctx, original, references) else _MAX_AUTOMATIC
-    )
-    if sent >= maximum:
+    if sent >= (_MAX_OWN_LOOPS if await _answers_own_mail(ctx, original) else _MAX_AUTOMATIC):
         raise Conflict(
             f"{original.id} was sent automatically, and {sent} such mails were forwarded in its "
             "thread within a day; this looks like a mail loop"
         )
 
 
-async def _answers_own_mail(
-    ctx: RequestContext, message: Message, references: Iterable[str | None]
-) -> bool:
-    ids = dict.fromkeys(message_id for message_id in references if message_id)
+async def _answers_own_mail(ctx: RequestContext, message: Message) -> bool:
+    ids = dict.fromkeys(filter(None, (message.in_reply_to, *reversed(message.references))))
     for message_id in list(ids)[:_MAX_REFERENCES]:
         if await ctx.store.is_own_mail(message.inbox_id, message_id):
             return True
@@ -151,3 +149,77 @@ async def _is_own_mail(ctx: RequestContext, message: Message) -> bool:
         return True
     own = message.internet_message_id
     return own is not None and await ctx.store.is_own_mail(message.inbox_id, own)
+
+
+log = logging.getLogger(__name__)
+
+
+class RuleMail(Sending):
+    """A mail that a rule sends about another."""
+
+    message_id: MessageId
+    rule_id: Annotated[str, Field(max_length=64)]
+    value: str
+
+
+def caller_of(job: RuleJob) -> Caller:
+    """The caller of a rule job: it sees one inbox and no memories.
+
+    All rules of one key share a send limit of their own, so that incoming mail cannot use up the
+    limit of the key itself. Rules without a recorded key share one per inbox.
+    """
+    return Caller(
+        key_id=f"rules:{job.authority or job.inbox_id}",
+        inboxes=only(job.inbox_id),
+        accounts=NOTHING,
+        namespaces=NOTHING,
+    )
+
+
+async def run_rule_job(ctx: RequestContext, job: RuleJob) -> None:
+    """Send a forward or a reply of a rule, once; nothing if the message was removed.
+
+    Raises Forbidden if the key of the rule may no longer send, and what `send_once` raises.
+    """
+    if await ctx.store.message(job.message_id, ctx.visible) is None:
+        return
+    act = job.act
+    why = refusal(await caller_for_rule_job(ctx, job), act, job.inbox_id)
+    if why:
+        raise Forbidden(with_advice([why])[0])
+    record = AuditRecord(job.rule_id, f"rule_{act.type}", ctx.clock(), (job.message_id,))
+    acting = replace(ctx, store=ctx.store.by(record))
+    request = RuleMail(
+        message_id=job.message_id, rule_id=job.rule_id, value=act.value, idempotency_key=job.id
+    )
+    for earlier_caller in (f"rules:{job.inbox_id}", f"rule:{job.rule_id}"):
+        if await was_sent_by(ctx, earlier_caller, request):  # by an earlier version
+            return
+    message = await message_of(ctx, job.message_id)
+    if act.type == "forward":
+        await refuse_forward_loop(ctx, message)
+        await send_once(acting, request, _forward)
+        return
+    try:
+        await refuse_loop(ctx, message)
+        await refuse_many_replies(ctx, await _reply(ctx, request), job.inbox_id)
+    except Conflict as loop:
+        log.info("rule.not_answered", extra={"message_id": job.message_id, "reason": str(loop)})
+        return
+    await send_once(acting, request, _reply)
+
+
+async def _forward(ctx: RequestContext, request: RuleMail) -> OutgoingMail:
+    original = await message_of(ctx, request.message_id)
+    outgoing_mail = forward_mail_of(original, "", [("", request.value)])
+    outgoing_mail.headers = (("Auto-Submitted", "auto-generated"),)
+    outgoing_mail.rule_id = request.rule_id
+    return outgoing_mail
+
+
+async def _reply(ctx: RequestContext, request: RuleMail) -> OutgoingMail:
+    parent = await message_of(ctx, request.message_id)
+    outgoing_mail = await reply_mail_of(ctx, parent, request.value)
+    outgoing_mail.is_automatic = True
+    outgoing_mail.rule_id = request.rule_id
+    return outgoing_mail

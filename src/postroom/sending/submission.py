@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Annotated, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
+
+from pydantic import Field
 
 from postroom.admission.spool import release
 from postroom.blocking import in_thread
 from postroom.calls.context import RequestContext
 from postroom.calls.request import Request, argument
 from postroom.errors import InvalidInput
-from postroom.mail.composing.compose import Outgoing, compose
-from postroom.model.event import Event
+from postroom.mail.composing.compose import compose
 from postroom.model.inbox import SENT, Inbox
 from postroom.model.memory import TiedMemory
 from postroom.model.message import AddressLine, Recipient
 from postroom.model.sending import Sent, StoredDraft, overall_status
-from postroom.model.storage import NewMessage, NewSend
+from postroom.model.storage import NewMessage, NewSend, ReplyLimit
+from postroom.model.view import EVERYTHING
 from postroom.pipeline.ingest import (
     Arrival,
     ParsedMail,
@@ -34,13 +36,15 @@ from postroom.pipeline.ingest import (
 )
 from postroom.pipeline.routing import inboxes_for, route_all
 from postroom.pipeline.services import Services
-from postroom.sending.attachment_inputs import collect
-from postroom.sending.outgoing_mail import OutgoingMail, outgoing_of, recipients_of, refuse_oversize
-from postroom.sending.replies import reply_limit
-from postroom.sending.sender_resolution import (
+from postroom.sending.outgoing_mail import (
+    OutgoingMail,
+    Parent,
+    collect,
     identity_of,
     origin_of,
-    refuse_undraftable,
+    outgoing_of,
+    recipients_of,
+    refuse_oversize,
     refuse_unsendable,
 )
 
@@ -51,13 +55,8 @@ S = TypeVar("S", bound="Sending")
 
 
 IdempotencyKey = Annotated[
-    str | None,
-    argument(
-        "Your key for this send: repeated, the mail goes out once.",
-        "order-1042",
-        min_length=1,
-        max_length=256,
-    ),
+    Annotated[str, Field(min_length=1, max_length=256)] | None,
+    argument("Your key for this send: repeated, the mail goes out once.", "order-1042"),
 ]
 
 
@@ -85,37 +84,37 @@ async def send_once(
         RateLimited: the caller has sent too much in this hour.
     """
     payload = _payload(request)
-    earlier = await ctx.store.earlier_send(
-        ctx.caller.key_id,
-        payload,
-        idempotency_key=request.idempotency_key,
-        allow_duplicate=request.allow_duplicate,
-        now=ctx.clock(),
-    )
-    sent = earlier or await _send(ctx, await write(ctx, request), request, payload)
+    sent = await _earlier(ctx, request, payload)
+    sent = sent or await _send(ctx, await write(ctx, request), request, payload)
     return await _outcome(ctx, sent, request.wait_s) if request.wait_s else sent
 
 
 async def was_sent_by(ctx: RequestContext, caller: str, request: Sending) -> bool:
     """Whether a request was already sent under this caller id."""
-    earlier = await ctx.store.earlier_send(
-        caller,
-        _payload(request),
+    former = request.model_copy(update={"allow_duplicate": True})
+    return await _earlier(ctx, former, _payload(request), caller) is not None
+
+
+async def _earlier(
+    ctx: RequestContext, request: Sending, payload: bytes, caller: str | None = None
+) -> Sent | None:
+    """The earlier send of a caller with the same idempotency key or payload. Raises Conflict."""
+    return await ctx.store.earlier_send(
+        caller or ctx.caller.key_id,
+        payload,
         idempotency_key=request.idempotency_key,
-        allow_duplicate=True,
+        allow_duplicate=request.allow_duplicate,
         now=ctx.clock(),
     )
-    return earlier is not None
 
 
 async def _outcome(ctx: RequestContext, sent: Sent, wait_s: int) -> Sent:
     """Wait until the relay has answered for every recipient, or the time is over."""
-
-    def is_about_message(event: Event) -> bool:
-        return event.message_id == sent.message_id
-
+    message_id = sent.message_id
     release()
-    with ctx.watch.subscribe(ctx.store, is_about_message, ctx.visible) as subscription:
+    with ctx.watch.subscribe(
+        ctx.store, lambda event: event.message_id == message_id, ctx.visible
+    ) as subscription:
         newest = await ctx.store.newest_event(ctx.visible)
         events = aiter(ctx.watch.after(subscription, newest))
         with suppress(TimeoutError):
@@ -140,14 +139,8 @@ async def sent_with_key(ctx: RequestContext, draft_id: str, key: str) -> Sent | 
 
     Raises Conflict if the key was used for another mail.
     """
-    earlier = await ctx.store.earlier_send(
-        ctx.caller.key_id,
-        _draft_payload(draft_id),
-        idempotency_key=key,
-        allow_duplicate=False,
-        now=ctx.clock(),
-    )
-    return None if earlier is None else await _current(ctx, earlier)
+    earlier = await _earlier(ctx, Sending(idempotency_key=key), _draft_payload(draft_id))
+    return earlier and await _current(ctx, earlier)
 
 
 async def send_draft_once(
@@ -172,38 +165,25 @@ async def _send(
     payload: bytes,
     draft: StoredDraft | None = None,
 ) -> Sent:
-    _check_recipients(ctx, outgoing_mail)
-    inbox, parent = await origin_of(ctx, outgoing_mail)
-    await refuse_unsendable(ctx, inbox)
-    sender = await identity_of(ctx, outgoing_mail, inbox, parent)
-    outgoing = outgoing_of(
-        ctx, outgoing_mail, sender, parent, await collect(ctx, outgoing_mail.attachments_in)
-    )
-    raw = await in_thread(compose, outgoing)
-    local = await inboxes_for(ctx, recipients_of(outgoing))
-    await _check_size(ctx, inbox, outgoing, raw, local)
+    raw, inbox, parent, addresses, local = await _compose(ctx, outgoing_mail)
     (mail,) = await parse_mails(ctx, [raw])
     warnings = await warn_of_disclosure(
-        ctx, f"{mail.parsed.subject}\n{mail.parsed.text}", recipients_of(outgoing)
+        ctx, f"{mail.parsed.subject}\n{mail.parsed.text}", addresses
     )
-    recipients = tuple(
-        [Recipient(address, "scheduled") for address in recipients_of(outgoing)]
-        if outgoing_mail.send_at
-        else (await route_all(ctx, recipients_of(outgoing), local, inbox.account_id)).values()
-    )
-    now_local = () if outgoing_mail.send_at else dict.fromkeys(i.id for i in local.values())
+    if outgoing_mail.send_at:
+        recipients, arrivals = [Recipient(address, "scheduled") for address in addresses], []
+    else:
+        recipients = list((await route_all(ctx, addresses, local, inbox.account_id)).values())
+        arrivals = [Arrival(raw, id_) for id_ in dict.fromkeys(i.id for i in local.values())]
     (mail,) = await write_blobs(ctx, [mail])
-    message = await build_sent_message(
-        ctx, mail, inbox.id, [address for _, address in outgoing.bcc]
-    )
+    message = await build_sent_message(ctx, mail, inbox.id, [a for _, a in outgoing_mail.bcc])
     answered = dict.fromkeys(a.lower() for a in parent.senders if a and outgoing_mail.is_automatic)
-    arrivals = [Arrival(raw, inbox_id) for inbox_id in now_local]
     deliveries = await arrived_messages(ctx, arrivals, [mail] * len(arrivals))
     sent = await ctx.store.record_send(
         NewSend(
             message=replace(
                 message,
-                recipients=recipients,
+                recipients=tuple(recipients),
                 thread_id=parent.thread_id,
                 auto_answered=tuple(answered),
             ),
@@ -225,36 +205,55 @@ async def _send(
     return sent
 
 
+def reply_limit(ctx: RequestContext, outgoing_mail: OutgoingMail) -> ReplyLimit | None:
+    """How many automatic replies an address gets within a day; None if the mail is not automatic.
+
+    A rule has a limit per inbox, an agent the limit of all inboxes together, which is not counted
+    for an agent that sees only some inboxes.
+    """
+    if not outgoing_mail.is_automatic:
+        return None
+    per_day = ctx.limits.automatic_replies_per_day
+    if outgoing_mail.rule_id is not None:
+        return ReplyLimit(ctx.limits.automatic_replies_per_inbox, per_day)
+    return ReplyLimit(per_day, per_day if ctx.caller.inboxes == EVERYTHING else None)
+
+
 async def check_mail(ctx: RequestContext, outgoing_mail: OutgoingMail) -> Inbox:
     """Check a mail without sending it; returns its inbox. Raises what `send_once` raises."""
-    _check_recipients(ctx, outgoing_mail)
-    inbox, parent = await origin_of(ctx, outgoing_mail)
-    await refuse_undraftable(ctx, inbox)
-    sender = await identity_of(ctx, outgoing_mail, inbox, parent)
-    outgoing = outgoing_of(
-        ctx, outgoing_mail, sender, parent, await collect(ctx, outgoing_mail.attachments_in)
-    )
-    raw = await in_thread(compose, outgoing)
-    await _check_size(ctx, inbox, outgoing, raw, await inboxes_for(ctx, recipients_of(outgoing)))
-    return inbox
+    return (await _compose(ctx, outgoing_mail, is_draft=True)).inbox
 
 
-async def _check_size(
-    ctx: RequestContext, inbox: Inbox, outgoing: Outgoing, raw: bytes, local: Collection[str]
-) -> None:
-    """Refuse a mail that is too large for us, or for the provider if it sends the mail."""
-    check_size(raw, ctx.limits.message_bytes)
-    leaves = any(address.lower() not in local for address in recipients_of(outgoing))
-    if inbox.account_id is not None and leaves:
-        await refuse_oversize(ctx, inbox.account_id, outgoing, raw)
+class _ComposedMail(NamedTuple):
+    """The bytes of a mail, its recipients, and those of them whose inbox is here."""
+
+    raw: bytes
+    inbox: Inbox
+    parent: Parent
+    addresses: list[str]
+    local: dict[str, Inbox]
 
 
-def _check_recipients(ctx: RequestContext, outgoing_mail: OutgoingMail) -> None:
+async def _compose(
+    ctx: RequestContext, outgoing_mail: OutgoingMail, *, is_draft: bool = False
+) -> _ComposedMail:
+    """Compose and check a mail; one that is too large for us or its provider is refused."""
     count = len(outgoing_mail.to) + len(outgoing_mail.cc) + len(outgoing_mail.bcc)
     if not count:
         raise InvalidInput("to: at least one recipient is required")
     if count > ctx.limits.recipients:
         raise InvalidInput(f"to: {count} recipients; the limit is {ctx.limits.recipients}")
+    inbox, parent = await origin_of(ctx, outgoing_mail)
+    await refuse_unsendable(ctx, inbox, is_draft=is_draft)
+    sender = await identity_of(ctx, outgoing_mail, inbox, parent)
+    files = await collect(ctx, outgoing_mail.attachments_in)
+    outgoing = outgoing_of(ctx, outgoing_mail, sender, parent, files)
+    raw, addresses = await in_thread(compose, outgoing), recipients_of(outgoing)
+    local = await inboxes_for(ctx, addresses)
+    check_size(raw, ctx.limits.message_bytes)
+    if inbox.account_id is not None and any(a.lower() not in local for a in addresses):
+        await refuse_oversize(ctx, inbox.account_id, outgoing, raw)
+    return _ComposedMail(raw, inbox, parent, addresses, local)
 
 
 async def build_sent_message(
@@ -292,9 +291,8 @@ async def warn_of_disclosure(
 
 
 def _sentence(memory: TiedMemory) -> str:
-    whose = f"is about {_names(memory.about)}"
-    if not memory.about:
-        whose = f"comes from {_names(memory.sources)}"
+    about, sources = _names(memory.about), _names(memory.sources)
+    whose = f"is about {about}" if memory.about else f"comes from {sources}"
     return (
         f"this mail repeats the memory {memory.key} ({memory.namespace}), which {whose}, "
         f"to {_names(memory.others)}; check that they may know it"

@@ -85,7 +85,7 @@ def load_key(path: Path) -> bytes:
     if not path.exists():
         with _folder_lock(path.parent) as folder:
             if not path.exists():
-                _create_key(path)
+                write_private(path, secrets.token_bytes(_KEY_BYTES).hex().encode())
                 os.fsync(folder)
     key = read_key(path)
     assert key is not None
@@ -111,10 +111,6 @@ def _folder_lock(folder: Path) -> Iterator[int]:
         yield handle
     finally:
         os.close(handle)
-
-
-def _create_key(path: Path) -> None:
-    write_private(path, secrets.token_bytes(_KEY_BYTES).hex().encode())
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -156,14 +152,7 @@ class AuditKeyFiles:
                 "name another folder, or remove that file if its installation no longer exists"
             )
 
-    def copy_key(self, target: Path) -> None:
-        """Copy the key, so that entries stay valid."""
-        self._copy(KEY_FILE, target)
-
-    def copy_mark(self, target: Path) -> None:
-        """Copy the mark, after the log was copied."""
-        self._copy(MARK_FILE, target)
-
-    def _copy(self, name: str, target: Path) -> None:
+    def copy(self, name: str, target: Path) -> None:
+        """Copy one of the files: the key first, and the mark after the log was copied."""
         if name in self.files and self.folder.resolve() != target.resolve():
             write_private(target / name, self.files[name])

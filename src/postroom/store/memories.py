@@ -1,4 +1,4 @@
-"""The part of the store that keeps memories and ranks memories and mail; see `ports.memories`."""
+"""The part of the store that keeps memories and ranks memories and mail."""
 
 from __future__ import annotations
 
@@ -24,18 +24,12 @@ from postroom.model.message import MessageRow
 from postroom.model.page import Found, Slice
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
-from postroom.ports.memories import MemoryIndex, MemoryStore
 from postroom.store.audit_hmac import AuditHmac
 from postroom.store.methods import AuditedStore, is_found, reads, writes, writes_unaudited
 from postroom.store.ranking import documents
 from postroom.store.ranking.index import Question, RankingIndex
 from postroom.store.search.index import IndexSearcher
-from postroom.store.sql.memories import (
-    disclosure_check,
-    mail_texts,
-    memory_links,
-    memory_writes,
-)
+from postroom.store.sql.memories import mail_texts, memory_links
 from postroom.store.sql.memories import memories as sql_memories
 from postroom.store.sql.messages.message_search import matching_numbers
 from postroom.store.transaction import Engine, Transaction
@@ -46,38 +40,38 @@ _AT_ONCE = 500
 
 def _has_ranking_work(tx: Transaction, now: datetime, *, learns: bool) -> bool:
     return (
-        memory_writes.has_expired(tx, now)
+        sql_memories.has_expired(tx, now)
         or mail_texts.has_missing_digests(tx)
         or documents.has_unindexed(tx)
         or (learns and documents.has_unembedded(tx))
     )
 
 
-class SqlMemories(AuditedStore, MemoryStore, MemoryIndex):
-    """Memories on any database that speaks SQL. Only a ranked search imports numpy."""
+class MemoryStore(AuditedStore):
+    """Memories, and the ranking index of memories and mail. Only a ranked search imports numpy."""
 
-    def __init__(self, engine: Engine, seal: AuditHmac) -> None:
-        super().__init__(engine, seal)
+    def __init__(self, engine: Engine, audit_hmac: AuditHmac) -> None:
+        super().__init__(engine, audit_hmac)
         self._searcher = IndexSearcher()
         self._ranking = RankingIndex()  # shared with the copies that `by` makes
 
-    put_memories = writes(memory_writes.put_memories)
+    import_memories = writes(sql_memories.import_memories)
     memory = reads(sql_memories.get_memory)
     memories = reads(sql_memories.list_memories)
-    remove_expired = writes_unaudited(memory_writes.remove_expired)
-    recall_about = reads(memory_links.recall_about)
-    tied_memories = reads(disclosure_check.tied_memories)
+    remove_expired = writes_unaudited(sql_memories.remove_expired)
+    memories_about = reads(memory_links.memories_about)
+    tied_memories = reads(memory_links.tied_memories)
     has_ranking_work = reads(_has_ranking_work)
     index_messages = writes_unaudited(documents.index_messages)
     count_unembedded = reads(documents.count_unembedded)
     unembedded = reads(documents.unembedded)
     embedded_by_others = reads(documents.embedded_by_others)
 
-    async def put_memory(
+    async def save_memory(
         self, change: MemoryChange, author: Author, *, now: datetime, is_new_allowed: bool
     ) -> Memory | None:
         put = partial(
-            memory_writes.put_memory,
+            sql_memories.save_memory,
             change=change,
             author=author,
             now=now,
@@ -87,32 +81,35 @@ class SqlMemories(AuditedStore, MemoryStore, MemoryIndex):
 
     async def remove_memory(self, namespace: str, key: str, *, now: datetime, by: str = "") -> bool:
         return await self.write(
-            lambda tx: memory_writes.remove_memory(tx, namespace, key, now, by),
+            lambda tx: sql_memories.remove_memory(tx, namespace, key, now, by),
             audit_if=bool,
             target=key,
         )
 
-    async def every_memory(self, namespaces: Namespaces, *, now: datetime) -> AsyncIterator[Memory]:
+    async def all_memories(self, namespaces: Namespaces, *, now: datetime) -> AsyncIterator[Memory]:
+        """All memories of these namespaces, in order of arrival."""
         read, after = partial(sql_memories.memories_after, namespaces=namespaces, now=now), 0
         while found := await self.engine.read(partial(read, after=after, limit=_AT_ONCE)):
             for _, memory in found:
                 yield memory
             after = found[-1][0]
 
-    async def backfill_mail_words(self, *, limit: int) -> int:
+    async def store_missing_mail_digests(self, *, limit: int) -> int:
+        """Store the mail words of memories of earlier versions; return how many are left."""
         if not await self.engine.read(mail_texts.has_missing_digests):
             return 0
         return await self.engine.write(
             lambda tx: mail_texts.store_missing_digests(tx, EVERYTHING, limit)
         )
 
-    async def recall(
+    async def search_memories(
         self, query: MemoryQuery, terms: Sequence[str], *, vector: Vector | None, model: str
     ) -> Found[MemoryHit]:
+        """The most relevant memories first, by terms and, if given, by vector."""
         question = Question(terms, vector, model)
         return await self.engine.read(lambda tx: self._ranking.memories.find(tx, query, question))
 
-    async def recall_embedded(
+    async def search_embedded_memories(
         self,
         query: MemoryQuery,
         terms: Sequence[str],
@@ -121,12 +118,13 @@ class SqlMemories(AuditedStore, MemoryStore, MemoryIndex):
         model: str,
         max_unembedded: int,
     ) -> Found[MemoryHit] | None:
+        """Like `search_memories`, or None if more than *max_unembedded* memories lack a vector."""
         question = Question(terms, vector, model)
         return await self.engine.read(
             lambda tx: self._ranking.memories.find_embedded(tx, query, question, max_unembedded)
         )
 
-    async def recall_keywords(
+    async def search_keywords(
         self, query: MemoryQuery, keywords: Sequence[Keyword], *, needs_all: bool
     ) -> Found[MemoryHit]:
         return await self.engine.read(
@@ -136,25 +134,32 @@ class SqlMemories(AuditedStore, MemoryStore, MemoryIndex):
         )
 
     async def similar_memories(self, memory: Memory, *, now: datetime) -> tuple[Similar, ...]:
+        """Memories of the namespace with another key and nearly the same meaning."""
         query = MemoryQuery(memory.namespace, now)
         return await self.engine.read(
             lambda tx: self._ranking.memories.find_similar(tx, memory, query)
         )
 
-    async def recall_mail(
+    async def rank_mail(
         self, query: MessageQuery, terms: Sequence[str], *, vector: Vector | None, model: str
     ) -> Found[MessageRow]:
+        """Like `search_memories`, for indexed mail; `q` is ignored. Raises NotFound."""
         question = Question(terms, vector, model)
         return await self.engine.read(
             lambda tx: self._ranking.mail.find(tx, self._searcher, query, question)
         )
 
     async def unindexed_mail(self, query: MessageQuery, *, limit: int) -> list[int]:
+        """The newest messages that match and are not in the ranking index. Raises NotFound."""
         return await self.engine.read(
             lambda tx: self._ranking.mail.find_unindexed(tx, self._searcher, query, limit)
         )
 
     async def index_mail(self, *, limit: int, starts: bool) -> int:
+        """Add mail to the ranking index, newest first; return how many messages were added.
+
+        The index has the newest 50,000 messages. It is empty until a call with *starts*.
+        """
         if not await self.engine.read(lambda tx: documents.has_unindexed(tx, starts=starts)):
             return 0
         return await self.engine.write(lambda tx: documents.index_mail(tx, limit))
@@ -162,6 +167,7 @@ class SqlMemories(AuditedStore, MemoryStore, MemoryIndex):
     async def unembedded_mail(
         self, query: MessageQuery, *, model: str, limit: int
     ) -> list[Unembedded]:
+        """Those of the newest matches that have no vector of this model. Raises NotFound."""
         newest = replace(query, q=None, page=Slice(limit=limit))
         return await self.engine.read(
             lambda tx: documents.unembedded_mail(
@@ -172,7 +178,7 @@ class SqlMemories(AuditedStore, MemoryStore, MemoryIndex):
     async def store_vectors(self, model: str, vectors: Sequence[tuple[Unembedded, Vector]]) -> None:
         await self.engine.write(lambda tx: documents.store_vectors(tx, model, vectors))
 
-    async def forget_other_models(self, model: str) -> None:
+    async def remove_vectors_of_other_models(self, model: str) -> None:
         found = await self.engine.read(lambda tx: documents.collections_of_other_models(tx, model))
         if found:
             await self.engine.write(lambda tx: documents.delete_vectors(tx, found))

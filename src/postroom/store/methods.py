@@ -75,17 +75,19 @@ def writes_unaudited(work: Callable[Concatenate[Transaction, P], T]) -> Method[P
 class AuditedStore:
     """A database, and for whom it is written to."""
 
-    def __init__(self, engine: Engine, seal: AuditHmac) -> None:
+    def __init__(self, engine: Engine, audit_hmac: AuditHmac) -> None:
         self.engine = engine
-        self._seal = seal
+        self._audit_hmac = audit_hmac
         self._record: AuditRecord | None = None
 
     def by(self, record: AuditRecord) -> Self:
+        """The same store, acting for a caller: its writes are recorded in the audit log."""
         other = copy(self)
         other._record = record  # noqa: SLF001 - our own class
         return other
 
     async def record_audit(self) -> None:
+        """Record an act that changed nothing in the store."""
         await self.write(lambda _: None)
 
     async def write(
@@ -99,22 +101,22 @@ class AuditedStore:
 
         The entry names *target*, or what the result names, or what the caller named.
         """
-        record, sealed = self._record, list[tuple[int, bytes]]()
+        record, marks = self._record, list[tuple[int, bytes]]()
         if record is not None and target is not None:
             record = replace(record, targets=(target,))
 
         def audited(tx: Transaction) -> T:
-            sealed.clear()  # a first attempt may have been interrupted
+            marks.clear()  # a first attempt may have been interrupted
             before = {} if record is None else audit.inboxes_of(tx, record.targets)
             result = work(tx)
             if record is not None and audit_if(result):
-                audit.note_record(tx, record, before, result)
-            newest = audit.seal(tx, self._seal)
+                audit.add_entries(tx, record, before, result)
+            newest = audit.chain_entries(tx, self._audit_hmac)
             if newest is not None:
-                sealed.append(newest)
+                marks.append(newest)
             return result
 
         result = await self.engine.write(audited)
-        for number, link in sealed:
-            await in_thread(self._seal.mark, number, link)
+        for number, link in marks:
+            await in_thread(self._audit_hmac.mark, number, link)
         return result

@@ -11,11 +11,11 @@ from postroom.blocking import in_thread
 from postroom.errors import Conflict
 from postroom.store.audit_hmac import KEY_FILE, MARK_FILE, AuditHmac, load_key, read_key
 from postroom.store.maintenance.lifecycle import refuse_incomplete, refuse_migrated, state_of
-from postroom.store.store import SqlStore
+from postroom.store.store import Store
 from postroom.store.transaction import Engine, Transaction
-from postroom.store.webhook_secrets import has_secrets_in_clear, seal_all
+from postroom.store.webhook_secrets import encrypt_secrets_in_clear, has_secrets_in_clear
 
-PUT_SEAL = """
+INSERT_FINGERPRINT = """
     INSERT INTO metadata (name, value) VALUES ('audit_key', :value) ON CONFLICT (name) DO NOTHING
 """
 OTHER_KEY = (
@@ -28,7 +28,7 @@ NO_KEY = (
 )
 
 
-async def open_on(engine: Engine, folder: Path, key: bytes | None) -> SqlStore:
+async def open_on(engine: Engine, folder: Path, key: bytes | None) -> Store:
     """The store on an open database; without *key*, the one in a file of the folder.
 
     Raises:
@@ -36,58 +36,53 @@ async def open_on(engine: Engine, folder: Path, key: bytes | None) -> SqlStore:
             database is closed then.
     """
     try:
-        key = await _our_key(engine, folder, key)
-    except BaseException:
-        await engine.close()
-        raise
-    seal = AuditHmac(key, folder / MARK_FILE)
-    try:
-        await seal_secrets(engine, seal)
+        audit_hmac = AuditHmac(await _our_key(engine, folder, key), folder / MARK_FILE)
+        await encrypt_old_secrets(engine, audit_hmac)
     except BaseException:
         await engine.close()
         raise
     engine.guard()
-    return SqlStore(engine, seal)
+    return Store(engine, audit_hmac)
 
 
-async def seal_secrets(engine: Engine, seal: AuditHmac) -> None:
+async def encrypt_old_secrets(engine: Engine, audit_hmac: AuditHmac) -> None:
     """Encrypt the webhook secrets that an earlier version stored in the clear."""
     if await engine.read(has_secrets_in_clear):
-        await engine.write(partial(_seal_secrets, engine, seal))
+        await engine.write(partial(_encrypt_old_secrets, engine, audit_hmac))
 
 
-def _seal_secrets(engine: Engine, seal: AuditHmac, tx: Transaction) -> None:
-    if seal_all(tx, seal):
+def _encrypt_old_secrets(engine: Engine, audit_hmac: AuditHmac, tx: Transaction) -> None:
+    if encrypt_secrets_in_clear(tx, audit_hmac):
         engine.clear_unused(tx, "webhooks")
 
 
 async def _our_key(engine: Engine, folder: Path, key: bytes | None) -> bytes:
-    facts = await engine.read(state_of)
-    refuse_incomplete(facts)
-    refuse_migrated(facts)
+    state = await engine.read(state_of)
+    refuse_incomplete(state)
+    refuse_migrated(state)
     if key is None:
         # No new key for a log that already has one.
-        find = read_key if "audit_key" in facts else load_key
+        find = read_key if "audit_key" in state else load_key
         key = await in_thread(find, folder / KEY_FILE)
-    if "audit_key" not in facts and key is not None:
-        facts = await engine.write(partial(_seal_first, seal=AuditHmac(key)))
-    check_seal(facts, key)
+    if "audit_key" not in state and key is not None:
+        state = await engine.write(partial(_store_fingerprint, audit_hmac=AuditHmac(key)))
+    check_audit_key(state, key)
     assert key is not None
     return key
 
 
-def _seal_first(tx: Transaction, seal: AuditHmac) -> dict[str, bytes]:
+def _store_fingerprint(tx: Transaction, audit_hmac: AuditHmac) -> dict[str, bytes]:
     """Store the fingerprint of the key, unless another process was first."""
-    tx.put(PUT_SEAL, value=seal.fingerprint)
+    tx.put(INSERT_FINGERPRINT, value=audit_hmac.fingerprint)
     return state_of(tx)
 
 
-def check_seal(facts: Mapping[str, bytes], key: bytes | None) -> None:
+def check_audit_key(state: Mapping[str, bytes], key: bytes | None) -> None:
     """Raise Conflict if the log uses another key, or one that is missing."""
-    sealed = facts.get("audit_key")
-    if sealed is not None and key is None:
+    fingerprint = state.get("audit_key")
+    if fingerprint is not None and key is None:
         raise Conflict(NO_KEY)
-    if sealed and key and not hmac.compare_digest(sealed, AuditHmac(key).fingerprint):
+    if fingerprint and key and not hmac.compare_digest(fingerprint, AuditHmac(key).fingerprint):
         raise Conflict(OTHER_KEY)
 
 
@@ -97,8 +92,8 @@ async def check_source(engine: Engine, folder: Path, key: bytes | None) -> bytes
     Raises:
         Conflict: a migration is incomplete, or the key is missing.
     """
-    facts = await engine.read(state_of)
-    refuse_incomplete(facts)
+    state = await engine.read(state_of)
+    refuse_incomplete(state)
     found = key or await in_thread(read_key, folder / KEY_FILE)
-    check_seal(facts, found)
+    check_audit_key(state, found)
     return found

@@ -1,6 +1,7 @@
-"""The store on SQL: each method of `ports.store` with the function that does it.
+"""The store: each of its methods with the function that does it.
 
-Methods that only run one function in a transaction are declared; the others are written out.
+A method that only runs one function in a transaction is declared, see `methods`; what it promises
+is written at the function. The others are written out.
 """
 
 from __future__ import annotations
@@ -23,9 +24,8 @@ from postroom.model.page import Found
 from postroom.model.sending import StoredDraft
 from postroom.model.storage import MessageQuery, RawMessage
 from postroom.ports.events import Notifier
-from postroom.ports.store import Store
 from postroom.store.maintenance import row_checks
-from postroom.store.memories import SqlMemories
+from postroom.store.memories import MemoryStore
 from postroom.store.methods import is_found, never, reads, writes, writes_unaudited
 from postroom.store.search.index import compact, find_problems, purge, rebuild
 from postroom.store.sql import audit as sql_audit
@@ -34,8 +34,8 @@ from postroom.store.sql import inboxes as sql_inboxes
 from postroom.store.sql import installation as sql_installation
 from postroom.store.sql import keys as sql_keys
 from postroom.store.sql.accounts import accounts as sql_accounts
-from postroom.store.sql.accounts import address_claims, pushes, remotes
 from postroom.store.sql.accounts import identities as sql_identities
+from postroom.store.sql.accounts import pushes, remotes
 from postroom.store.sql.events import events as sql_events
 from postroom.store.sql.events import webhooks as sql_webhooks
 from postroom.store.sql.messages import (
@@ -46,18 +46,18 @@ from postroom.store.sql.messages import (
     message_search,
 )
 from postroom.store.sql.messages import threads as sql_threads
-from postroom.store.sql.outbox import claims, queue, send_limits, sends, settlement
+from postroom.store.sql.outbox import claims, queue, sends
 from postroom.store.sql.outbox import drafts as sql_drafts
-from postroom.store.sql.rules import plan_changes, plans, rule_jobs
+from postroom.store.sql.rules import plans
 from postroom.store.sql.rules import rules as sql_rules
-from postroom.store.webhook_secrets import CannotOpen, open_secret, seal_secret
+from postroom.store.webhook_secrets import CannotDecrypt, decrypt_secret, encrypt_secret
 
 _AT_ONCE = 500
 _USE_NOTED_EVERY = timedelta(minutes=1)
 
 
-class SqlStore(SqlMemories, Store):
-    """A store on any database that speaks SQL. See `ports.store` for what each method promises."""
+class Store(MemoryStore):
+    """Everything that is stored, on any database that speaks SQL."""
 
     # Inboxes
     add_inbox = writes(sql_inboxes.add_inbox)
@@ -83,11 +83,13 @@ class SqlStore(SqlMemories, Store):
     reparse_messages = writes(message_reparse.reparse_messages)
 
     async def messages(self, query: MessageQuery) -> Found[MessageRow]:
+        """One page of the matching messages. Raises NotFound."""
         return await self.engine.read(
             lambda tx: message_search.find_messages(tx, query, self._searcher)
         )
 
     async def raw_messages(self, inbox_id: str, visible: Visible) -> AsyncIterator[RawMessage]:
+        """Every message of an inbox, in order of arrival, including Trash and Junk."""
         read, after = partial(message_reads.raw_after, inbox_id=inbox_id, visible=visible), 0
         while found := await self.engine.read(partial(read, after=after, limit=_AT_ONCE)):
             for message in found:
@@ -103,10 +105,10 @@ class SqlStore(SqlMemories, Store):
     # Sending
     record_send = writes(sends.record_send)
     earlier_send = reads(sends.earlier_send)
-    refuse_second_answer = reads(send_limits.refuse_second_answer)
-    refuse_many_replies = reads(send_limits.refuse_many_replies)
-    forwards_since = reads(send_limits.forwards_since)
-    is_own_mail = reads(send_limits.is_own_mail)
+    refuse_second_answer = reads(sends.refuse_second_answer)
+    refuse_many_replies = reads(sends.refuse_many_replies)
+    forwards_since = reads(sends.forwards_since)
+    is_own_mail = reads(sends.is_own_mail)
 
     # Drafts
     draft = reads(sql_drafts.get_draft)
@@ -124,13 +126,13 @@ class SqlStore(SqlMemories, Store):
     release_mail = writes(claims.release_mail)
     defer_mail = writes(claims.defer_mail)
     defer_unrelayed = writes(claims.defer_unrelayed)
-    settle_mail = writes(settlement.settle_mail)
-    deliver_scheduled = writes(settlement.deliver_scheduled)
+    settle_mail = writes(claims.settle_mail)
+    deliver_scheduled = writes(claims.deliver_scheduled)
     outbox = reads(queue.find_outbox)
     outbox_state = reads(queue.outbox_state)
     pause_outbox = writes(queue.pause_outbox)
-    retry_mail = writes(settlement.retry_mail)
-    cancel_mail = writes(settlement.cancel_mail)
+    retry_mail = writes(sql_drafts.retry_mail)
+    cancel_mail = writes(sql_drafts.cancel_mail)
 
     # Events and webhooks
     events = reads(sql_events.find_events)
@@ -151,16 +153,19 @@ class SqlStore(SqlMemories, Store):
         return self.engine.notifier
 
     async def add_webhook(self, webhook: Webhook) -> None:
-        sealed = await in_thread(seal_secret, self._seal, webhook.id, webhook.secret or "")
-        stored = replace(webhook, secret=sealed)
+        encrypted = await in_thread(
+            encrypt_secret, self._audit_hmac, webhook.id, webhook.secret or ""
+        )
+        stored = replace(webhook, secret=encrypted)
         await self.write(lambda tx: sql_webhooks.add_webhook(tx, stored), target=webhook.id)
 
     async def renew_webhook(
         self, webhook_id: str, secret: str, visible: Visible, now: datetime
     ) -> Webhook:
-        sealed = await in_thread(seal_secret, self._seal, webhook_id, secret)
+        """Replace its secret; the old one stays valid for a day. Raises NotFound."""
+        encrypted = await in_thread(encrypt_secret, self._audit_hmac, webhook_id, secret)
         return await self.write(
-            lambda tx: sql_webhooks.renew_webhook(tx, webhook_id, sealed, visible, now)
+            lambda tx: sql_webhooks.renew_webhook(tx, webhook_id, encrypted, visible, now)
         )
 
     async def claim_webhooks(
@@ -172,6 +177,7 @@ class SqlStore(SqlMemories, Store):
         limit: int,
         capacity: WebhookCapacity = EVERY_WEBHOOK,
     ) -> list[WebhookJob]:
+        """Claim deliveries that are due and fit *capacity*; per webhook and inbox the oldest."""
         jobs = await self.write(
             lambda tx: sql_webhooks.claim_webhooks(
                 tx, holder, now=now, until=until, limit=limit, capacity=capacity
@@ -184,30 +190,32 @@ class SqlStore(SqlMemories, Store):
 
     def _secrets_of(self, job: WebhookJob) -> tuple[str, ...]:
         try:
-            return tuple(open_secret(self._seal, job.webhook_id, each) for each in job.secrets)
-        except CannotOpen:
+            return tuple(
+                decrypt_secret(self._audit_hmac, job.webhook_id, each) for each in job.secrets
+            )
+        except CannotDecrypt:
             return ()
 
     # Rules
     add_rule = writes(sql_rules.add_rule)
     rules = reads(sql_rules.list_rules)
-    every_rule = reads(sql_rules.every_rule)
+    all_rules = reads(sql_rules.all_rules)
     upgrade_losses = reads(sql_rules.upgrade_losses)
     rule = reads(sql_rules.get_rule)
     change_rule = writes(sql_rules.change_rule)
     remove_rule = writes(sql_rules.remove_rule)
     facts = reads(sql_rules.read_facts)
     save_plan = writes_unaudited(plans.save_plan)  # planning changes nothing
-    plan = reads(plans.get_plan)
     plan_items = reads(plans.plan_items)
     plan_acts = reads(plans.plan_acts)
-    apply_plan = writes(plan_changes.apply_plan, audit_if=never)
-    undo_plan = writes(plan_changes.undo_plan, audit_if=never)
-    claim_rule_jobs = writes(rule_jobs.claim_rule_jobs)
-    next_rule_job_at = reads(rule_jobs.next_rule_job_at)
-    settle_rule_job = writes(rule_jobs.settle_rule_job)
+    apply_plan = writes(plans.apply_plan, audit_if=never)
+    undo_plan = writes(plans.undo_plan, audit_if=never)
+    claim_rule_jobs = writes(sql_rules.claim_rule_jobs)
+    next_rule_job_at = reads(sql_rules.next_rule_job_at)
+    settle_rule_job = writes(sql_rules.settle_rule_job)
 
     async def candidates(self, queries: Sequence[MessageQuery]) -> list[int]:
+        """The numbers of all messages that match one of the queries, newest first."""
         return await self.engine.read(lambda tx: sql_rules.candidates(tx, queries, self._searcher))
 
     # Accounts
@@ -220,7 +228,7 @@ class SqlStore(SqlMemories, Store):
     set_capabilities = writes_unaudited(sql_accounts.set_capabilities)
     capabilities_of = reads(sql_accounts.capabilities_of)
     request_sync = writes(sql_accounts.request_sync)
-    asked_at = reads(sql_accounts.asked_at)
+    sync_requested_at = reads(sql_accounts.sync_requested_at)
     checkpoint_of = reads(sql_accounts.checkpoint_of)
     unfetched = reads(sql_accounts.unfetched_of)
     set_unfetched = writes_unaudited(sql_accounts.set_unfetched)
@@ -230,7 +238,7 @@ class SqlStore(SqlMemories, Store):
     remote_keys = reads(remotes.keys)
     add_remote = writes_unaudited(remotes.add_remote)
     apply_changes = writes_unaudited(remotes.apply_changes)
-    sweep_gone = writes_unaudited(remotes.sweep_gone)
+    remove_remotely_deleted = writes_unaudited(remotes.remove_remotely_deleted)
     due_pushes = reads(pushes.due_pushes)
     settle_push = writes_unaudited(remotes.settle_push)
     defer_push = writes_unaudited(pushes.defer_push)
@@ -238,7 +246,7 @@ class SqlStore(SqlMemories, Store):
     next_push_at = reads(pushes.next_push_at)
 
     # Identities
-    questionable_addresses = reads(address_claims.questionable_addresses)
+    questionable_addresses = reads(sql_identities.questionable_addresses)
     add_identity = writes(sql_identities.add_identity)
     replace_identities = writes_unaudited(sql_identities.replace_identities)
     identities = reads(sql_identities.list_identities)
@@ -248,12 +256,13 @@ class SqlStore(SqlMemories, Store):
     change_identity = writes(sql_identities.change_identity, audit_if=is_found)
 
     async def check_alias(self, email: str, inbox_id: str, rights: AddressRights) -> None:
+        """Raise what `add_identity` would raise."""
         await self.engine.read(lambda tx: sql_identities.check_alias(tx, email, inbox_id, rights))
 
     # Keys
     has_key = reads(sql_keys.has_key)
     keys = reads(sql_keys.list_keys)
-    keys_with = reads(sql_keys.keys_with)
+    keys_by_id = reads(sql_keys.keys_by_id)
     remove_key = writes(sql_keys.remove_key, audit_if=bool)
 
     async def add_key(self, key: Key, secret_hash: bytes, *, replaces: bool = True) -> bool:
@@ -263,8 +272,9 @@ class SqlStore(SqlMemories, Store):
             target=key.id,
         )
 
-    async def key_of(self, secret_hash: bytes, now: datetime) -> Key | None:
-        key = await self.engine.read(lambda tx: sql_keys.key_of(tx, secret_hash))
+    async def key_by_hash(self, secret_hash: bytes, now: datetime) -> Key | None:
+        """The key with this hash; its `last_used_at` is updated at most once a minute."""
+        key = await self.engine.read(lambda tx: sql_keys.key_by_hash(tx, secret_hash))
         if key is not None and (
             key.last_used_at is None or now - key.last_used_at > _USE_NOTED_EVERY
         ):
@@ -277,34 +287,39 @@ class SqlStore(SqlMemories, Store):
     claim = writes(sql_installation.claim)
     release = writes(sql_installation.release)
     remove_expired_leases = writes(sql_installation.remove_expired_leases)
-    add_heartbeat = writes(sql_installation.beat)
-    end_heartbeat = writes(sql_installation.leave)
-    has_heartbeat = reads(sql_installation.is_alive)
+    add_heartbeat = writes(sql_installation.add_heartbeat)
+    end_heartbeat = writes(sql_installation.end_heartbeat)
+    has_heartbeat = reads(sql_installation.has_heartbeat)
 
     # Audit log
     audit = reads(sql_audit.find_entries)
 
     async def check_audit(self) -> AuditCheck:
-        examination = sql_audit.AuditVerification(self._seal)
+        """Verify the chain of the whole audit log."""
+        examination = sql_audit.AuditVerification(self._audit_hmac)
         while await self.engine.read(examination.read):
             pass
         return AuditCheck(examination.number, tuple(examination.problems))
 
     # The installation
-    secret = reads(sql_installation.secret_of)
-    installation_id = reads(sql_installation.name_of)
-    rename_installation = writes_unaudited(sql_installation.rename)
+    secret = reads(sql_installation.installation_secret)
+    installation_id = reads(sql_installation.installation_id)
+    replace_installation_id = writes_unaudited(sql_installation.replace_installation_id)
     count_messages = reads(message_reads.count_messages)
     used_blobs = reads(sql_blobs.used_blobs)
     readings = reads(row_checks.readings)
     ping = writes_unaudited(sql_installation.ping)
 
     async def ensure_installation_id(self) -> str:
+        """The id of this installation, created if there is none yet."""
         if found := await self.installation_id():
             return found
-        return await self.engine.write(partial(sql_installation.name, new=secrets.token_hex(16)))
+        return await self.engine.write(
+            partial(sql_installation.set_installation_id, new=secrets.token_hex(16))
+        )
 
-    async def every_blob(self) -> AsyncIterator[tuple[BlobKey, int]]:
+    async def all_blobs(self) -> AsyncIterator[tuple[BlobKey, int]]:
+        """Every blob that must exist, with its size in bytes."""
         after = ""
         while found := await self.engine.read(
             partial(sql_blobs.blobs_after, after=after, limit=_AT_ONCE)
@@ -314,23 +329,31 @@ class SqlStore(SqlMemories, Store):
             after = found[-1][0]
 
     async def problems(self) -> tuple[str, ...]:
+        """Check rows, search index and audit log; one sentence for each problem."""
         found = await self.engine.read(lambda tx: self.engine.check(tx) + row_checks.problems(tx))
         if of_index := await find_problems(self.engine):
             found += (*of_index, "`postroom verify --repair` makes the search index anew")
         return found + (await self.check_audit()).problems
 
     async def compact_index(self) -> bool:
+        """Do one step of compacting the search index; True if there is more to do.
+
+        Any number of processes may call this at the same time: a step is done by one of them.
+        """
         return await compact(self.engine)
 
     async def purge(self) -> None:
+        """Remove the words of removed messages from the search index now, not with time."""
         await purge(self.engine)
 
     async def repair(self) -> int:
+        """Rebuild the search index if it has problems; return how many it had."""
         if found := await find_problems(self.engine):
             await rebuild(self.engine)
         return len(found)
 
     def begin_shutdown(self) -> None:
+        """Stop waiting for a database that does not answer; `close` follows."""
         self.engine.begin_shutdown()
 
     async def close(self) -> None:

@@ -18,10 +18,9 @@ VERSION = 40
 RENAMED = 40
 """The version in which tables and columns got their present names."""
 
-OLDEST, LAST_BEFORE_RENAMING = 33, 39
-_UPGRADABLE = frozenset({OLDEST, LAST_BEFORE_RENAMING, *range(RENAMED, VERSION)})
-_COMMITS = {True: "564e61c", False: "ad79313"}
-"""The commits that made the two schemas that can be upgraded: the oldest, and the other."""
+OLDEST, _OLDEST_COMMIT = 33, "564e61c"
+"""The oldest version that can be upgraded, and the commit that made it. The versions between this
+and `RENAMED` were never published."""
 
 TABLES = {
     "facts": "metadata",
@@ -34,7 +33,6 @@ TABLES = {
     "search_tail": "search_buffer",
     "remotes": "remote_messages",
     "contact_shapes": "contact_skeletons",
-    "mail_memory_words": "mail_memory_digests",
 }
 COLUMNS = {
     "accounts": {"asked_at": "sync_requested_at"},
@@ -43,12 +41,11 @@ COLUMNS = {
     "contact_skeletons": {"shape": "skeleton", "site": "domain"},
     "identities": {"told": "provider_values"},
     "inboxes": {"payload": "request_hash"},
-    "mail_memories": {"shelf": "collection", "is_noted": "has_digests"},
     "memories": {"shelf": "collection", "is_owners": "written_by_owner"},
     "memory_links": {"shown": "display_target"},
     "outbox": {"tried_since": "first_attempt_at"},
     "plan_items": {"acts": "actions", "why": "reasons"},
-    "plans": {"kept": "item_count", "seen_in": "visible_inboxes"},
+    "plans": {"kept": "item_count"},
     "ranking_collections": {
         "next_leaf": "next_document",
         "leaves": "documents",
@@ -67,20 +64,14 @@ COLUMNS = {
     "ranking_segments": {"shelf": "collection", "leaves": "documents", "dead": "deleted"},
     "remote_messages": {"is_gone": "is_removed"},
     "rule_jobs": {"act": "action"},
-    "rules": {"seen_in": "visible_inboxes"},
     "search_changes": {"is_in": "is_member"},
     "search_segments": {"made_at": "created_at"},
     "sends": {"payload": "request_hash", "answer": "response"},
     "webhook_deliveries": {"code": "status_code", "is_again": "is_redelivery"},
-    "webhooks": {
-        "renewed_at": "secret_renewed_at",
-        "seen_in": "visible_inboxes",
-        "made_by": "created_by",
-    },
+    "webhooks": {"renewed_at": "secret_renewed_at"},
 }
 INDEXES = {
     "drafts_to_forget": "drafts_to_clear",
-    "mail_memories_not_noted": "mail_memories_without_digests",
     "memories_shelf_key_key": "memories_collection_key_key",
     "outbox_by_way": "outbox_by_schedule",
     "plans_by_end": "plans_by_expiry",
@@ -206,21 +197,7 @@ _FROM_33: tuple[str, ...] = (
               newest = (SELECT max(d.item) FROM ranking_documents d
                          WHERE d.collection = ranking_collections.number)
         WHERE kind = 'mail'""",
-    "DELETE FROM mail_texts",
-)
-_FROM_39: tuple[str, ...] = (
-    # A digest in `mail_texts` says that a program of version 33 has written memories since.
-    """INSERT INTO mail_memories (memory, collection, has_digests, is_removed)
-       SELECT m.number, m.collection, 0, 0 FROM memories m
-        WHERE m.trust = 'mail' AND EXISTS (SELECT 1 FROM mail_texts) AND NOT EXISTS (
-              SELECT 1 FROM mail_memories n WHERE n.memory = m.number)""",
-    """INSERT INTO mail_memory_sources (memory, source)
-       SELECT DISTINCT l.memory, l.target
-         FROM memory_links l JOIN mail_memories n ON n.memory = l.memory
-        WHERE n.has_digests = 0 AND substr(l.target, 1, 4) IN ('msg_', 'thr_')
-       ON CONFLICT DO NOTHING""",
     "DROP TABLE mail_texts",
-    "UPDATE upgrade_losses SET kind = 'rule_job' WHERE kind = 'errand'",
     "UPDATE leases SET name = 'rule_jobs' WHERE name = 'errands'",
     "DELETE FROM metadata WHERE name = 'mark'",
     "UPDATE metadata SET name = 'installation' WHERE name = 'house'",
@@ -229,7 +206,7 @@ _FROM_39: tuple[str, ...] = (
     "UPDATE metadata SET name = 'migrated' WHERE name = 'moved'",
     "UPDATE metadata SET name = 'backup' WHERE name = 'kept'",
 )
-DATA: dict[int, tuple[str, ...]] = {LAST_BEFORE_RENAMING: _FROM_33, RENAMED: _FROM_39}
+DATA: dict[int, tuple[str, ...]] = {RENAMED: _FROM_33}
 """What is done to the rows of a database that is older than a version. The same SQL for both."""
 
 _OBJECT = re.compile(r"(CREATE (?:UNIQUE )?(?:TABLE|SEQUENCE|INDEX|TRIGGER)) (\w+)")
@@ -275,8 +252,8 @@ def check_version(version: int) -> None:
     """Raise TooNew or TooOld if a database of this version can be neither used nor upgraded."""
     if version > VERSION:
         raise TooNew.of(version, VERSION)
-    if version != VERSION and version not in _UPGRADABLE:
-        raise TooOld.of(version, _COMMITS[version < OLDEST])
+    if version < RENAMED and version != OLDEST:
+        raise TooOld.of(version, OLDEST, _OLDEST_COMMIT)
 
 
 def renames(known: Columns) -> Iterator[str]:

@@ -25,7 +25,7 @@ from postroom.store.audit_hmac import AuditHmac
 from postroom.store.transaction import Transaction
 
 DERIVED = "$derived$"
-_SEALED = "$seal1$"
+_ENCRYPTED = "$seal1$"
 _NONCE_BYTES = 12
 _IN_CLEAR = f"secret LIKE '{SIGNING_PREFIX[:-1]}%' OR old_secret LIKE '{SIGNING_PREFIX[:-1]}%'"
 IN_CLEAR = f"SELECT id, secret, old_secret FROM webhooks WHERE {_IN_CLEAR} ORDER BY number"
@@ -36,39 +36,39 @@ REPLACE = """
 """
 
 
-class CannotOpen(ValueError):
+class CannotDecrypt(ValueError):
     """A secret was encrypted with another key or for another webhook, or is damaged."""
 
 
-def seal_secret(seal: AuditHmac, webhook_id: str, secret: str) -> str:
+def encrypt_secret(audit_hmac: AuditHmac, webhook_id: str, secret: str) -> str:
     """The secret as it is stored."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     nonce = os.urandom(_NONCE_BYTES)
-    sealed = AESGCM(_key(seal)).encrypt(nonce, secret.encode(), webhook_id.encode())
-    return _SEALED + base64.b64encode(nonce + sealed).decode()
+    encrypted = AESGCM(_key(audit_hmac)).encrypt(nonce, secret.encode(), webhook_id.encode())
+    return _ENCRYPTED + base64.b64encode(nonce + encrypted).decode()
 
 
-def open_secret(seal: AuditHmac, webhook_id: str, stored: str) -> str:
-    """The secret as the receiver has it. Raises CannotOpen."""
+def decrypt_secret(audit_hmac: AuditHmac, webhook_id: str, stored: str) -> str:
+    """The secret as the receiver has it. Raises CannotDecrypt."""
     if stored == DERIVED:
-        own = hmac.digest(_key(seal), b"of " + webhook_id.encode(), hashlib.sha256)
+        own = hmac.digest(_key(audit_hmac), b"of " + webhook_id.encode(), hashlib.sha256)
         return SIGNING_PREFIX + base64.b64encode(own).decode()
-    if not stored.startswith(_SEALED):
+    if not stored.startswith(_ENCRYPTED):
         return stored
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     try:
-        sealed = base64.b64decode(stored.removeprefix(_SEALED), validate=True)
-        nonce, text = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
-        return AESGCM(_key(seal)).decrypt(nonce, text, webhook_id.encode()).decode()
+        encrypted = base64.b64decode(stored.removeprefix(_ENCRYPTED), validate=True)
+        nonce, text = encrypted[:_NONCE_BYTES], encrypted[_NONCE_BYTES:]
+        return AESGCM(_key(audit_hmac)).decrypt(nonce, text, webhook_id.encode()).decode()
     except (InvalidTag, ValueError):
-        raise CannotOpen(f"the secret of {webhook_id} cannot be decrypted") from None
+        raise CannotDecrypt(f"the secret of {webhook_id} cannot be decrypted") from None
 
 
-def _key(seal: AuditHmac) -> bytes:
-    return hmac.digest(seal.key, b"webhook secrets", hashlib.sha256)
+def _key(audit_hmac: AuditHmac) -> bytes:
+    return hmac.digest(audit_hmac.key, b"webhook secrets", hashlib.sha256)
 
 
 def has_secrets_in_clear(tx: Transaction) -> bool:
@@ -76,7 +76,7 @@ def has_secrets_in_clear(tx: Transaction) -> bool:
     return tx.one(ANY_IN_CLEAR) is not None
 
 
-def seal_all(tx: Transaction, seal: AuditHmac) -> int:
+def encrypt_secrets_in_clear(tx: Transaction, audit_hmac: AuditHmac) -> int:
     """Encrypt the secrets of an earlier version; return for how many webhooks.
 
     Several processes may do this at once: each row is changed once. First all secrets are replaced
@@ -87,8 +87,8 @@ def seal_all(tx: Transaction, seal: AuditHmac) -> int:
     for webhook_id, *secrets in rows:
         _replace(tx, webhook_id, secrets, map(_blank, secrets))
     for webhook_id, *secrets in rows:
-        sealed = [secret and _stored(seal, webhook_id, secret) for secret in secrets]
-        _replace(tx, webhook_id, map(_blank, secrets), sealed)
+        encrypted = [secret and _stored(audit_hmac, webhook_id, secret) for secret in secrets]
+        _replace(tx, webhook_id, map(_blank, secrets), encrypted)
     return len(rows)
 
 
@@ -104,6 +104,6 @@ def _replace(
     tx.run(REPLACE, id=webhook_id, was=before, secret=secret, old_secret=old_secret)
 
 
-def _stored(seal: AuditHmac, webhook_id: str, secret: str) -> str:
+def _stored(audit_hmac: AuditHmac, webhook_id: str, secret: str) -> str:
     is_clear = secret.startswith(SIGNING_PREFIX)
-    return seal_secret(seal, webhook_id, secret) if is_clear else secret
+    return encrypt_secret(audit_hmac, webhook_id, secret) if is_clear else secret

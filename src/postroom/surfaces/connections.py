@@ -53,18 +53,17 @@ async def cancel_on_disconnect(receive: Receive, asked: Coroutine[Any, Any, T]) 
     Raises:
         ClientDisconnect: it has gone.
     """
-    doing = asyncio.ensure_future(asked)
-    leaving = asyncio.ensure_future(_gone(receive))
+
+    async def disconnect() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    work, leaving = asyncio.ensure_future(asked), asyncio.ensure_future(disconnect())
     try:
-        await asyncio.wait([doing, leaving], return_when=asyncio.FIRST_COMPLETED)
-        if not doing.done():
+        await asyncio.wait([work, leaving], return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
             raise ClientDisconnect
-        return doing.result()
+        return work.result()
     finally:
-        doing.cancel()
+        work.cancel()
         leaving.cancel()
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

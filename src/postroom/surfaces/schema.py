@@ -88,7 +88,7 @@ def _annotations(metadata: tuple[Any, ...], annotation: Any) -> Schema:
 
 def _bounds(metadata: list[Any], annotation: Any) -> Schema:
     schema: Schema = {}
-    size = "Items" if _is_list(annotation) else "Length"
+    size = "Items" if is_list(annotation) else "Length"
     for item in metadata:
         if isinstance(item, FieldInfo):
             schema |= _bounds(item.metadata, annotation)
@@ -105,9 +105,10 @@ def _bounds(metadata: list[Any], annotation: Any) -> Schema:
     return schema
 
 
-def _is_list(annotation: Any) -> bool:
+def is_list(annotation: Any) -> bool:
+    """Whether an argument of this type is a list."""
     if get_origin(annotation) in (Union, types.UnionType, Annotated):
-        return any(_is_list(arg) for arg in get_args(annotation))
+        return any(is_list(arg) for arg in get_args(annotation))
     return get_origin(annotation) is list
 
 

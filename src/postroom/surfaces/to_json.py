@@ -17,70 +17,44 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from postroom.calls.operation import Operation
 from postroom.errors import MailError
 from postroom.mail.text.display import shown
-from postroom.model.account import Account, Capabilities, Identity
-from postroom.model.audit import AuditEntry
-from postroom.model.event import Event, Waited, WebhookDelivery
-from postroom.model.inbox import Label
-from postroom.model.live import (
-    LiveCopy,
-    LiveDeletion,
-    LiveFlags,
-    LiveMailboxes,
-    LiveMove,
-    LiveReading,
-    LiveSearch,
-    LiveSource,
-    Verification,
-)
-from postroom.model.memory import Memory, MemoryVersion, Similar
-from postroom.model.message import (
-    ActionResult,
-    Attachment,
-    AttachmentContent,
-    DownloadLink,
-    Message,
-    MessageRow,
-    Thread,
-    ThreadMessage,
-    ThreadRow,
-)
+from postroom.model import account, audit, event, inbox, live, message, rule, sending
+from postroom.model.memory import Memory
+from postroom.model.message import ActionResult
 from postroom.model.page import Page, is_page
-from postroom.model.rule import DryRunPlan
-from postroom.model.sending import Draft, OutboxEntry, Sent
 from postroom.model.view import Everything, Only, View, named_in
 
-ROWS = (MessageRow, ThreadMessage, ThreadRow)
+ROWS = (message.MessageRow, message.ThreadMessage, message.ThreadRow)
 """Shapes of list rows."""
 
 CARRIES_MAIL = (
-    Account,
-    Attachment,
-    AttachmentContent,
-    AuditEntry,
-    Capabilities,
-    DownloadLink,
-    Draft,
-    DryRunPlan,
-    Event,
-    Identity,
-    Label,
-    LiveCopy,
-    LiveDeletion,
-    LiveFlags,
-    LiveMailboxes,
-    LiveMove,
-    LiveReading,
-    LiveSearch,
-    LiveSource,
-    Message,
-    MessageRow,
-    OutboxEntry,
-    Sent,
-    Thread,
-    ThreadRow,
-    Verification,
-    Waited,
-    WebhookDelivery,
+    account.Account,
+    message.Attachment,
+    message.AttachmentContent,
+    audit.AuditEntry,
+    account.Capabilities,
+    message.DownloadLink,
+    sending.Draft,
+    rule.DryRunPlan,
+    event.Event,
+    account.Identity,
+    inbox.Label,
+    live.LiveCopy,
+    live.LiveDeletion,
+    live.LiveFlags,
+    live.LiveMailboxes,
+    live.LiveMove,
+    live.LiveReading,
+    live.LiveSearch,
+    live.LiveSource,
+    message.Message,
+    message.MessageRow,
+    sending.OutboxEntry,
+    sending.Sent,
+    message.Thread,
+    message.ThreadRow,
+    live.Verification,
+    event.Waited,
+    event.WebhookDelivery,
 )
 """Shapes with text of mail, or of other servers."""
 
@@ -99,7 +73,10 @@ def answer(operation: Operation[Any, Any], result: Any) -> dict[str, Any]:
     kind: Any = operation.result
     if isinstance(kind, UnionType):
         kind = type(result)
-    is_untrusted = carries_mail(kind) or came_from_mail(result) or _repeats_a_server(result)
+    # A failed action may repeat the words of a provider.
+    failed = result.failed if isinstance(result, ActionResult) else ()
+    repeats_server = any(failure.code.startswith("provider") for failure in failed)
+    is_untrusted = carries_mail(kind) or came_from_mail(result) or repeats_server
     return {"untrusted": True, **body} if is_untrusted else body
 
 
@@ -113,25 +90,15 @@ def marked(error: MailError, body: dict[str, Any]) -> dict[str, Any]:
     return presented({"untrusted": True, **body}) if error.is_untrusted else body
 
 
-def _repeats_a_server(result: Any) -> bool:
-    """Whether an action failed in the words of a provider."""
-    failed = result.failed if isinstance(result, ActionResult) else ()
-    return any(failure.code.startswith("provider") for failure in failed)
-
-
 def came_from_mail(result: Any) -> bool:
     """Whether a memory in an answer says what some mail said, or an older version of it, or one
     that is shown beside it.
     """
-    rows = result.results if isinstance(result, Page) else (result,)
-    parts = (part for row in rows for part in (row, *_beside(row)))
+    parts: list[Any] = list(result.results if isinstance(result, Page) else (result,))
+    for row in parts[:]:
+        if isinstance(row, Memory):
+            parts += [*(row.similar or ()), *(row.history or ())]
     return any(getattr(part, "trust", None) == "mail" for part in parts)
-
-
-def _beside(row: Any) -> tuple[Similar | MemoryVersion, ...]:
-    if not isinstance(row, Memory):
-        return ()
-    return (*(row.similar or ()), *(row.history or ()))
 
 
 @cache

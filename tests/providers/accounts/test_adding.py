@@ -196,7 +196,7 @@ async def test_a_name_that_is_taken_is_not_said_to_be_in_the_settings(tmp_path: 
 async def test_a_check_that_is_not_let_in_says_which_command_to_run(tmp_path: Path) -> None:
     async with open_world("outlook") as world, a_house(tmp_path, world) as app:
         await ask(app, accounts.add_account, account_id="work", **world.arguments)
-        app.services.providers.keep_secret("work", {"access_token": "old"})
+        app.services.providers.store_secret("work", {"access_token": "old"})
 
         with pytest.raises(ProviderAuthFailed, match="postroom account login work"):
             await ask(app, accounts.check_account, account_id="work")

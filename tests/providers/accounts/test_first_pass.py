@@ -20,7 +20,7 @@ from postroom.providers.gmail import provider as gmail_provider
 from postroom.providers.graph import client as graph_client
 from postroom.providers.graph import provider as graph_provider
 from postroom.providers.imap import changes as imap_reading
-from postroom.providers.jmap import reader as jmap_reader
+from postroom.providers.jmap import provider as jmap_provider
 from tests.providers.accounts.conftest import AS_ROOT, Desk, needs_root, open_desk
 from tests.providers.accounts.test_every_provider import outgoing_mail
 from tests.providers.accounts.worlds import World, open_world
@@ -53,7 +53,7 @@ async def long_mailbox(
     """An account with old mail in it, which is read a few at a time."""
     monkeypatch.setattr(imap_reading, "PAGE", AT_ONCE)
     monkeypatch.setattr(imap_reading, "NEW_MAIL_S", 0.0)
-    monkeypatch.setattr(jmap_reader, "PAGE", AT_ONCE)
+    monkeypatch.setattr(jmap_provider, "PAGE", AT_ONCE)
     monkeypatch.setattr(gmail_provider, "_BATCH", AT_ONCE)
     monkeypatch.setattr(gmail_provider, "_NEW_MAIL_EVERY", 1)
     monkeypatch.setattr(graph_client, "_PAGE", AT_ONCE)

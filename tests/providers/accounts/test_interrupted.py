@@ -25,7 +25,7 @@ from postroom.model.key import OWNER
 from postroom.model.storage import Change, MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.operations.accounts import add_account, remove_account
-from postroom.pipeline.sync import fetch
+from postroom.pipeline.sync import pull
 from postroom.pipeline.sync.scheduler import sync_once
 from tests.mails import mail
 from tests.providers.accounts.worlds import ADDRESS, ImapWorld, World, open_world
@@ -49,7 +49,7 @@ def values(folder: Path) -> dict[str, str]:
 async def test_a_connection_that_is_cut_anywhere_costs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch, "BATCH_MAILS", 4)
+    monkeypatch.setattr(pull, "BATCH_MAILS", 4)
     async with (
         open_world("imap") as world,
         proxied(world.arguments["port"]) as proxy,
@@ -80,7 +80,7 @@ async def test_a_first_pass_cut_at_any_place_is_gone_on_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each cut is made in a first pass of its own, over 50 mails."""
-    monkeypatch.setattr(fetch, "BATCH_MAILS", 10)
+    monkeypatch.setattr(pull, "BATCH_MAILS", 10)
     async with (
         open_world("imap-plain") as world,
         proxied(world.arguments["port"]) as proxy,

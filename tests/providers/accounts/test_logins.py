@@ -61,12 +61,12 @@ async def test_a_login_of_somebody_else_is_refused_and_costs_nothing(
             await Desk(app, account).sync()
             let_another_in(server)
             login = "password" if kind == "fastmail" else "access_token"
-            before = app.services.providers.login_mark("work")
+            before = app.services.providers.login_fingerprint("work")
             with pytest.raises(Conflict, match="not of the mailbox of work") as refused:
                 await ask(app, accounts.log_in_account, account_id="work", **{login: "another"})
 
             assert kind == "fastmail" or OTHER in str(refused.value)
-            assert before == app.services.providers.login_mark("work")
+            assert before == app.services.providers.login_fingerprint("work")
             assert ["Hello"] == [row.subject for row in await Desk(app, account).rows()]
 
 
@@ -148,7 +148,7 @@ async def test_an_account_whose_login_cannot_be_kept_is_not_kept_either(
     def fail(*_: object) -> None:
         raise MailError("the keyring is locked; unlock it")
 
-    monkeypatch.setattr(Accounts, "keep_secret", fail)
+    monkeypatch.setattr(Accounts, "store_secret", fail)
     with Graph() as server:
         world = world_at(server)
         async with a_house(tmp_path, world) as app:

@@ -20,8 +20,7 @@ from postroom.model.account import Account
 from postroom.model.key import OWNER
 from postroom.model.view import EVERYTHING
 from postroom.operations.accounts import add_account, check_account, list_accounts, log_in_account
-from postroom.operations.message_wait import wait_for_message
-from postroom.operations.messages import search_messages
+from postroom.operations.messages import search_messages, wait_for_message
 from postroom.operations.outbox import list_outbox
 from postroom.operations.sending import send_message
 from postroom.pipeline.outbox import NO_LOGIN_WAIT, Outbox

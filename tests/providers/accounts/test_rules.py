@@ -10,7 +10,7 @@ from typing import Any
 
 from postroom.app import open_app
 from postroom.config import read_settings
-from postroom.operations import audit, memories, rules, webhooks
+from postroom.operations import keys, memories, rules, webhooks
 from tests.providers.accounts.conftest import Desk, open_desk
 from tests.providers.accounts.test_every_provider import ask, outgoing_mail
 from tests.providers.accounts.worlds import ImapWorld, Standing, World, open_world
@@ -40,7 +40,7 @@ def shown(there: Standing | None) -> tuple[int, frozenset[str], str]:
 
 async def applied(desk: Desk) -> list[Any]:
     """What rules did at arrivals, as the log has it."""
-    page = await ask(desk, audit.list_audit, limit=100)
+    page = await ask(desk, keys.list_audit, limit=100)
     return [entry for entry in page.results if entry.action == "rule_applied"]
 
 

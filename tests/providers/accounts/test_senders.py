@@ -71,7 +71,7 @@ async def test_a_worker_uses_the_new_login_at_once(tmp_path: Path) -> None:
         inbox_id = await here.add()
         before = await here.send(inbox_id)
         new = {"password": here.world.arguments["password"], "smtp_password": "new one"}
-        here.app.services.providers.keep_secret("work", new)
+        here.app.services.providers.store_secret("work", new)
         after = await here.send(inbox_id, "Again")
 
     logins = passwords(here.world.relay)
@@ -93,7 +93,7 @@ async def test_a_sender_in_use_is_closed_only_after_its_mail(tmp_path: Path) -> 
         providers = Recording(here.app.services.providers)
         senders = AccountSenders(replace(here.app.services, providers=providers))
         async with senders.of("work") as old:
-            here.app.services.providers.keep_secret("work", {"password": "other"})
+            here.app.services.providers.store_secret("work", {"password": "other"})
             async with senders.of("work") as new:
                 assert new is not old
             during = [sender.is_closed for sender in providers.made]
@@ -108,7 +108,7 @@ class Recording(NoProviders):
     """The logins of others, with senders that tell whether they are closed."""
 
     def __init__(self, real: Providers) -> None:
-        self.login_mark = real.login_mark  # type: ignore[method-assign]
+        self.login_fingerprint = real.login_fingerprint  # type: ignore[method-assign]
         self.made: list[Closing] = []
 
     def sender(self, account: Account) -> Sender:
@@ -121,7 +121,7 @@ class Closing:
 
     is_closed = False
 
-    async def hand_over(
+    async def transmit(
         self, envelope: Envelope, raw: bytes, accepted: Accepted
     ) -> Mapping[str, Outcome]:
         return {}

@@ -20,7 +20,7 @@ from postroom.operations import accounts, drafts, inboxes, message_changes, outb
 from postroom.pipeline.outbox import Outbox
 from postroom.ports.provider import Accepted
 from postroom.providers.jmap.client import JmapClient
-from postroom.store.store import SqlStore
+from postroom.store.store import Store
 from tests.providers.accounts.conftest import AS_ROOT, Desk, open_desk
 from tests.providers.accounts.test_every_provider import ask, outgoing_mail
 from tests.providers.accounts.test_refused import refusals
@@ -139,7 +139,7 @@ async def test_a_copy_that_was_made_before_a_kill_is_not_made_again(
         raise asyncio.CancelledError
 
     with monkeypatch.context() as patched:
-        patched.setattr(SqlStore, "settle_push", killed)
+        patched.setattr(Store, "settle_push", killed)
         with pytest.raises(asyncio.CancelledError):
             await desk.sync()
     assert ["Sent"] == world.copies("Hello")
@@ -151,15 +151,15 @@ async def test_a_copy_of_what_is_removed_meanwhile_does_not_stay(
 ) -> None:
     await desk.sync()
     sent = await send(desk, await local(desk))
-    settle = SqlStore.settle_push
+    settle = Store.settle_push
 
-    async def removed_first(store: SqlStore, account_id: str, push: Any, pushed: Any) -> None:
+    async def removed_first(store: Store, account_id: str, push: Any, pushed: Any) -> None:
         if push.kind == "save_sent":
             arguments = {"message_id": sent.message_id, "permanent": True}
             await ask(desk, message_changes.delete_message, **arguments)
         await settle(store, account_id, push, pushed)
 
-    monkeypatch.setattr(SqlStore, "settle_push", removed_first)
+    monkeypatch.setattr(Store, "settle_push", removed_first)
     await desk.sync()
     await desk.sync()
 
@@ -177,8 +177,8 @@ async def test_who_is_not_known_to_have_it_is_looked_for_before_a_copy_is_made(
     real = desk.app.services.providers.sender(account)
 
     class Lossy:
-        async def hand_over(self, envelope: Envelope, raw: bytes, accepted: Accepted) -> Any:
-            outcomes = await real.hand_over(envelope, raw, accepted)
+        async def transmit(self, envelope: Envelope, raw: bytes, accepted: Accepted) -> Any:
+            outcomes = await real.transmit(envelope, raw, accepted)
             return dict.fromkeys(outcomes, Outcome("unknown", "the answer was lost"))
 
         async def close(self) -> None:
@@ -289,16 +289,16 @@ async def test_a_copy_that_is_being_made_when_its_mail_is_retried_stays(
     await desk.sync()
     sent = await send(desk, await local(desk), OUTSIDE)
     await ask(desk, outbox.cancel_message, message_id=sent.message_id)
-    settle = SqlStore.settle_push
+    settle = Store.settle_push
 
-    async def retried_first(store: SqlStore, account_id: str, push: Any, pushed: Any) -> None:
+    async def retried_first(store: Store, account_id: str, push: Any, pushed: Any) -> None:
         if push.kind == "save_sent":
             async with working(desk) as worker:
                 await ask(desk, outbox.retry_message, message_id=sent.message_id)
                 await worker.finish(20)
         await settle(store, account_id, push, pushed)
 
-    monkeypatch.setattr(SqlStore, "settle_push", retried_first)
+    monkeypatch.setattr(Store, "settle_push", retried_first)
     await desk.sync()
     monkeypatch.undo()
 

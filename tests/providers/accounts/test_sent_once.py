@@ -115,7 +115,7 @@ def waits_s(entry: OutboxEntry) -> float:
 @pytest.mark.parametrize("world", ["imap"], indirect=True)
 async def test_mail_whose_login_nobody_has_bounces_after_two_days_and_says_so(desk: Desk) -> None:
     await desk.sync()
-    desk.app.services.providers.forget_secret("work")
+    desk.app.services.providers.remove_secret("work")
     sent = await send(desk, OUTSIDE)
     details = []
     for hours in (0, 1, 48):

@@ -19,8 +19,8 @@ from postroom.errors import ProviderError
 from postroom.model.account import RemoteRef
 from postroom.model.page import Slice
 from postroom.model.view import EVERYTHING
-from postroom.pipeline.sync import fetch
-from postroom.pipeline.sync.fetch import AccountIngest, RemoteMail
+from postroom.pipeline.sync import pull
+from postroom.pipeline.sync.pull import AccountIngest, RemoteMail
 from tests.mails import mail
 from tests.providers.accounts.conftest import Desk, open_desk
 from tests.providers.accounts.test_nonsense import JmapWorld
@@ -188,7 +188,7 @@ async def test_large_mails_are_not_in_memory_together(
         await store(self, mails)
 
     monkeypatch.setattr(AccountIngest, "store", counted)
-    monkeypatch.setattr(fetch, "BATCH_BYTES", MB)
+    monkeypatch.setattr(pull, "BATCH_BYTES", MB)
     with keeping(kind, 500) as (world, keeper):
         async with desk_at(world, tmp_path) as desk:
             for number in range(4):
@@ -219,7 +219,7 @@ async def test_a_provider_that_is_down_keeps_no_mail_from_us(tmp_path: Path) -> 
 
 
 def test_unfetched_messages_are_retried_with_growing_intervals() -> None:
-    unfetched, ref, waits = fetch.UnfetchedMessages(), RemoteRef("", "1"), []
+    unfetched, ref, waits = pull.UnfetchedMessages(), RemoteRef("", "1"), []
     for attempt in range(20):
         assert unfetched.defer(ref, NOW) is (attempt == 0)
         waits.append(unfetched.entries[ref].next_at - NOW)
@@ -228,7 +228,7 @@ def test_unfetched_messages_are_retried_with_growing_intervals() -> None:
     assert timedelta(days=1) == waits[-1] == max(waits)
     assert [] == unfetched.due(NOW)
     assert [ref] == unfetched.due(None) == unfetched.due(NOW + timedelta(days=1))
-    for number in range(1, fetch.MAX_UNFETCHED):
+    for number in range(1, pull.MAX_UNFETCHED):
         unfetched.defer(RemoteRef("", f"other-{number}"), NOW)
     with pytest.raises(ProviderError):
         unfetched.defer(RemoteRef("", "one too many"), NOW)

@@ -16,7 +16,7 @@ from postroom.ports.imap import ImapSession
 from postroom.providers.imap.errors import InvalidResponse
 from postroom.providers.imap.live import ImapAccounts
 from postroom.providers.imap.responses import NewUid, Position, SearchResult, read_row
-from postroom.providers.imap.stream import Framer
+from postroom.providers.imap.syntax import Framer
 from tests.providers.imap.conftest import connected, local
 from tests.providers.imap.memory import MB, growth_below
 from tests.servers.imap_script import WatchedEvent, scripted

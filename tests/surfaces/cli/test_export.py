@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from postroom.model.inbox import Inbox
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.ingest import Arrival, receive_many
-from postroom.pipeline.transfer.export_mail import export_mail, open_target
-from postroom.pipeline.transfer.import_mail import import_mail
+from postroom.pipeline.transfer.import_export import export_mail, import_mail, open_target
 from postroom.pipeline.transfer.mail_files import open_source
 from postroom.surfaces.cli.session import Session
 from tests.mails import mail

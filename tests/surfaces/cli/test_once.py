@@ -324,8 +324,7 @@ def test_a_run_that_another_has_taken_over_from_writes_nothing(
 ):
     from postroom.store.maintenance import lifecycle
     from postroom.store.maintenance.lifecycle import MigrationLease
-    from postroom.store.maintenance.migration import Migration
-    from postroom.store.maintenance.tables import count_rows
+    from postroom.store.maintenance.migration import Migration, count_rows
 
     real, counted = Migration.copy, []
 

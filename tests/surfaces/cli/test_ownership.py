@@ -11,7 +11,7 @@ from pathlib import Path
 import obstore
 import pytest
 
-from postroom.surfaces.cli import verify
+from postroom.surfaces.cli import administration
 from tests.mails import mail
 from tests.servers import s3
 
@@ -19,7 +19,7 @@ from tests.servers import s3
 @pytest.fixture(autouse=True)
 def no_age(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep takes what was put just now, too."""
-    monkeypatch.setattr(verify, "SWEEP_AGE", timedelta(seconds=-60))
+    monkeypatch.setattr(administration, "SWEEP_AGE", timedelta(seconds=-60))
 
 
 @pytest.fixture

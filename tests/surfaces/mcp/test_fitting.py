@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.surfaces.mcp.result_size import MAX_CHARS, as_text, fit
+from postroom.surfaces.mcp.call_tool import MAX_CHARS, as_text, fit
 
 GO_ON = "ask for less"
 

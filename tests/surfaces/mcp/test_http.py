@@ -20,7 +20,8 @@ from mcp.client.streamable_http import streamable_http_client
 from postroom.model.key import ALL_SCOPES
 from postroom.operations.keys import CreateKey, DeleteKey, create_key, delete_key
 from postroom.surfaces.mcp.server import http_app
-from postroom.surfaces.rest.server import AccessControl, build
+from postroom.surfaces.rest.access import AccessControl
+from postroom.surfaces.rest.server import build
 from tests.mails import deliver, mail, new_inbox
 from tests.surfaces.mcp.test_fuzz import NASTY, is_answer, mutants
 from tests.surfaces.mcp.test_waiting import until_waiting

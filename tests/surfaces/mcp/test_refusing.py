@@ -21,7 +21,7 @@ LONG = "x" * 4 * MEMORY_BYTES
 @pytest.fixture
 async def url(app, tmp_path):
     """A server that cannot write down what comes."""
-    app.arrivals.folder = tmp_path / "not there"
+    app.request_bodies.folder = tmp_path / "not there"
     async with serving(app) as url:
         yield url
 
@@ -51,7 +51,7 @@ async def test_the_official_client_hears_it_from_the_tool(app, ctx, url, key, tm
     }
     async with connected(url, key, revision) as client:
         full = await client.call_tool("send_email", outgoing_mail)
-        app.arrivals.folder = tmp_path
+        app.request_bodies.folder = tmp_path
         again = await client.call_tool("send_email", outgoing_mail)
 
     error = full.structured_content["error"]

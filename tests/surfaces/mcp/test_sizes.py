@@ -10,7 +10,7 @@ import pytest
 from postroom.calls.operation import call
 from postroom.model.event import FIRST
 from postroom.operations.memories import memory_add
-from postroom.surfaces.mcp.result_size import as_text
+from postroom.surfaces.mcp.call_tool import as_text
 from postroom.surfaces.mcp.toolsets import choose_tools
 from tests.mails import deliver, mail, new_inbox
 

@@ -6,7 +6,7 @@ import asyncio
 
 import anyio
 
-from postroom.operations import message_wait
+from postroom.operations import messages
 from tests.mails import deliver, mail
 
 PATIENCE_S = 30
@@ -32,7 +32,7 @@ async def test_the_code_in_a_mail_ends_the_wait(agent, app, ctx, inbox):
 
 
 async def test_whoever_waits_hears_that_we_are_still_there(agent, app, ctx, inbox, monkeypatch):
-    monkeypatch.setattr(message_wait, "REPORT_EVERY_S", 0.01)
+    monkeypatch.setattr(messages, "REPORT_EVERY_S", 0.01)
     told = anyio.Event()
     heard = []
 

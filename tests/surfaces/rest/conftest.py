@@ -16,7 +16,7 @@ import pytest
 from postroom.app import App
 from postroom.calls.context import RequestContext
 from postroom.model.inbox import Inbox
-from postroom.surfaces.rest.server import build, serve
+from postroom.surfaces.rest.server import build, listen, serve_on
 from tests.mails import deliver, mail, new_inbox
 
 BASE = "http://127.0.0.1:8700"
@@ -99,7 +99,7 @@ def serving() -> Callable[[Any], AbstractAsyncContextManager[int]]:
     @asynccontextmanager
     async def served(asgi: Any) -> AsyncIterator[int]:
         port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(serve(asgi, "127.0.0.1", 0, ready=port.set_result))
+        task = asyncio.create_task(serve_on(listen("127.0.0.1", 0), asgi, ready=port.set_result))
         try:
             await asyncio.wait_for(asyncio.shield(port), 10)
             yield port.result()

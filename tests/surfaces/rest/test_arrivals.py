@@ -14,7 +14,8 @@ from postroom.app import open_app
 from postroom.config import read_settings
 from postroom.surfaces.mcp.server import http_app
 from postroom.surfaces.rest import surface
-from postroom.surfaces.rest.server import AccessControl, build
+from postroom.surfaces.rest.access import AccessControl
+from postroom.surfaces.rest.server import build
 from tests.surfaces.rest.conftest import visiting
 
 STALLED = MAX_AT_ONCE + 2

@@ -15,7 +15,8 @@ import pytest
 from postroom.surfaces import connections
 from postroom.surfaces.mcp.server import http_app
 from postroom.surfaces.rest import http_protocol
-from postroom.surfaces.rest.server import AccessControl, build
+from postroom.surfaces.rest.access import AccessControl
+from postroom.surfaces.rest.server import build
 from tests.mails import deliver, mail
 from tests.servers.ports import free_port
 from tests.servers.postroom import Running, command, environment

@@ -17,7 +17,7 @@ from postroom.app import App
 from postroom.calls.operation import call
 from postroom.model.view import EVERYTHING
 from postroom.operations.message_changes import delete_message
-from postroom.surfaces.rest.server import build, serve
+from postroom.surfaces.rest.server import build, listen, serve_on
 from tests.mails import deliver, mail, new_inbox
 
 PATIENCE_S = 30
@@ -189,7 +189,7 @@ async def test_a_wait_ends_with_its_key(app, rest, port, inbox):
 async def test_a_server_that_stops_ends_its_streams(app, key, inbox, caplog):
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     asgi, stopping = build(app), app.services.watch.close
-    serving = serve(asgi, "127.0.0.1", 0, ready=port.set_result, stopping=stopping)
+    serving = serve_on(listen("127.0.0.1", 0), asgi, ready=port.set_result, stopping=stopping)
     task = asyncio.create_task(serving)
     async with listening(await port, key) as stream:
         await arrived(app)

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from postroom.surfaces.rest.openapi import document
-from postroom.surfaces.rest.problems import KINDS
+from postroom.surfaces.rest.responses import KINDS
 from postroom.surfaces.rest.routes import ROUTES
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "openapi.json"

@@ -21,7 +21,7 @@ from postroom.operations.inboxes import delete_inbox
 from postroom.operations.message_changes import delete_message
 from postroom.operations.messages import search_messages
 from postroom.pipeline.embedding import embed_pending
-from postroom.store.ranking import documents, mail_search, scoring, vectors
+from postroom.store.ranking import documents, scoring, searchers, vectors
 from tests.mails import deliver, mail, new_inbox
 from tests.surfaces.rest.conftest import visiting
 
@@ -58,7 +58,7 @@ def small(monkeypatch):
     monkeypatch.setattr(vectors, "_EXHAUSTIVE", 15)
     monkeypatch.setattr(vectors, "_COMPARED", 8)
     monkeypatch.setattr(scoring, "_BEST_BY_TERMS", 6)
-    for module in (documents, mail_search):
+    for module in (documents, searchers):
         monkeypatch.setattr(module, "MAX_MAIL", OWN + 2)
     monkeypatch.setattr(documents, "CHECK_EVERY", 1)
 

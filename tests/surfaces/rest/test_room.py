@@ -9,7 +9,8 @@ import pytest
 from postroom.pipeline.event_watch import Watch
 from postroom.surfaces.mcp.server import http_app
 from postroom.surfaces.rest import surface
-from postroom.surfaces.rest.server import AccessControl, build
+from postroom.surfaces.rest.access import AccessControl
+from postroom.surfaces.rest.server import build
 from tests.mails import deliver, mail
 from tests.surfaces.rest.conftest import visiting
 

@@ -21,7 +21,7 @@ SERVE = """
 import asyncio, sys
 from postroom.app import open_app
 from postroom.config import read_settings
-from postroom.surfaces.rest.server import build, serve
+from postroom.surfaces.rest.server import build, listen, serve_on
 
 async def endless(scope, receive, send):
     await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -39,7 +39,7 @@ async def main():
     async with open_app(settings) as app:
         ready = lambda port: print(port, file=sys.stderr, flush=True)
         mounts = {"/endless": endless, "/lasting": lasting}
-        await serve(build(app, mounts=mounts), "127.0.0.1", 0, ready=ready)
+        await serve_on(listen("127.0.0.1", 0), build(app, mounts=mounts), ready=ready)
     print("closed", file=sys.stderr, flush=True)
 
 asyncio.run(main())

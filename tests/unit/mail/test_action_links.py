@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.mail.extraction.links import find_link
+from postroom.mail.extraction import find_link
 from postroom.mail.message import Link
 from postroom.mail.parse import parse_message
 from postroom.model.limits import Limits

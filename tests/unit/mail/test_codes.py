@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.mail.extraction.codes import find_code
+from postroom.mail.extraction import find_code
 
 FOUND = [
     ("Your code", "Your verification code is 482913.", "482913"),

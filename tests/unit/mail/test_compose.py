@@ -8,16 +8,14 @@ from typing import Any
 import pytest
 
 from postroom.errors import InvalidInput
+from postroom.mail.addresses import parse_address, parse_address_list, parse_own_address
 from postroom.mail.composing.compose import (
     Outgoing,
     OutgoingAttachment,
     compose,
-    parse_address,
-    parse_address_list,
     reply_references,
     reply_subject,
 )
-from postroom.mail.composing.typed_addresses import parse_own_address
 from postroom.mail.parse import parse_message
 
 

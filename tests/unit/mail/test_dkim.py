@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from postroom.mail.authentication.authentication import Auth, Trust, authenticate
-from postroom.mail.authentication.dkim import Verdict, check_signatures, read_keys
+from postroom.mail.authentication import Auth, Trust, authenticate
+from postroom.mail.dkim import Verdict, check_signatures, read_keys
 from postroom.mail.parse import parse_message
 from tests.servers import dkimpy
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from postroom.mail.authentication.lookalikes import imitated, shapes, site
+from postroom.mail.authentication import imitated, shapes, site
 from postroom.mail.parse import parse_message
 
 KNOWN = (

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroom.mail.text.fold import fold
-from postroom.mail.text.match_excerpt import around, mark
-from postroom.mail.text.terms import terms_of
+from postroom.mail.text.terms import around, mark, terms_of
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from postroom.mail import parse
-from postroom.mail.message import Address
+from postroom.mail.message import AddressLine
 from postroom.mail.parse import parse_message
 
 
@@ -27,10 +27,10 @@ References: <a@example.org> <0@example.org>
     )
 
     assert "Grüße" == parsed.subject
-    assert Address("from", "Ada Lovelace", "ada@example.org") == parsed.sender
+    assert AddressLine("from", "Ada Lovelace", "ada@example.org") == parsed.sender
     assert [
-        Address("to", "Babbage, Charles", "charles@example.org"),
-        Address("to", "", "bob@example.org"),
+        AddressLine("to", "Babbage, Charles", "charles@example.org"),
+        AddressLine("to", "", "bob@example.org"),
     ] == [a for a in parsed.addresses if a.role == "to"]
     assert datetime(2026, 10, 10, 8, tzinfo=UTC) == parsed.date
     assert "1@example.org" == parsed.internet_message_id

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.mail.quoting.replies import split_reply
+from postroom.mail.quoting import split_reply
 
 QUOTE = "> Lunch at noon?\n"
 

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.mail.authentication.authentication import Auth, Trust, authenticate, read_auth
-from postroom.mail.authentication.lookalikes import imitated
+from postroom.mail.authentication import Auth, Trust, authenticate, imitated, read_auth
 from postroom.mail.parse import parse_message
 
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.mail.text.fold import fold
-from postroom.mail.text.match_excerpt import mark
-from postroom.mail.text.terms import count_terms, question_terms, terms_of, words
+from postroom.mail.text.terms import count_terms, mark, question_terms, terms_of, words
 
 TEXTS = st.text(max_size=200)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.calls.cursors import Cursors
+from postroom.calls.context import Cursors
 from postroom.calls.request import Paged
 from postroom.errors import InvalidInput
 from postroom.model.imap import ImapCriteria

@@ -27,12 +27,12 @@ def test_space_is_what_python_calls_space():
 
 
 def test_a_character_can_be_sought_if_folding_leaves_something_of_it():
-    sought = re.compile(request.SOUGHT)
+    sought = re.compile(request.SEARCH_TEXT)
 
     assert [] == [c for c in CHARACTERS if bool(fold(c)) != bool(sought.fullmatch(c))]
 
 
-@pytest.mark.parametrize("pattern", [request.LINE, request.NAME, request.SOUGHT])
+@pytest.mark.parametrize("pattern", [request.LINE, request.NAME, request.SEARCH_TEXT])
 def test_a_validator_of_json_schema_reads_a_pattern_as_we_do(pattern):
     ours, theirs = re.compile(pattern), jsonschema_rs.validator_for({"pattern": pattern})
 

@@ -5,8 +5,8 @@ from contextlib import AsyncExitStack, suppress
 
 import pytest
 
-from postroom.admission import fair_queue as module
-from postroom.admission.fair_queue import AT_ONCE, MANY, MAX_WAITING, FairQueue
+from postroom.admission import rate_limits as module
+from postroom.admission.rate_limits import AT_ONCE, MANY, MAX_WAITING, FairQueue
 from postroom.errors import RateLimited
 
 

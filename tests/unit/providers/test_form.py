@@ -10,11 +10,11 @@ from urllib.parse import urlencode
 import pytest
 
 from postroom.errors import Malformed, Unauthenticated
-from postroom.ports.inbound import Posting
+from postroom.ports.inbound import InboundRequest
+from postroom.providers.inbound import form_posts
 from postroom.providers.inbound import forms as module
-from postroom.providers.inbound import mailgun
+from postroom.providers.inbound.form_posts import Mailgun
 from postroom.providers.inbound.forms import read_form
-from postroom.providers.inbound.mailgun import Mailgun
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 URLENCODED = "application/x-www-form-urlencoded"
@@ -90,7 +90,7 @@ def test_only_what_is_asked_for_is_read_and_it_must_be_short(kind):
 
 async def test_before_the_signature_is_known_to_be_good_nothing_else_is_decoded(monkeypatch):
     decoded, threads = [], set()
-    unquoted, read = module._unquoted, mailgun.read_form
+    unquoted, read = module._unquoted, form_posts.read_form
 
     def watched(data):
         decoded.append(len(data))
@@ -101,12 +101,12 @@ async def test_before_the_signature_is_known_to_be_good_nothing_else_is_decoded(
         return read(*args)
 
     monkeypatch.setattr(module, "_unquoted", watched)
-    monkeypatch.setattr(mailgun, "read_form", reading)
+    monkeypatch.setattr(form_posts, "read_form", reading)
     body = b"timestamp=1&token=x&signature=00&body-mime=" + b"%41" * 100_000
     reader = Mailgun("key-123456", timedelta(minutes=5), leases=None)
 
     with pytest.raises(Unauthenticated):
-        await reader.read(Posting({"content-type": URLENCODED}, body, NOW))
+        await reader.read(InboundRequest({"content-type": URLENCODED}, body, NOW))
 
     assert max(decoded) < 100
     assert threading.main_thread() not in threads

@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.providers.imap.client import Listed
-from postroom.providers.imap.mailboxes import remote_mailboxes
-from postroom.providers.imap.stream import Frame
-from postroom.providers.imap.sync_commands import Vanished
-from postroom.providers.imap.syntax import is_flag
+from postroom.providers.imap.mailboxes import Vanished, remote_mailboxes
+from postroom.providers.imap.syntax import Frame, is_flag
 from postroom.providers.keywords import Labels, flags_in, keyword_of
 
 

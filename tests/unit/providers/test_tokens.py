@@ -73,7 +73,7 @@ async def test_a_login_that_is_given_while_a_token_is_renewed_is_the_one_that_st
 ) -> None:
     accounts = Accounts(tmp_path, "file", ENDPOINTS, 1)
     old = {"access_token": "a0", "refresh_token": "r0", "expires_at": "1000"}
-    accounts.keep_secret("work", old)
+    accounts.store_secret("work", old)
     new = {"access_token": "other", "refresh_token": "own", "expires_at": "9000"}
     begun, goes_on = asyncio.Event(), asyncio.Event()
 
@@ -85,7 +85,7 @@ async def test_a_login_that_is_given_while_a_token_is_renewed_is_the_one_that_st
     tokens = Tokens(accounts.vault, "work", refresh, now=lambda: 800.0)
     renewing = asyncio.create_task(tokens.header())
     await begun.wait()
-    keeping = asyncio.create_task(in_thread(accounts.keep_secret, "work", new))
+    keeping = asyncio.create_task(in_thread(accounts.store_secret, "work", new))
     await asyncio.wait([keeping], timeout=0.1)
     goes_on.set()
     await asyncio.gather(renewing, keeping)

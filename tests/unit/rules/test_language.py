@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from postroom.errors import InvalidInput
-from postroom.rules.definition import Action, Comparison, Group, Safety
+from postroom.model.rule import Action
+from postroom.rules.definition import Comparison, Group, Safety
 from postroom.rules.parser import parse_rule, parse_rules
 
 INVOICES = """

@@ -8,13 +8,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from postroom.mail.text.fold import fold
-from postroom.model.rule import Facts, Head, Named, State
+from postroom.model.message import NamedAddress
+from postroom.model.rule import Action, Facts, Head, State
 from postroom.model.view import EVERYTHING, only
-from postroom.rules.actions import apply_actions, run_chain
-from postroom.rules.candidate_queries import queries_for
-from postroom.rules.definition import Action
 from postroom.rules.matching import HeadNeeded, why_it_matches
 from postroom.rules.parser import parse_rule
+from postroom.rules.planning import apply_actions, queries_for, run_chain
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 SUBJECT, TEXT = "Ihre Rechnung Nr. 7 (Straße)", "Please pay  100 €.\nThank you"
@@ -25,9 +24,9 @@ MAIL = Facts(
     direction="inbound",
     subject=SUBJECT,
     folded_subject=fold(SUBJECT),
-    senders=(Named("Ana of Supplier", "Ana.Lee@Supplier.example"),),
-    to=(Named("", "bo@postroom.localhost"), Named("Cy", "cy@c.example")),
-    cc=(Named("Di", "di@d.example"),),
+    senders=(NamedAddress("Ana of Supplier", "Ana.Lee@Supplier.example"),),
+    to=(NamedAddress("", "bo@postroom.localhost"), NamedAddress("Cy", "cy@c.example")),
+    cc=(NamedAddress("Di", "di@d.example"),),
     date=NOW - timedelta(days=10, hours=12),
     size_bytes=5_000,
     state=State(("Bookkeeping",), ("seen",), ("Inbox",)),
@@ -121,7 +120,7 @@ def test_it_does_not_hold(condition):
 
 
 def test_a_name_never_stands_for_an_address():
-    spoofed = replace(MAIL, senders=(Named("boss@company.example", "evil@evil.example"),))
+    spoofed = replace(MAIL, senders=(NamedAddress("boss@company.example", "evil@evil.example"),))
 
     assert why("{from: {equals: boss@company.example}}", spoofed) is None
     assert why("{from: {equals: '@company.example'}}", spoofed) is None

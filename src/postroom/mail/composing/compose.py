@@ -1,25 +1,26 @@
-"""Composing a mail: from fields, text and files to the bytes of RFC 5322."""
+"""Composing a mail: from fields, text and files to the bytes of RFC 5322.
+
+A mail that a provider returns in parts is rebuilt from them.
+"""
 
 from __future__ import annotations
 
 import binascii
 import hashlib
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
 from urllib.parse import quote
 
 from postroom.errors import InvalidInput
-from postroom.mail.composing.typed_addresses import (
-    check_address,
-    check_name,
-    parse_address,
-    parse_address_list,
-    refuse_controls,
-)
+from postroom.mail.addresses import check_address, check_name, refuse_controls
+from postroom.mail.data import load
 from postroom.mail.dates import format_date
+from postroom.mail.html.html import html_to_text
+from postroom.mail.message import ParsedMessage
 from postroom.mail.threads import without_reply_prefixes
+from postroom.model.message import Message
 
 LINE = 76
 LONGEST = 998
@@ -32,18 +33,18 @@ def encode_words(text: str) -> list[str]:
     """Encoded words (RFC 2047) for a text; no word splits a letter."""
     data = text.encode()
     plain = sum(byte in _Q_SAFE or byte == 32 for byte in data)
-    outgoing_mail = _q_word if plain * 2 > len(data) else _b_word
+    write_word = _q_word if plain * 2 > len(data) else _b_word
     words: list[str] = []
     chunk = ""
     size = 0
     for char in text:
-        width = len(_q(char)) if outgoing_mail is _q_word else len(char.encode())
-        if chunk and size + width > (_WORD_BYTES + 15 if outgoing_mail is _q_word else _WORD_BYTES):
-            words.append(outgoing_mail(chunk))
+        width = len(_q(char)) if write_word is _q_word else len(char.encode())
+        if chunk and size + width > (_WORD_BYTES + 15 if write_word is _q_word else _WORD_BYTES):
+            words.append(write_word(chunk))
             chunk, size = "", 0
         chunk += char
         size += width
-    return [*words, outgoing_mail(chunk)] if chunk else words
+    return [*words, write_word(chunk)] if chunk else words
 
 
 def _b_word(text: str) -> str:
@@ -149,32 +150,29 @@ def encode_base64(data: bytes) -> bytes:
     return b"".join(binascii.b2a_base64(line, newline=False) + b"\r\n" for line in lines)
 
 
-__all__ = [
-    "Correspondent", "Outgoing", "OutgoingAttachment", "compose", "parse_address",
-    "parse_address_list", "reply_references", "reply_subject",
-]  # fmt: skip
-
 Correspondent = tuple[str, str]  # name, address
+Header = tuple[str, str]  # name, value
 
 _TYPE = re.compile(r"[A-Za-z0-9][\w.+-]{0,126}/[A-Za-z0-9][\w.+-]{0,126}", re.ASCII)
 _FIELD_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,75}")
 _ID = re.compile(r"[^\s<>\x00-\x1f\x7f]{1,900}")
-_OWN_HEADERS = frozenset(
-    ("from", "to", "cc", "bcc", "subject", "date", "message-id", "in-reply-to", "references",
-     "mime-version", "content-type", "content-transfer-encoding", "content-disposition", "sender",
-     "resent-bcc", "resent-to", "resent-cc", "received", "return-path", "dkim-signature",
-     "authentication-results", "arc-authentication-results", "arc-message-signature", "arc-seal")
-)  # fmt: skip
+_OWN_HEADERS = frozenset(load("headers")["own"])
+_KEPT_NAME = re.compile(r"[!-9;-~]{1,76}")
+_CONTENT_ID = re.compile(r"[!-;=?-~]{1,200}")
+_BREAKS = re.compile(r"[\s\x00-\x1f\x7f]+")
+_OF_THE_BODY = re.compile(r"content-.*|mime-version", re.IGNORECASE)
+_BODY_END = re.compile(r"</body\s*>", re.IGNORECASE)
 _MAX_REFERENCES = 500
 
 
 @dataclass(frozen=True, slots=True)
 class OutgoingAttachment:
-    """A file to send along."""
+    """A file to send along; with a content id, the HTML of a rebuilt mail may show it."""
 
     filename: str
     content_type: str
     content: bytes
+    content_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,18 +204,13 @@ def compose(outgoing: Outgoing) -> bytes:
     Raises:
         InvalidInput: naming the field that cannot be put into a mail.
     """
+    from postroom.mail.composing.verification import verify  # late: it loads the parser
+
     header = "".join(_header_lines(outgoing))
     boundary = "=_" + hashlib.sha256(outgoing.internet_message_id.encode()).hexdigest()[:32]
     raw = header.encode() + _body(outgoing, boundary)
-    _read_back(raw, outgoing)
-    return raw
-
-
-def _read_back(raw: bytes, outgoing: Outgoing) -> None:
-    """Parse the result and compare it; the parser is imported on first use."""
-    from postroom.mail.composing.verification import verify
-
     verify(raw, outgoing)
+    return raw
 
 
 def _header_lines(outgoing: Outgoing) -> list[str]:
@@ -319,13 +312,15 @@ def _file(attachment: OutgoingAttachment, index: int, boundary: str) -> bytes:
             encoding, data = "7bit", attachment.content + b"\r\n"
         else:
             content_type = "application/octet-stream"
-    names = parameter("filename", attachment.filename) if attachment.filename else []
-    disposition = [f"{token};" for token in ("attachment", *names)]
-    disposition[-1] = disposition[-1].removesuffix(";")
     header = f"Content-Type: {content_type}\r\n"
-    header += fold_tokens("Content-Disposition", disposition)
+    header += _disposition("attachment", attachment.filename)
     header += f"Content-Transfer-Encoding: {encoding}\r\n\r\n"
     return header.encode("ascii") + data
+
+
+def _disposition(kind: str, filename: str) -> str:
+    words = [kind, *(parameter("filename", filename) if filename else [])]
+    return fold_tokens("Content-Disposition", [*(f"{word};" for word in words[:-1]), words[-1]])
 
 
 def _multipart(subtype: str, entities: list[bytes], boundary: str) -> bytes:
@@ -336,23 +331,12 @@ def _multipart(subtype: str, entities: list[bytes], boundary: str) -> bytes:
     )
 
 
-class Answerable(Protocol):
-    """What a reply must know of the mail it answers, parsed or stored."""
-
-    @property
-    def internet_message_id(self) -> str | None: ...
-    @property
-    def in_reply_to(self) -> str | None: ...
-    @property
-    def references(self) -> tuple[str, ...]: ...
-
-
 def reply_subject(subject: str) -> str:
     """The subject of a reply: one `Re:`, however many there were."""
     return f"Re: {without_reply_prefixes(subject)}".rstrip()
 
 
-def reply_references(parent: Answerable) -> tuple[str, ...]:
+def reply_references(parent: ParsedMessage | Message) -> tuple[str, ...]:
     """The References of a reply to `parent`: its whole chain and itself (RFC 5322 §3.6.4)."""
     chain = parent.references or ((parent.in_reply_to,) if parent.in_reply_to else ())
     own = (parent.internet_message_id,) if parent.internet_message_id else ()
@@ -360,3 +344,73 @@ def reply_references(parent: Answerable) -> tuple[str, ...]:
     return tuple(
         usable if len(usable) <= _MAX_REFERENCES else [usable[0], *usable[1 - _MAX_REFERENCES :]]
     )
+
+
+def with_signature(
+    text: str | None, html: str | None, signature: str
+) -> tuple[str | None, str | None]:
+    """Both versions of a mail with a signature under them, as RFC 3676 §4.3 parts it off."""
+    if not signature:
+        return text, html
+    if text is not None:
+        text = f"{text.rstrip()}\n\n-- \n{html_to_text(signature).text.strip()}\n"
+    if html is not None:
+        block = f'<div class="signature">-- <br>{signature}</div>'
+        ends = [found.start() for found in _BODY_END.finditer(html)]
+        at = ends[-1] if ends else len(html)
+        html = html[:at] + block + html[at:]
+    return text, html
+
+
+def rebuild(
+    headers: Iterable[Header],
+    text: str | None,
+    html: str | None,
+    files: Sequence[OutgoingAttachment],
+) -> bytes:
+    """The mail as bytes; the same parts always give the same bytes.
+
+    Headers are kept, except those that described the old body; the body is new.
+    """
+    lines = [
+        _kept_header(name, value) for name, value in headers if not _OF_THE_BODY.fullmatch(name)
+    ]
+    entities = [
+        _base64_text(kind, said) for kind, said in (("plain", text), ("html", html)) if said
+    ]
+    body = _rebuilt_multipart("alternative", entities) if len(entities) > 1 else None
+    body = body or (entities[0] if entities else _base64_text("plain", ""))
+    if files:
+        body = _rebuilt_multipart("mixed", [body, *(_rebuilt_file(file) for file in files)])
+    return "".join(lines).encode("utf-8", "replace") + b"MIME-Version: 1.0\r\n" + body
+
+
+def _kept_header(name: str, value: str) -> str:
+    """The value on one line: line breaks become spaces, so that no header can be injected."""
+    if not _KEPT_NAME.fullmatch(name):
+        return ""
+    return f"{name}: {_BREAKS.sub(' ', value).strip()}\r\n"
+
+
+def _base64_text(subtype: str, text: str) -> bytes:
+    head = f'Content-Type: text/{subtype}; charset="utf-8"\r\nContent-Transfer-Encoding: base64\r\n'
+    return f"{head}\r\n".encode() + encode_base64(text.encode("utf-8", "replace"))
+
+
+def _rebuilt_file(file: OutgoingAttachment) -> bytes:
+    kind = file.content_type.partition(";")[0].strip().lower()
+    if not _TYPE.fullmatch(kind) or kind.startswith("multipart/"):
+        kind = "application/octet-stream"
+    name = "".join(c if c.isprintable() else "_" for c in file.filename)[:255]
+    name = name.encode("utf-8", "replace").decode()
+    content_id = (file.content_id or "").strip().strip("<>")
+    has_id = bool(_CONTENT_ID.fullmatch(content_id))
+    head = f"Content-Type: {kind}\r\n" + (f"Content-ID: <{content_id}>\r\n" if has_id else "")
+    head += _disposition("inline" if has_id else "attachment", name)
+    head += "Content-Transfer-Encoding: base64\r\n\r\n"
+    return head.encode() + encode_base64(file.content)
+
+
+def _rebuilt_multipart(subtype: str, entities: list[bytes]) -> bytes:
+    boundary = "=_" + hashlib.sha256(b"\0".join(entities)).hexdigest()[:32]
+    return _multipart(subtype, entities, boundary)

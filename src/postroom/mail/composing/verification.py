@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from postroom.errors import InvalidInput
-from postroom.mail.addresses import parse_mailboxes
-from postroom.mail.composing.typed_addresses import check_address
+from postroom.mail.addresses import check_address, parse_mailboxes
+from postroom.mail.composing.compose import Outgoing
 from postroom.mail.identifiers import parse_ids, parse_references
-from postroom.mail.mime.headers import Fields
 from postroom.mail.mime.parts import Part, Splitter
 from postroom.model.limits import Limits
-
-if TYPE_CHECKING:
-    from postroom.mail.composing.compose import Correspondent, Outgoing
 
 _LIMITS = Limits()
 
@@ -31,20 +25,22 @@ def verify(raw: bytes, outgoing: Outgoing) -> None:
     _same("subject", " ".join(outgoing.subject.split()), fields.decoded("subject"))
     for name, people in (("from", (outgoing.sender,)), ("to", outgoing.to), ("cc", outgoing.cc),
                          ("reply-to", outgoing.reply_to)):  # fmt: skip
-        _same(name, _expected_people(people, name), _found_people(fields, name))
-    _same(
-        "internet_message_id", [outgoing.internet_message_id], parse_ids(fields.first("message-id"))
-    )
-    _same(
-        "references",
-        list(dict.fromkeys(outgoing.references)),
-        parse_references(fields.all("references")),
-    )
+        expected = [
+            (" ".join(display.split()), check_address(address, field=name))
+            for display, address in people
+        ]
+        found, _ = parse_mailboxes(fields.first(name), most=_LIMITS.header_addresses)
+        _same(name, expected, found)
+    ids = parse_ids(fields.first("message-id"))
+    _same("internet_message_id", [outgoing.internet_message_id], ids)
+    references = parse_references(fields.all("references"))
+    _same("references", list(dict.fromkeys(outgoing.references)), references)
     _same_bodies(outgoing, root.children[0] if outgoing.attachments else root)
     # as parts, not as the files we would list: a mail or a winmail.dat has files of its own
     sent = [attachment.content for attachment in outgoing.attachments]
     _same("attachments", sent, [part.decoded() for part in root.children[1:]] if sent else [])
-    _check_lines(raw)
+    if any(len(line) > 998 for line in raw.split(b"\r\n")):
+        raise InvalidInput("a line of the mail would be too long to travel", field="headers")
 
 
 def _same(field: str, expected: object, found: object) -> None:
@@ -66,17 +62,6 @@ def _expected_names(outgoing: Outgoing) -> list[str]:
     return [*names, *tail, "content-transfer-encoding"] if is_single else [*names, *tail]
 
 
-def _expected_people(people: tuple[Correspondent, ...], field: str) -> list[tuple[str, str]]:
-    return [
-        (" ".join(name.split()), check_address(address, field=field)) for name, address in people
-    ]
-
-
-def _found_people(fields: Fields, name: str) -> list[tuple[str, str]]:
-    mailboxes, _ = parse_mailboxes(fields.first(name), most=_LIMITS.header_addresses)
-    return [(mailbox.name, mailbox.address) for mailbox in mailboxes]
-
-
 def _same_bodies(outgoing: Outgoing, body: Part) -> None:
     found = {
         part.content_type: _lines(part.decoded().decode("utf-8", "replace"))
@@ -91,8 +76,3 @@ def _same_bodies(outgoing: Outgoing, body: Part) -> None:
 
 def _lines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
-
-
-def _check_lines(raw: bytes) -> None:
-    if any(len(line) > 998 for line in raw.split(b"\r\n")):
-        raise InvalidInput("a line of the mail would be too long to travel", field="headers")

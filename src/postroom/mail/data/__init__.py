@@ -7,15 +7,16 @@ alternatives in the syntax of `re`. `before` and `after` surround them.
 from __future__ import annotations
 
 import re
-import tomllib
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 
 @cache
 def load(subject: str) -> dict[str, Any]:
     """The lists and tables of one subject."""
+    import tomllib
+    from importlib.resources import files  # late, for a quick start
+
     return tomllib.loads(files(__name__).joinpath(f"{subject}.toml").read_text("utf-8"))
 
 

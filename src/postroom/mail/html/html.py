@@ -1,19 +1,18 @@
-"""HTML parts: sanitised, and compared with the plain alternative."""
+"""HTML parts: sanitised, laid out as lines of text, and compared with the plain alternative."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from postroom.mail.data import load
 from postroom.mail.message import HiddenText, Link
-from postroom.mail.mime.charsets import clean
+from postroom.mail.mime.decoding import clean
 from postroom.model.limits import Limits
 
 _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]{0,20})([^>]{0,2000})>?")
-_VOID = frozenset(
-    ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source",
-     "track", "wbr", "p", "li", "td", "tr", "th", "option", "dd", "dt")
-)  # fmt: skip
+_DATA = load("html")
+_VOID = frozenset(_DATA["void"])
 # The tree builder walks up the open elements for every tag: depth is what makes it slow.
 _DEEPEST = 512
 _FEW_TAGS = _DEEPEST
@@ -86,13 +85,13 @@ def sanitise_html(html: str) -> str:
 
     return nh3.clean(
         html,
-        tags=_TAGS,
-        attributes=_ATTRIBUTES,
+        tags=set(_DATA["tags"]),
+        attributes={tag: set(names) for tag, names in _DATA["attributes"].items()},
         clean_content_tags={"script", "style", "title", "noscript", "template", "svg", "math"},
         url_schemes={"http", "https", "mailto", "tel", "cid"},
         link_rel="noopener noreferrer nofollow",
         attribute_filter=_only_own_images,
-        filter_style_properties=_STYLE_PROPERTIES,
+        filter_style_properties=set(_DATA["style_properties"]),
     )
 
 
@@ -104,35 +103,6 @@ def _only_own_images(tag: str, attribute: str, value: str) -> str | None:
         return None
     return value
 
-
-_TAGS = {
-    "a", "abbr", "address", "b", "big", "blockquote", "body", "br", "caption", "center", "cite",
-    "code", "col", "colgroup", "dd", "del", "details", "div", "dl", "dt", "em", "font", "h1", "h2",
-    "h3", "h4", "h5", "h6", "hr", "i", "img", "ins", "kbd", "li", "mark", "ol", "p", "pre", "q",
-    "s", "samp", "small", "span", "strike", "strong", "sub", "summary", "sup", "table", "tbody",
-    "td", "tfoot", "th", "thead", "tr", "tt", "u", "ul", "var", "wbr",
-}  # fmt: skip
-_ATTRIBUTES = {
-    "*": {"style", "align", "dir", "lang", "title", "width", "height"},
-    "a": {"href"},
-    "img": {"src", "alt"},
-    "font": {"color", "size", "face"},
-    "td": {"colspan", "rowspan", "bgcolor", "valign"},
-    "th": {"colspan", "rowspan", "bgcolor", "valign"},
-    "table": {"bgcolor", "border", "cellpadding", "cellspacing"},
-    "tr": {"bgcolor", "valign"},
-    "blockquote": {"type"},
-    "ol": {"start", "type"},
-}
-_STYLE_PROPERTIES = {
-    "background-color", "border", "border-bottom", "border-collapse", "border-color",
-    "border-left", "border-radius", "border-right", "border-spacing", "border-style",
-    "border-top", "border-width", "color", "display", "font", "font-family", "font-size",
-    "font-style", "font-weight", "height", "letter-spacing", "line-height", "list-style-type",
-    "margin", "margin-bottom", "margin-left", "margin-right", "margin-top", "max-width",
-    "min-width", "padding", "padding-bottom", "padding-left", "padding-right", "padding-top",
-    "text-align", "text-decoration", "text-transform", "vertical-align", "white-space", "width",
-}  # fmt: skip
 
 _WORD = re.compile(r"\w{3,}")
 _FEW_CHARS = 6
@@ -159,3 +129,127 @@ def text_differs(plain: str, rendered: str) -> bool:
 def _is_address(word: str) -> bool:
     """Links and addresses: HTML shows them otherwise, or not at all."""
     return "://" in word or "@" in word or word.startswith(("<", "[", "www."))
+
+
+_SPACES = re.compile(r"[ \t\n\r\f]+")
+QUOTE = "> "
+_RULE = "-" * 10
+_MAX_INDENTS = 20
+
+
+@dataclass(slots=True)
+class Page:
+    """Text under construction. Quotes and indents are prefixes of the lines they hold."""
+
+    lines: list[str] = field(default_factory=list)
+    _prefixes: list[str] = field(default_factory=list)
+    _line: list[str] = field(default_factory=list)
+    _gap: int = 0
+    _needs_space: bool = False
+    _marker: str = ""
+    _indent: str = ""
+    _quote: str = ""
+
+    def write(self, text: str) -> None:
+        """Running text: white space collapses."""
+        words = _SPACES.sub(" ", text)
+        if words[:1] == " ":
+            self._needs_space = True
+            words = words[1:]
+        if not words:
+            return
+        ends_with_space = words[-1] == " "
+        self._put(words[:-1] if ends_with_space else words)
+        self._needs_space = ends_with_space
+
+    def write_pre(self, text: str) -> None:
+        """Text whose line breaks and spaces count."""
+        first, *rest = text.split("\n")
+        self._put(first)
+        for line in rest:
+            self.break_line()
+            self._put(line)
+
+    def _put(self, words: str) -> None:
+        if not words:
+            return
+        if self._line and self._needs_space:
+            self._line.append(" ")
+        self._needs_space = False
+        self._line.append(words)
+
+    def place(self) -> tuple[int, int]:
+        """Where we are, to be handed to `since`."""
+        return len(self.lines), len(self._line)
+
+    def since(self, place: tuple[int, int]) -> str:
+        """What was written on this line since then; nothing if the line is over."""
+        lines, pieces = place
+        return "".join(self._line[pieces:]).strip() if len(self.lines) == lines else ""
+
+    def cell(self) -> None:
+        """Begin a cell of a row."""
+        if self._line:
+            self._line.append(" | ")
+            self._needs_space = False
+
+    def break_line(self) -> None:
+        """A forced line break; on an empty line it is an empty line."""
+        if self._line:
+            self.end_line()
+        else:
+            self._gap = 1
+
+    def end_line(self) -> None:
+        self._needs_space = False
+        text = "".join(self._line).rstrip(" |") if self._line else ""
+        self._line = []
+        if text and not text.isspace():
+            if self._gap and self.lines:
+                self.lines.append(self._quote)
+            self._gap = 0
+            self.lines.append(self._prefix() + text)
+
+    def _prefix(self) -> str:
+        prefix = self._indent
+        if self._marker:
+            prefix = prefix[: max(len(prefix) - len(self._marker), 0)] + self._marker
+            self._marker = ""
+        return prefix
+
+    def blank_line(self) -> None:
+        """The next text is a new paragraph."""
+        self.end_line()
+        self._gap = 1
+
+    def rule(self) -> None:
+        self.end_line()
+        self.write(_RULE)
+        self.end_line()
+
+    def item(self, marker: str) -> None:
+        """Begin a list item: the marker stands before its first line, the others are indented."""
+        self.indent(" " * len(marker))
+        self._marker = marker
+
+    def indent(self, prefix: str) -> None:
+        self.end_line()
+        self._prefixes.append(prefix)
+        self._set_indent()
+
+    def outdent(self) -> None:
+        self.end_line()
+        self._marker = ""
+        self._prefixes.pop()
+        self._set_indent()
+
+    def _set_indent(self) -> None:
+        shown = self._prefixes[:_MAX_INDENTS]
+        self._indent = "".join(shown)
+        self._quote = "".join(prefix for prefix in shown if prefix == QUOTE).rstrip()
+
+    def text(self) -> str:
+        self.end_line()
+        while self.lines and self.lines[-1].strip() in ("", _RULE):
+            self.lines.pop()
+        return "\n".join(self.lines).strip("\n")

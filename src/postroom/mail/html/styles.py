@@ -5,30 +5,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
-_NAMES = {
-    "white": "ffffff", "black": "000000", "red": "ff0000", "green": "008000", "blue": "0000ff",
-    "yellow": "ffff00", "gray": "808080", "grey": "808080", "silver": "c0c0c0", "navy": "000080",
-    "maroon": "800000", "purple": "800080", "olive": "808000", "teal": "008080", "aqua": "00ffff",
-    "cyan": "00ffff", "lime": "00ff00", "fuchsia": "ff00ff", "magenta": "ff00ff",
-    "orange": "ffa500", "pink": "ffc0cb", "brown": "a52a2a", "gold": "ffd700", "tan": "d2b48c",
-    "snow": "fffafa", "ivory": "fffff0", "whitesmoke": "f5f5f5", "ghostwhite": "f8f8ff",
-    "floralwhite": "fffaf0", "azure": "f0ffff", "mintcream": "f5fffa", "aliceblue": "f0f8ff",
-    "seashell": "fff5ee", "honeydew": "f0fff0", "linen": "faf0e6", "oldlace": "fdf5e6",
-    "lightyellow": "ffffe0", "lavenderblush": "fff0f5", "beige": "f5f5dc", "lightcyan": "e0ffff",
-    "lightgray": "d3d3d3", "lightgrey": "d3d3d3", "gainsboro": "dcdcdc", "darkgray": "a9a9a9",
-    "darkgrey": "a9a9a9", "dimgray": "696969", "dimgrey": "696969", "darkblue": "00008b",
-    "darkred": "8b0000", "darkgreen": "006400", "cornsilk": "fff8dc", "antiquewhite": "faebd7",
-}  # fmt: skip
+from postroom.mail.data import load
+
+_NAMES: dict[str, str] = load("html")["colours"]
 _HEX = re.compile(r"^#?([0-9a-f]{3,4}|[0-9a-f]{6}|[0-9a-f]{8})$")
 _NUMBERS = re.compile(r"[\d.]{1,12}%?")
 # Colours are indistinguishable if they differ by less than this in every channel.
 _TOO_CLOSE = 24
 
 
-@dataclass(frozen=True, slots=True)
-class Colour:
+class Colour(NamedTuple):
     """Red, green, blue of 0..255 and alpha of 0..1."""
 
     red: float
@@ -39,20 +28,13 @@ class Colour:
     def over(self, below: Colour) -> Colour:
         """This colour painted over another."""
         a = self.alpha
-        return Colour(
-            self.red * a + below.red * (1 - a),
-            self.green * a + below.green * (1 - a),
-            self.blue * a + below.blue * (1 - a),
-        )
+        red, green, blue = (x * a + y * (1 - a) for x, y in zip(self[:3], below[:3], strict=True))
+        return Colour(red, green, blue)
 
     def vanishes_on(self, background: Colour) -> bool:
         """Whether text of this colour is invisible on its background."""
-        seen = self.over(background)
-        return (
-            abs(seen.red - background.red) < _TOO_CLOSE
-            and abs(seen.green - background.green) < _TOO_CLOSE
-            and abs(seen.blue - background.blue) < _TOO_CLOSE
-        )
+        pairs = zip(self.over(background)[:3], background[:3], strict=True)
+        return all(abs(seen - behind) < _TOO_CLOSE for seen, behind in pairs)
 
 
 WHITE = Colour(255, 255, 255)
@@ -285,8 +267,6 @@ def _with_colour(style: Style, css: Declarations) -> Style:
 
 def _reason_hidden(css: Declarations) -> str:
     """The reason why nothing of this element shows, whatever its children say."""
-    if not css:
-        return ""
     if css.get("display") == "none" or css.get("mso-hide") == "all":
         return "display"
     if css.get("content-visibility") == "hidden":
@@ -305,11 +285,9 @@ def _is_clipped_by_box(css: Declarations) -> bool:
     )
     if not clips:
         return False
-    for name in ("height", "max-height", "width", "max-width"):
-        size = length_px(css[name]) if name in css else None
-        if size is not None and size <= 1:
-            return True
-    return False
+    names = ("height", "max-height", "width", "max-width")
+    sizes = [length_px(css[name]) for name in names if name in css]
+    return any(size is not None and size <= 1 for size in sizes)
 
 
 def _is_clipped(css: Declarations) -> bool:
@@ -350,11 +328,8 @@ def host_of(url: str) -> str:
 
 def is_pixel(attributes: Attributes) -> bool:
     css = parse_declarations(attributes.get("style") or "")
-    for name in ("width", "height"):
-        size = length_px(css.get(name) or attributes.get(name) or "")
-        if size is not None and size <= 2:
-            return True
-    return False
+    given = (css.get(name) or attributes.get(name) or "" for name in ("width", "height"))
+    return any(size is not None and size <= 2 for size in map(length_px, given))
 
 
 def is_citation(attributes: Attributes) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from postroom.mail.data import load
 from postroom.mail.html.styles import Declarations, parse_declarations
 
 _COMMENT = re.compile(r"/\*.*?(?:\*/|$)|<!--|-->", re.DOTALL)
@@ -15,10 +16,7 @@ _ATTRIBUTE = re.compile(r"\[(class|id)[~*^|$]?=[\"']?([\w-]{1,100})[\"']?\]")
 _BRACE = re.compile(r"[{}]")
 _MAX_CHECKS = 500_000
 _MAX_RULES = 2_000
-_HIDING_PROPERTIES = (
-    "display", "visib", "opacity", "font", "color", "background", "height", "width", "indent",
-    "left", "top", "right", "bottom", "clip", "transform", "mso-hide", "filter", "margin", "inset",
-)  # fmt: skip
+_HIDING_PROPERTIES: tuple[str, ...] = tuple(load("html")["hiding_properties"])
 _ALWAYS_ON = frozenset(("", "all", "screen", "only screen", "screen,print", "all,screen"))
 
 
@@ -100,13 +98,10 @@ class Stylesheet:
         """
         if self._is_flat and element in self._known:
             return self._known[element]
-        rules = [
-            rule
-            for rule in self._candidates(element, len(ancestors))
-            if rule.fits(element, ancestors)
-        ]
+        candidates = self._candidates(element, len(ancestors))
+        rules = [rule for rule in candidates if rule.fits(element, ancestors)]
         merged: Declarations = {}
-        for rule in sorted(rules, key=_weight):
+        for rule in sorted(rules, key=lambda rule: rule.weight):
             merge(merged, rule.declarations)
         if self._is_flat:
             self._known[element] = merged
@@ -121,10 +116,6 @@ class Stylesheet:
         found = [rule for key in keys for rule in self._by_key.get(key, ())]
         self._budget -= sum(1 if len(rule.chain) == 1 else 1 + depth for rule in found)
         return found
-
-
-def _weight(rule: Rule) -> tuple[int, int]:
-    return rule.weight
 
 
 def merge(into: Declarations, more: Declarations) -> None:

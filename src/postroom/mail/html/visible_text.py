@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from postroom.mail.html.html import HtmlText
-from postroom.mail.html.layout import QUOTE, Page
+from postroom.mail.data import load, pattern
+from postroom.mail.html.html import QUOTE, HtmlText, Page
 from postroom.mail.html.styles import (
     BY_COLOUR,
     Attributes,
@@ -23,29 +23,17 @@ from postroom.mail.html.styles import (
 )
 from postroom.mail.html.stylesheets import Element, Stylesheet, merge
 from postroom.mail.message import HiddenText, Link
-from postroom.mail.mime.charsets import clean
+from postroom.mail.mime.decoding import clean
 from postroom.mail.text.invisible import hidden_text
 
+_DATA = load("html")
 EXCERPT = 200
 _MAX_FOUND = 200
 _TAG = re.compile(r"<[^>]{0,2000}>?")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 # Titles, comments and alternative texts never show, and ordinary mail is full of them. They
 # are only worth a word if they speak to a machine, or ask for something to be sent.
-_HANDLERS = (
-    "must|should|shall|will|please|forward|send|reply|call|run|execute|ignore|never|always|are"
-)
-_TO_A_MACHINE = re.compile(
-    r"(?:ignore|disregard|forget|override|bypass)\b.{0,80}\b(?:instruction|previous|prior|above"
-    r"|earlier|prompt|rule|polic|guideline|said)|system (?:prompt|message|override|note)"
-    r"|\b(?:ai|llm|gpt|claude|gemini|copilot|language model|assistant|chatbot|agents?|bot)\b.{0,80}"
-    rf"\b(?:{_HANDLERS})\b|\byou (?:are|must|should|will) (?:now |an? )?(?:ai\b|assistant|agent"
-    r"|forward|send|reply|delete|comply)|\b(?:forward|send|exfiltrate|transmit|copy|e-?mail|post"
-    r"|upload|leak|reveal|share)\b.{0,100}(?:credential|secret|api.?key|(?:all|every|any|each|whole"
-    r"|entire|latest)\b.{0,40}(?:mail|message|invoice|contact|file|document|inbox|token|thread"
-    r"|password))|(?:call|use|invoke) the \w{1,40} tool|prompt injection",
-    re.IGNORECASE,
-)
+_TO_A_MACHINE = pattern(_DATA["to_a_machine"])
 _MAX_CHARS = 20_000
 _FEW_CHARS = 20
 
@@ -91,19 +79,9 @@ class HiddenTexts:
             self.found.append(hidden_text(reason, clean(text), len(text)))
 
 
-_BLOCKS = frozenset(
-    ("address", "article", "aside", "body", "caption", "center", "dd", "details", "dialog", "div",
-     "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "header", "legend", "main",
-     "nav", "section", "summary", "tbody", "tfoot", "thead", "tr")
-)  # fmt: skip
-_PARAGRAPHS = frozenset(("p", "h1", "h2", "h3", "h4", "h5", "h6", "table", "pre", "listing"))
-# Elements whose content a browser does not show as text.
-_NEVER_SHOWN = frozenset(
-    ("template", "noscript", "title", "noframes", "noembed", "object", "audio", "video", "canvas",
-     "iframe", "datalist", "svg", "math", "script", "style", "head", "select", "xml", "rp")
-)  # fmt: skip
-_SPEAKING_ATTRIBUTES = ("alt", "title", "value", "placeholder", "content", "srcdoc", "aria-label",
-                        "data-text", "summary", "label")  # fmt: skip
+_BLOCKS, _PARAGRAPHS = frozenset(_DATA["blocks"]), frozenset(_DATA["paragraphs"])
+_NEVER_SHOWN = frozenset(_DATA["never_shown"])
+_TEXT_ATTRIBUTES: list[str] = _DATA["text_attributes"]
 _MAX_NODES = 100_000
 _MAX_LINKS = 500
 _MAX_ALTERNATIVES = 200
@@ -238,7 +216,9 @@ class _Walker:
         above = self.frames[-1]
         style, element = above.style, Element(tag, "", frozenset())
         if attributes:
-            self._mention_attributes(attributes)
+            for name in _TEXT_ATTRIBUTES:
+                if value := attributes.get(name):
+                    self.hidden.mention(value, f"{name} attribute")
             classes = (attributes.get("class") or "").lower().split()
             element = Element(tag, (attributes.get("id") or "").lower(), frozenset(classes))
         if attributes or self.sheet or tag == "dialog":
@@ -249,11 +229,6 @@ class _Walker:
         pre = above.pre or tag in ("pre", "listing", "xmp", "textarea")
         silent = above.silent or tag in _NEVER_SHOWN
         return _Frame(element, style, hidden, silent, pre=pre)
-
-    def _mention_attributes(self, attributes: Attributes) -> None:
-        for name in _SPEAKING_ATTRIBUTES:
-            if value := attributes.get(name):
-                self.hidden.mention(value, f"{name} attribute")
 
     def _style(self, element: Element, attributes: Attributes, parent: Style) -> Style:
         css = presentation(element.tag, attributes)

@@ -1,14 +1,17 @@
-"""Attached files: safe names, real types, invitations, signed and encrypted parts."""
+"""Attached files: safe names, real types, invitations, signed and encrypted parts, TNEF."""
 
 from __future__ import annotations
 
 import re
+import struct
 import unicodedata
-from typing import Literal
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from postroom.mail.message import Invitation
-from postroom.mail.mime.charsets import clean
+from postroom.mail.data import load
+from postroom.mail.message import Invitation, Protection
+from postroom.mail.mime.decoding import clean, decode
 from postroom.mail.mime.parts import Part
 from postroom.mail.text.invisible import Removed, cleaned
 
@@ -70,71 +73,28 @@ def content_disposition(filename: str) -> str:
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
 
 
-_MAGIC: tuple[tuple[int, bytes, str], ...] = (
-    (0, b"%PDF-", "application/pdf"),
-    (0, b"\x89PNG\r\n\x1a\n", "image/png"),
-    (0, b"\xff\xd8\xff", "image/jpeg"),
-    (0, b"GIF87a", "image/gif"),
-    (0, b"GIF89a", "image/gif"),
-    (8, b"WEBP", "image/webp"),
-    (8, b"WAVE", "audio/wav"),
-    (0, b"BM", "image/bmp"),
-    (0, b"II*\0", "image/tiff"),
-    (0, b"MM\0*", "image/tiff"),
-    (0, b"PK\x03\x04", "application/zip"),
-    (0, b"PK\x05\x06", "application/zip"),
-    (0, b"Rar!\x1a\x07", "application/vnd.rar"),
-    (0, b"7z\xbc\xaf\x27\x1c", "application/x-7z-compressed"),
-    (0, b"\x1f\x8b", "application/gzip"),
-    (0, b"BZh", "application/x-bzip2"),
-    (0, b"\xfd7zXZ\0", "application/x-xz"),
-    (0, b"MZ", "application/x-msdownload"),
-    (0, b"\x7fELF", "application/x-elf"),
-    (0, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "application/x-ole-storage"),
-    (0, b"{\\rtf", "application/rtf"),
-    (0, b"ID3", "audio/mpeg"),
-    (0, b"OggS", "audio/ogg"),
-    (4, b"ftyp", "video/mp4"),
-    (0, b"BEGIN:VCALENDAR", "text/calendar"),
-    (0, b"BEGIN:VCARD", "text/vcard"),
-    (0, b"-----BEGIN PGP M", "application/pgp-encrypted"),
-    (0, b"-----BEGIN PGP S", "application/pgp-signature"),
-    (0, b"-----BEGIN PGP P", "application/pgp-keys"),
-    (0, b"\x78\x9f\x3e\x22", "application/ms-tnef"),
-    (0, b"%!PS", "application/postscript"),
-    (0, b"#!", "text/x-script"),
-)
-_OFFICE = {
-    b"word/": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-    b"xl/": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-    b"ppt/": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
-}
-_HTML = (b"<!doctype html", b"<html", b"<script", b"<body", b"<head")
-# Types that run or that a browser executes: a claim to be something else is a disguise.
-_ACTIVE = frozenset(("application/x-msdownload", "application/x-elf", "text/html", "text/x-script"))
-_VAGUE = frozenset(("application/octet-stream", "application/x-octet-stream", "text/plain", ""))
+_TYPES = load("file_types")
+_MAGIC: list[tuple[int, bytes, str]] = [
+    (offset, magic.encode("latin-1"), found) for offset, magic, found in _TYPES["magic"]
+]
+_OFFICE: dict[bytes, str] = {folder.encode(): found for folder, found in _TYPES["office"].items()}
+_HTML_STARTS = tuple(start.encode() for start in _TYPES["html"])
+_ACTIVE, _VAGUE = frozenset(_TYPES["active"]), frozenset(_TYPES["vague"])
+EXTENSIONS: dict[str, str] = _TYPES["extensions"]
 
 
 def detect_type(content: bytes, declared: str) -> str:
     """The type that the bytes give away, else the one declared."""
-    head = content[:16]
     for offset, magic, found in _MAGIC:
-        if head[offset : offset + 16].startswith(magic[: 16 - offset]) and content.startswith(
-            magic, offset
-        ):
-            return _office(content) if found == "application/zip" else found
+        if content.startswith(magic, offset):
+            if found != "application/zip":
+                return found
+            folders = content[:4_096]
+            return next((kind for folder, kind in _OFFICE.items() if folder in folders), found)
     start = content[:64].lstrip().lower()
-    if start.startswith(_HTML):
+    if start.startswith(_HTML_STARTS):
         return "text/html"
     return declared or "application/octet-stream"
-
-
-def _office(content: bytes) -> str:
-    names = content[:4_096]
-    for folder, found in _OFFICE.items():
-        if folder in names:
-            return found
-    return "application/zip"
 
 
 def is_disguised(declared: str, detected: str) -> bool:
@@ -203,9 +163,6 @@ def _unescaped(value: str) -> str:
     return re.sub(r"\\([nN;,\\])", lambda m: "\n" if m[1] in "nN" else m[1], value)
 
 
-Protection = Literal["pgp-signed", "pgp-encrypted", "smime-signed", "smime-encrypted"]
-
-
 def find_protection(root: Part, text: str) -> Protection | None:
     """How the mail is signed or encrypted, None if it is neither."""
     protocol = root.parameters.get("protocol", "").lower()
@@ -252,3 +209,148 @@ def _text_of_pages(document: object, max_chars: int) -> str:
         if left <= 0:
             break
     return "\n".join(pages).lstrip()[: max_chars + 1]
+
+
+# TNEF, the `winmail.dat` of Outlook, after the public description of the format ([MS-OXTNEF],
+# [MS-OXRTFCP]): the files, and the text if the mail has no other.
+_SIGNATURE = 0x223E9F78
+_RENDERING, _TITLE, _DATA, _ATTACHMENT = 0x9002, 0x8010, 0x800F, 0x9005
+_MESSAGE_PROPERTIES, _CODE_PAGE = 0x9003, 0x9007
+_LONG_NAME, _MIME_TYPE, _CONTENT_ID, _OBJECT = 0x3707, 0x370E, 0x3712, 0x3701
+_BODY, _HTML = 0x1000, 0x1013
+_FIXED = {2: 4, 3: 4, 4: 4, 5: 8, 6: 8, 7: 8, 10: 4, 11: 4, 20: 8, 64: 8, 72: 16, 1: 4}
+_TEXTS = (0x1E, 0x1F)
+_VARIABLE = (0x1E, 0x1F, 0x102, 0x0D)
+_MAX_PROPERTIES = 2_000
+_MAX_VALUES = 1_000
+
+
+@dataclass(slots=True)
+class TnefFile:
+    """A file inside the container."""
+
+    name: str = ""
+    content_type: str = ""
+    content_id: str = ""
+    content: bytes = b""
+
+
+@dataclass(slots=True)
+class Tnef:
+    """What was inside. `is_whole` is False if the container breaks off."""
+
+    files: list[TnefFile] = field(default_factory=list)
+    text: str = ""
+    html: str = ""
+    is_whole: bool = True
+
+
+def read_tnef(data: bytes, *, most_files: int) -> Tnef | None:
+    """Open a container, None if it is none."""
+    if len(data) < 6 or struct.unpack_from("<I", data)[0] != _SIGNATURE:
+        return None
+    found = Tnef()
+    charset = "cp1252"
+    try:
+        for attribute, value in _attributes(data):
+            if attribute == _CODE_PAGE and len(value) >= 4:
+                charset = f"cp{struct.unpack_from('<I', value)[0]}"
+            elif attribute == _RENDERING:
+                if len(found.files) >= most_files:
+                    break
+                found.files.append(TnefFile())
+            elif attribute == _MESSAGE_PROPERTIES:
+                _read_bodies(found, value, charset)
+            elif found.files:
+                _read_part(found.files[-1], attribute, value, charset)
+    except (struct.error, ValueError, IndexError):
+        found.is_whole = False
+    found.files = [file for file in found.files if file.content]
+    return found
+
+
+def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    at = 6
+    while at + 9 <= len(data):
+        _, attribute, _, length = struct.unpack_from("<BHHI", data, at)
+        at += 9
+        if at + length > len(data):
+            raise ValueError("an attribute is longer than the file")
+        yield attribute, data[at : at + length]
+        at += length + 2  # a checksum follows
+
+
+def _read_bodies(found: Tnef, value: bytes, charset: str) -> None:
+    for tag, kind, content in _properties(value):
+        if tag == _BODY and kind in _TEXTS:
+            found.text = _text(content, kind, charset)
+        elif tag == _HTML:
+            found.html = decode(content, charset)[0]
+
+
+def _read_part(file: TnefFile, attribute: int, value: bytes, charset: str) -> None:
+    if attribute == _TITLE:
+        file.name = file.name or _text(value, 0x1E, charset)
+    elif attribute == _DATA:
+        file.content = value
+    elif attribute == _ATTACHMENT:
+        for tag, kind, content in _properties(value):
+            if tag == _LONG_NAME:
+                file.name = _text(content, kind, charset) or file.name
+            elif tag == _MIME_TYPE:
+                file.content_type = _text(content, kind, charset).lower()
+            elif tag == _CONTENT_ID:
+                file.content_id = _text(content, kind, charset)
+            elif tag == _OBJECT and not file.content:
+                file.content = content[16:] if kind == 0x0D else content
+
+
+def _text(content: bytes, kind: int, charset: str) -> str:
+    if kind == 0x1F:
+        return clean(content.decode("utf-16-le", "replace")).rstrip("\0")
+    return decode(content.rstrip(b"\0"), charset)[0]
+
+
+def _properties(data: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """The MAPI properties: tag, type and the first value of each."""
+    (count,) = struct.unpack_from("<I", data)
+    at = 4
+    for _ in range(min(count, _MAX_PROPERTIES)):
+        kind, tag = struct.unpack_from("<HH", data, at)
+        at += 4
+        if tag >= 0x8000:
+            at = _skip_name(data, at)
+        is_multiple, kind = bool(kind & 0x1000), kind & 0x0FFF
+        if kind in _VARIABLE or is_multiple:
+            value, at = _variable(data, at, kind)
+        else:
+            size = _FIXED.get(kind, 4)
+            value, at = data[at : at + size], at + size
+        yield tag, kind, value
+
+
+def _skip_name(data: bytes, at: int) -> int:
+    """A named property has a GUID, and then a number or a name."""
+    (kind, value) = struct.unpack_from("<II", data, at + 16)
+    return at + 24 + (_padded(value) if kind == 1 else 0)
+
+
+def _variable(data: bytes, at: int, kind: int) -> tuple[bytes, int]:
+    (count,) = struct.unpack_from("<I", data, at)
+    at += 4
+    first = b""
+    for number in range(min(count, _MAX_VALUES)):
+        if kind in _VARIABLE:
+            (length,) = struct.unpack_from("<I", data, at)
+            at += 4
+        else:
+            length = _FIXED.get(kind, 4)
+        if at + length > len(data):
+            raise ValueError("a property is longer than its block")
+        first = data[at : at + length] if number == 0 else first
+        at += _padded(length)
+    return first, at
+
+
+def _padded(length: int) -> int:
+    return (length + 3) & ~3

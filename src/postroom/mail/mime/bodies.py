@@ -6,28 +6,15 @@ import re
 from dataclasses import dataclass, field
 
 from postroom.mail.message import ParsedAttachment
-from postroom.mail.mime.attachments import detect_type, shown_filename
-from postroom.mail.mime.charsets import clean, decode
-from postroom.mail.mime.headers import split_header
-from postroom.mail.mime.parts import Part, is_embedded_message
-from postroom.mail.mime.tnef import read_tnef
-from postroom.mail.mime.transfer_encoding import find_uu
+from postroom.mail.mime.attachments import EXTENSIONS, detect_type, read_tnef, shown_filename
+from postroom.mail.mime.decoding import clean, decode, find_uu
+from postroom.mail.mime.parts import Part, is_embedded_message, split_header
 from postroom.mail.text.invisible import Removed, cleaned
 from postroom.model.limits import Limits
 
 _META_CHARSET = re.compile(
     rb"<meta[^>]{1,200}?charset\s{0,9}=\s{0,9}[\"']?([\w-]{1,40})", re.IGNORECASE
 )
-_EXTENSIONS = {
-    "text/plain": "txt", "text/html": "html", "text/calendar": "ics", "text/csv": "csv",
-    "image/jpeg": "jpg", "image/png": "png", "image/gif": "gif", "image/svg+xml": "svg",
-    "application/pdf": "pdf", "application/zip": "zip", "message/rfc822": "eml",
-    "application/pgp-signature": "asc", "application/pkcs7-signature": "p7s",
-    "application/x-pkcs7-signature": "p7s", "application/ms-tnef": "dat", "text/vcard": "vcf",
-    "text/x-vcard": "vcf", "message/delivery-status": "txt", "text/rfc822-headers": "txt",
-}  # fmt: skip
-
-
 _SHOWABLE = ("text/plain", "text/html", "message/delivery-status")
 _HEADING = ("From", "Date", "Subject", "To")
 
@@ -98,15 +85,11 @@ def _collect_alternative(part: Part, contents: Contents, limits: Limits) -> None
     inner = Contents(parts=contents.parts, removed=contents.removed)
     for child in part.children:
         _collect(child, inner, limits)
-    body = Body()
     plains = [b.plain for b in inner.bodies if b.plain is not None]
     htmls = [b.html for b in inner.bodies if b.html is not None]
-    if plains:
-        body.plain = "\n\n".join(plains)
-    if htmls:
-        body.html = "\n".join(htmls)
     if plains or htmls:
-        contents.bodies.append(body)
+        plain = "\n\n".join(plains) if plains else None
+        contents.bodies.append(Body(plain, "\n".join(htmls) if htmls else None))
     contents.attachments += inner.attachments
     for defect in inner.defects:
         contents.note(defect)
@@ -121,12 +104,8 @@ def is_body(part: Part, *, is_root: bool) -> bool:
         return False
     if not (parameters.get("filename") or part.parameters.get("name")):
         return True
-    return is_root and not _is_disguised_file(part)
-
-
-def _is_disguised_file(part: Part) -> bool:
-    """Binary content that is declared as text."""
-    return not detect_type(part.decoded(most=4_096), part.content_type).startswith("text/")
+    # Binary content may be declared as text.
+    return is_root and detect_type(part.decoded(most=4_096), part.content_type).startswith("text/")
 
 
 def _add_body(part: Part, contents: Contents, limits: Limits) -> None:
@@ -137,8 +116,9 @@ def _add_body(part: Part, contents: Contents, limits: Limits) -> None:
         text, defect = decode(data, meta[1].decode() if meta else charset)
         contents.bodies.append(Body(html=text))
     else:
-        if b"begin " in data:
-            _add_uu_files(data, contents)
+        # Files stood in the text itself before there was MIME.
+        for _, _, name, content in find_uu(data) if b"begin " in data else ():
+            _add_file(contents, name, "application/octet-stream", content)
         text, defect = decode(data, charset)
         contents.bodies.append(Body(plain=_plain(text, part)))
     contents.note(defect)
@@ -185,17 +165,15 @@ def unflow(text: str, *, delsp: bool) -> str:
     return "".join(out)[1:]
 
 
-def _add_uu_files(data: bytes, contents: Contents) -> None:
-    """Files that stand in the text itself, as was done before MIME."""
-    for _, _, name, content in find_uu(data):
-        contents.attachments.append(
-            ParsedAttachment(
-                filename=shown_filename(name, removed=contents.removed),
-                content_type="application/octet-stream",
-                detected_type=detect_type(content, "application/octet-stream"),
-                content=content,
-            )
-        )
+def _add_file(
+    contents: Contents, name: str, kind: str, content: bytes, content_id: str | None = None
+) -> None:
+    """Add a file that is no part of its own."""
+    name = shown_filename(name, removed=contents.removed)
+    detected = detect_type(content, kind)
+    contents.attachments.append(
+        ParsedAttachment(name, kind, detected, content, content_id is not None, content_id)
+    )
 
 
 def _add_broken_multipart(part: Part, contents: Contents, limits: Limits) -> None:
@@ -226,16 +204,7 @@ def _unpack(container: ParsedAttachment, contents: Contents, limits: Limits) -> 
         return False
     for file in opened.files:
         kind = file.content_type if "/" in file.content_type else "application/octet-stream"
-        contents.attachments.append(
-            ParsedAttachment(
-                filename=shown_filename(file.name, removed=contents.removed),
-                content_type=kind,
-                detected_type=detect_type(file.content, kind),
-                content=file.content,
-                inline=bool(file.content_id),
-                content_id=file.content_id or None,
-            )
-        )
+        _add_file(contents, file.name, kind, file.content, file.content_id or None)
     if not contents.bodies and (opened.text or opened.html):
         contents.bodies.append(Body(plain=opened.text or None, html=opened.html or None))
     return bool(opened.files or opened.text or opened.html)
@@ -280,7 +249,7 @@ def _attachment(part: Part, contents: Contents, limits: Limits) -> ParsedAttachm
 
 
 def _made_up_name(part: Part, content: bytes, contents: Contents, limits: Limits) -> str:
-    extension = _EXTENSIONS.get(part.content_type, "bin")
+    extension = EXTENSIONS.get(part.content_type, "bin")
     if is_embedded_message(part):
         block = split_header(content, 0, len(content), limits=limits)
         subject = block.fields.decoded("subject")[:100]

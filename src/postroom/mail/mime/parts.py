@@ -1,14 +1,279 @@
-"""The tree of parts: a linear split of the bytes, with the limits built in."""
+"""The tree of parts and their header fields (RFC 5322, RFC 2045, RFC 2231), within limits."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from urllib.parse import unquote_to_bytes
 
-from postroom.mail.mime.headers import Fields, parse_parameters, split_header
-from postroom.mail.mime.transfer_encoding import decode_transfer
+from postroom.mail.data import load
+from postroom.mail.mime.decoding import clean, decode, decode_transfer, decode_words, guess
 from postroom.model.limits import Limits
+
+_BLANK = re.compile(rb"\n\r?\n")
+_ODD_BLANK = re.compile(rb"(?:\r\n|\n|\r(?!\n))[ \t]{0,80}(?:\r\n|\n|\r(?!\n))")
+_FIELD = re.compile(r"([!-9;-~]+)[ \t]*:")
+_NAME = re.compile(r"[!-9;-~]+")
+_USUAL_NAMES = frozenset(load("headers")["usual"])
+_CHARSET = re.compile(r"charset\s?=\s?\"?([\w-]{1,40})", re.IGNORECASE)
+_ATTESTED = frozenset(("authentication-results", "arc-authentication-results", "received-spf"))
+_LONE_CR = re.compile(r"\r(?!\n)")
+
+
+@dataclass(slots=True)
+class Fields:
+    """Header fields in order, raw but unfolded; look-ups ignore case."""
+
+    pairs: list[tuple[str, str]] = field(default_factory=list)
+    _index: dict[str, list[str]] = field(default_factory=dict)
+    had_nul: set[str] = field(default_factory=set)
+    """Names, in lower case, of fields in which a NUL stood; nothing can be stored with one."""
+
+    def add(self, name: str, value: str) -> None:
+        self.pairs.append((name, value))
+        self._index.setdefault(name.lower(), []).append(value)
+
+    def all(self, name: str) -> list[str]:
+        return self._index.get(name, [])
+
+    def first(self, name: str) -> str:
+        values = self._index.get(name)
+        return values[0] if values else ""
+
+    def decoded(self, name: str) -> str:
+        return decode_words(self.first(name)).strip()
+
+    def names(self) -> set[str]:
+        return set(self._index)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._index
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderBlock:
+    """The fields, where the body begins, and what was odd."""
+
+    fields: Fields
+    body_start: int
+    defects: tuple[str, ...] = ()
+
+
+def split_header(raw: bytes, start: int, end: int, *, limits: Limits) -> HeaderBlock:
+    """Read the fields at `start`; what cannot be a field begins the body."""
+    block_end, body_start = _block_bounds(raw, start, end)
+    defects: list[str] = []
+    if block_end - start > limits.header_bytes:
+        block_end = raw.rfind(b"\n", start, start + limits.header_bytes) + 1
+        block_end = block_end or start + limits.header_bytes
+        defects.append(f"header block over {limits.header_bytes} bytes, read up to there")
+    text = _block_text(raw[start:block_end], defects)
+    fields = _read_clean(text, limits.header_count)
+    if fields is not None:
+        return HeaderBlock(fields, body_start, tuple(defects))
+    reader = _Reader(limits.header_count, defects)
+    broken_off = reader.read(text)
+    body_start = body_start if broken_off is None else start + broken_off
+    return HeaderBlock(reader.fields, body_start, tuple(defects))
+
+
+def _block_bounds(raw: bytes, start: int, end: int) -> tuple[int, int]:
+    """Where the header block ends and where the body begins."""
+    if raw.startswith((b"\n", b"\r\n"), start):
+        return start, start + (1 if raw[start : start + 1] == b"\n" else 2)
+    blank = _BLANK.search(raw, start, end)
+    if blank:
+        return blank.start() + 1, blank.end()
+    odd = _ODD_BLANK.search(raw, start, end)
+    return (odd.start(), odd.end()) if odd else (end, end)
+
+
+def _block_text(block: bytes, defects: list[str]) -> str:
+    """The block as text of the same length as its bytes, so that places stay comparable."""
+    text = block.decode("latin-1")
+    if "\r" in text and _LONE_CR.search(text):
+        text = _LONE_CR.sub("\n", text)
+        defects.append("bare CR in the header")
+    return text
+
+
+def _read_clean(text: str, most: int) -> Fields | None:
+    """The fields of a well-formed block (the fast path), or None."""
+    if not text.isascii() or "\0" in text:
+        return None
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
+    lines = text.replace("\n ", " ").replace("\n\t", "\t").rstrip("\n").split("\n")
+    if len(lines) > most:
+        return None
+    fields = Fields()
+    pairs, index = fields.pairs, fields._index  # noqa: SLF001 - our own class
+    for line in lines:
+        name, colon, value = line.partition(":")
+        lower = name.lower()
+        if not colon or (lower not in _USUAL_NAMES and not _NAME.fullmatch(name)):
+            return None
+        value = value.strip()
+        pairs.append((name, value))
+        if lower in index:
+            index[lower].append(value)
+        else:
+            index[lower] = [value]
+    return fields
+
+
+class _Reader:
+    """Parses malformed header blocks line by line."""
+
+    def __init__(self, most: int, defects: list[str]) -> None:
+        self.fields = Fields()
+        self._most = most
+        self._defects = defects
+        self._name = ""
+        self._value: list[str] = []
+        self._text = ""
+        self._charset: str | None = None
+
+    def read(self, text: str) -> int | None:
+        """Fill the fields; returns where the header breaks off, None if it is whole."""
+        self._text = text
+        at = 0
+        lines = text.split("\n")
+        for number, line in enumerate(lines):
+            if line[:1] in (" ", "\t") and self._name:
+                self._value.append(line)
+            elif match := _FIELD.match(line):
+                self._store()
+                if len(self.fields.pairs) >= self._most:
+                    self._note(f"more than {self._most} header fields, read up to there")
+                    return None
+                self._name, self._value = match[1], [line[match.end() :]]
+            elif line.strip() and not (number == 0 and line.startswith(("From ", ">From "))):
+                if not _FIELD.match(lines[number + 1] if number + 1 < len(lines) else ""):
+                    self._note("no blank line between header and body")
+                    self._store()
+                    return at
+                self._note("a line in the header that is no field")
+            at += len(line) + 1
+        self._store()
+        return None
+
+    def _store(self) -> None:
+        if not self._name:
+            return
+        value = "".join(line.rstrip("\r") for line in self._value)
+        if not value.isascii():
+            value = self._decoded(value.encode("latin-1"))
+        if "\0" in value:
+            self.fields.had_nul.add(self._name.lower())
+        self.fields.add(self._name, clean(value.strip()))
+        self._name = ""
+
+    def _decoded(self, value: bytes) -> str:
+        """Raw 8-bit text: UTF-8, else what the body is in, else what it looks like."""
+        if self._charset is None:
+            declared = _CHARSET.search(self._text)
+            self._charset = declared[1] if declared else ""
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError:
+            return decode(value, self._charset)[0]
+
+    def _note(self, defect: str) -> None:
+        if defect not in self._defects:
+            self._defects.append(defect)
+
+
+def decoded_pairs(fields: Fields) -> Iterator[tuple[str, str]]:
+    """Every field, in order, with its encoded words decoded.
+
+    Authentication-Results are not decoded: an encoded word could inject a result.
+    """
+    for name, value in fields.pairs:
+        is_encoded = "=?" in value and name.lower() not in _ATTESTED
+        yield name, decode_words(value) if is_encoded else value
+
+
+_MOST = 100
+_PARAMETER = re.compile(
+    r"""\s*+;?+\s*+([^\s=;"]{1,200}+)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)(?:"|$)|([^;]*+))""",
+    re.DOTALL,
+)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_SECTION = re.compile(r"^([^*]+)\*(\d{1,3})(\*?)$")
+
+
+def parse_parameters(value: str) -> tuple[str, dict[str, str]]:
+    """The value itself, lower case, and its parameters by lower-case name, decoded."""
+    head, _, rest = value.partition(";")
+    if "=" in head:  # a forgotten semicolon, or a forgotten type
+        head, rest = ("", value) if "/" not in head.partition("=")[0] else _forgiven(value)
+    raw = _raw_parameters(rest) if "=" in rest else []
+    return clean(head.strip().strip('"').lower()), _decoded(raw) if raw else {}
+
+
+def _forgiven(value: str) -> tuple[str, str]:
+    words = value.split(None, 1)
+    return (words[0].rstrip(";"), words[1]) if len(words) == 2 else (value, "")
+
+
+def _raw_parameters(rest: str) -> list[tuple[str, str, bool]]:
+    """Names, values and whether they were quoted, as they stand."""
+    found: list[tuple[str, str, bool]] = []
+    at = 0
+    while at < len(rest) and len(found) < _MOST:
+        match = _PARAMETER.match(rest, at)
+        if match is None:
+            at = rest.find(";", at + 1)
+            if at < 0:
+                break
+            continue
+        quoted = match[2] is not None
+        value = _ESCAPED.sub(_unescape, match[2]) if quoted else match[3].strip()
+        found.append((match[1].lower(), value, quoted))
+        at = match.end()
+    return found
+
+
+def _unescape(match: re.Match[str]) -> str:
+    # Windows senders put paths in quotes without doubling the backslash
+    return match[1] if match[1] in '"\\' else match[0]
+
+
+def _decoded(raw: list[tuple[str, str, bool]]) -> dict[str, str]:
+    plain: dict[str, str] = {}
+    sections: dict[str, dict[int, tuple[str, bool]]] = {}
+    for name, value, _ in raw:
+        section = _SECTION.match(name)
+        if section:
+            numbered = sections.setdefault(section[1], {})
+            numbered.setdefault(int(section[2]), (value, bool(section[3])))
+        elif name.endswith("*"):
+            sections.setdefault(name[:-1], {}).setdefault(0, (value, True))
+        else:
+            plain.setdefault(name, decode_words(value))
+    for name, numbered in sections.items():
+        plain[name] = _joined(numbered)
+    return {name: clean(value) for name, value in plain.items()}
+
+
+def _joined(numbered: dict[int, tuple[str, bool]]) -> str:
+    """The sections of an RFC 2231 parameter, in order, in their charset."""
+    ordered = [numbered[number] for number in sorted(numbered)]
+    if not any(encoded for _, encoded in ordered):
+        return decode_words("".join(value for value, _ in ordered))
+    first, first_encoded = ordered[0]
+    charset = ""
+    if first_encoded and first.count("'") >= 2:
+        charset, _, first = first.split("'", 2)
+        ordered[0] = (first, True)
+    data = b"".join(
+        unquote_to_bytes(value) if encoded else value.encode("utf-8", "replace")
+        for value, encoded in ordered
+    )
+    return decode(data, charset)[0] if charset else guess(data)
+
 
 _GUESSED_BOUNDARY = re.compile(rb"(?:^|\n)--([^\s-][^\r\n]{0,200}?)[ \t]*\r?\n(?=[!-9;-~]++:)")
 _IN_NO_BOUNDARY = re.compile(rb"[^0-9A-Za-z'()+_,./:=?\s-]")
@@ -117,7 +382,9 @@ def split_at(raw: bytes, start: int, end: int, marker: bytes, most: int) -> list
     opened = -1
     for at in _line_starts(raw, start, end, marker):
         is_close = raw.startswith(b"--", at + len(marker))
-        line_end = _line_end(raw, at + len(marker) + 2 * is_close, end)
+        # -1 if anything but white space is left on the line
+        rest = _REST_OF_LINE.match(raw, at + len(marker) + 2 * is_close, end)
+        line_end = rest.end() if rest else -1
         if line_end < 0 and not (is_close and _IN_NO_BOUNDARY.match(raw, at + len(marker) + 2)):
             continue
         if opened >= 0:
@@ -145,12 +412,6 @@ def _line_starts(raw: bytes, start: int, end: int, marker: bytes) -> Iterator[in
             at = raw.find(wanted, at + len(wanted), end)
         if found:
             return
-
-
-def _line_end(raw: bytes, at: int, end: int) -> int:
-    """The start of the next line if nothing but white space is left on this one, else -1."""
-    match = _REST_OF_LINE.match(raw, at, end)
-    return match.end() if match else -1
 
 
 def _before_break(raw: bytes, at: int) -> int:

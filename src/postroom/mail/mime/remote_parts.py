@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from postroom.mail.mime.attachments import shown_filename
 from postroom.mail.mime.bodies import collect, is_body
-from postroom.mail.mime.headers import Fields, parse_parameters
-from postroom.mail.mime.parts import Part
+from postroom.mail.mime.parts import Fields, Part, parse_parameters
 from postroom.mail.parse import Words, read_words
 from postroom.model.imap import ImapPart
 from postroom.model.limits import Limits
@@ -28,6 +27,10 @@ class RemotePart(Part):
 
     number: str = ""
     size_bytes: int = 0
+
+    @property
+    def inner(self) -> list[RemotePart]:
+        return [child for child in self.children if isinstance(child, RemotePart)]
 
     @property
     def here(self) -> int:
@@ -60,34 +63,25 @@ def _whole_letters(data: bytes) -> bytes:
     return data
 
 
-def remote_part(described: ImapPart) -> RemotePart:
-    """The tree of a message as its server describes it, with nothing in it yet."""
-    return _remote(described, Fields())
+def remote_part(described: ImapPart, heading: Iterable[tuple[str, str]] = ()) -> RemotePart:
+    """The tree of a message as its server describes it, with nothing in it yet.
 
-
-def _remote(described: ImapPart, fields: Fields) -> RemotePart:
+    `heading` are header fields of a mail inside the mail.
+    """
+    fields = Fields()
+    for name, value in heading:
+        fields.add(name, value)
     fields.add("content-transfer-encoding", described.encoding)
     fields.add("content-id", described.content_id)
     if described.disposition:
         value = _header(described.disposition, described.disposition_parameters)
         fields.add("content-disposition", value)
-    content_type = _header(described.content_type, described.parameters)
-    part = RemotePart(
-        fields,
-        described.content_type,
-        parse_parameters(content_type)[1],
-        b"",
-        0,
-        0,
-        number=described.number,
-        size_bytes=described.size_bytes,
-    )
+    _, parameters = parse_parameters(_header(described.content_type, described.parameters))
+    part = RemotePart(fields, described.content_type, parameters, b"", 0, 0)
+    part.number, part.size_bytes = described.number, described.size_bytes
     part.children = [remote_part(child) for child in described.children]
     if described.message is not None:
-        heading = Fields()
-        for name, value in described.heading:
-            heading.add(name, value)
-        part.message = _remote(described.message, heading)
+        part.message = remote_part(described.message, described.heading)
     return part
 
 
@@ -99,12 +93,15 @@ def _header(value: str, parameters: Iterable[tuple[str, str]]) -> str:
     return "; ".join((value, *(f'{name}="{text}"' for name, text in quoted)))
 
 
-def fill(root: RemotePart, contents: Mapping[str, bytes]) -> None:
+def fill(part: RemotePart, contents: Mapping[str, bytes]) -> None:
     """Put in what came, by the numbers of the parts."""
-    for part in _leaves(root):
-        if part.number in contents:
-            part.raw = contents[part.number]
-            part.start, part.end = 0, len(part.raw)
+    for child in part.inner:
+        fill(child, contents)
+    if isinstance(part.message, RemotePart):
+        fill(part.message, contents)
+    if not part.children and part.number in contents:
+        part.raw = contents[part.number]
+        part.start, part.end = 0, len(part.raw)
 
 
 def read_text(root: RemotePart, limits: Limits) -> Words:
@@ -112,34 +109,18 @@ def read_text(root: RemotePart, limits: Limits) -> Words:
     return read_words(collect(root, limits), limits)
 
 
-def text_parts(root: RemotePart, *, include_html: bool) -> list[RemotePart]:
+def text_parts(part: RemotePart, *, include_html: bool) -> list[RemotePart]:
     """The parts to read for the text; HTML only where there is no plain text to speak of."""
-    return list(_texts(root, include_html=include_html))
-
-
-def _texts(part: RemotePart, *, include_html: bool) -> Iterator[RemotePart]:
+    found = [text for child in part.inner for text in text_parts(child, include_html=include_html)]
     if part.content_type == "multipart/alternative":
-        yield from _alternatives(part, include_html=include_html)
-        return
-    for child in part.children:
-        assert isinstance(child, RemotePart)
-        yield from _texts(child, include_html=include_html)
-    if isinstance(part.message, RemotePart) and part.disposition[0] != "attachment":
-        yield from _texts(part.message, include_html=include_html)
-    elif part.content_type in _TEXTS and part.disposition[0] != "attachment":
-        yield part
-
-
-def _alternatives(part: RemotePart, *, include_html: bool) -> Iterator[RemotePart]:
-    found = [
-        text
-        for child in part.children
-        if isinstance(child, RemotePart)
-        for text in _texts(child, include_html=include_html)
-    ]
-    plain = [text for text in found if text.content_type != "text/html"]
-    needs_html = include_html or sum(text.size_bytes for text in plain) < _STUB_BYTES
-    yield from found if needs_html else plain
+        plain = [text for text in found if text.content_type != "text/html"]
+        needs_html = include_html or sum(text.size_bytes for text in plain) < _STUB_BYTES
+        return found if needs_html else plain
+    if part.disposition[0] == "attachment":
+        return found
+    if isinstance(part.message, RemotePart):
+        return [*found, *text_parts(part.message, include_html=include_html)]
+    return [*found, part] if part.content_type in _TEXTS else found
 
 
 def estimated_bytes(part: RemotePart, chars: int) -> int:
@@ -150,28 +131,16 @@ def estimated_bytes(part: RemotePart, chars: int) -> int:
     return min(part.size_bytes, size)
 
 
-def file_parts(root: RemotePart) -> list[RemotePart]:
+def file_parts(
+    part: RemotePart, *, is_root: bool = True, is_report: bool = False
+) -> list[RemotePart]:
     """The parts that are files, as for mail that is here; those of a mail inside it as well."""
-    return list(_files(root, is_root=True, is_report=False))
-
-
-def _files(part: RemotePart, *, is_root: bool, is_report: bool) -> Iterator[RemotePart]:
     is_report = is_report or part.content_type == "multipart/report"
-    for child in part.children:
-        assert isinstance(child, RemotePart)
-        yield from _files(child, is_root=False, is_report=is_report)
-    if part.children or is_body(part, is_root=is_root):
-        return
-    yield part
+    if part.children:
+        found = (file_parts(child, is_root=False, is_report=is_report) for child in part.inner)
+        return [file for files in found for file in files]
+    if is_body(part, is_root=is_root):
+        return []
     if isinstance(part.message, RemotePart) and not is_report:
-        yield from _files(part.message, is_root=True, is_report=False)
-
-
-def _leaves(part: RemotePart) -> Iterator[RemotePart]:
-    for child in part.children:
-        assert isinstance(child, RemotePart)
-        yield from _leaves(child)
-    if isinstance(part.message, RemotePart):
-        yield from _leaves(part.message)
-    if not part.children:
-        yield part
+        return [part, *file_parts(part.message)]
+    return [part]

@@ -23,6 +23,8 @@ _HTML = frozenset(("html", "body_html"))
 """Fields that are HTML on purpose, made safe by the sanitiser."""
 
 _AS_IT_IS = frozenset(("content", "raw_source_base64", "yaml", "next_cursor"))
+"""Fields that are bytes in disguise."""
+
 _CALLER_FIELDS = frozenset(("body_text", "body_html"))
 # A browser reads `<` inside a tag as a part of it, so whatever goes on after a name opens a tag.
 _OPENS = re.compile(
@@ -60,8 +62,10 @@ def shown(value: Any, field: str = "", *, is_own: bool = False) -> Any:
     if isinstance(value, str):
         return value if is_own else _words(value, field)
     if isinstance(value, Mapping):
-        is_own = _is_own(value, is_own=is_own)
-        kept = _unchanged(value)
+        # The caller vouches for a shape by its trust; one inside another has its own.
+        is_own = value["trust"] != "mail" if "trust" in value else is_own
+        is_draft = str(value.get("id", "")).startswith("drf_")
+        kept = _AS_IT_IS | _CALLER_FIELDS if is_draft else _AS_IT_IS
         return {
             name if is_own else _words(name, ""): item
             if name in kept
@@ -76,14 +80,3 @@ def shown(value: Any, field: str = "", *, is_own: bool = False) -> Any:
 def _words(text: str, field: str) -> str:
     text = cleaned(text, one_line=field not in _LINES)
     return text.replace("![", "!&#91;") if field in _HTML else without_fetches(text)
-
-
-def _is_own(shape: Mapping[str, Any], *, is_own: bool) -> bool:
-    """Whether the caller vouches for a shape; one inside another is judged by its own trust."""
-    return shape["trust"] != "mail" if "trust" in shape else is_own
-
-
-def _unchanged(shape: Mapping[str, Any]) -> frozenset[str]:
-    """The fields of a shape that are bytes in disguise, or a draft of the caller."""
-    is_draft = str(shape.get("id", "")).startswith("drf_")
-    return _AS_IT_IS | _CALLER_FIELDS if is_draft else _AS_IT_IS

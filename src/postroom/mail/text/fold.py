@@ -1,10 +1,20 @@
-"""Folding: the form in which text is compared, stored for search and searched for."""
+"""Folding, the form in which text is compared; and the filters `from`, `to`, `subject` and `q`.
+
+A filter is a string that the `SearchTexts` of a message contain: folded fields with a separator
+around each field and after each address. A database can search for it, and so can code that has a
+single message.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from postroom.model.message import AddressLine
+from postroom.model.storage import FIELD_BORDER, SearchTexts
 
 # Default_Ignorable_Code_Point of the Unicode character database: they show nothing, so a
 # search must not trip over them.
@@ -53,3 +63,60 @@ def as_key(text: str) -> str:
     if len(whole) <= MAX_KEY_BYTES:
         return text
     return f"{text[:_PREFIX_CHARS]}…{hashlib.sha256(whole).hexdigest()}"
+
+
+ADDRESS_END = "\x1e"
+"""Between an address and its name; like `FIELD_BORDER`, folding never leaves one inside."""
+
+
+def folded_fields(fields: Iterable[str]) -> str:
+    """The fields that `q` looks at, the subject first; a match lies within one of them."""
+    return FIELD_BORDER.join(map(fold, fields))
+
+
+def folded_addresses(addresses: Iterable[AddressLine], roles: tuple[str, ...]) -> str:
+    """The addresses and names that `from` or `to` looks at."""
+    lines = [f"{fold(a.address)}{ADDRESS_END}{fold(a.name)}" for a in addresses if a.role in roles]
+    return FIELD_BORDER + FIELD_BORDER.join(lines) + FIELD_BORDER if lines else ""
+
+
+def address_pattern(folded: str) -> str:
+    """What to look for among folded addresses: all of one, a whole domain, or any part."""
+    local, at, domain = folded.partition("@")
+    if not at or not domain or " " in folded or "@" in domain:
+        return folded
+    return f"{FIELD_BORDER if local else ''}{folded}{ADDRESS_END}"
+
+
+def is_address_or_domain(folded: str) -> bool:
+    """Whether a filter means one address, or all of a domain, and no part of anything."""
+    return address_pattern(folded) != folded
+
+
+def is_at(address: str, folded: str) -> bool:
+    """Whether an address is the one, or in the domain, that a filter means."""
+    return address_pattern(folded) in f"{FIELD_BORDER}{fold(address)}{ADDRESS_END}"
+
+
+@dataclass(frozen=True, slots=True)
+class TextFilter:
+    """What a message must contain, folded; None asks for nothing."""
+
+    sender: str | None = None
+    recipient: str | None = None
+    subject: str | None = None
+    q: str | None = None
+
+    def matches(self, texts: SearchTexts) -> bool:
+        """Whether it has all of it."""
+        return all(pattern in text for pattern, text in self._sought(texts))
+
+    def _sought(self, texts: SearchTexts) -> Iterator[tuple[str, str]]:
+        if self.sender is not None:
+            yield address_pattern(self.sender), texts.senders
+        if self.recipient is not None:
+            yield address_pattern(self.recipient), texts.recipients
+        if self.subject is not None:
+            yield self.subject, texts.searchable.partition(FIELD_BORDER)[0]
+        if self.q is not None:
+            yield self.q, texts.searchable

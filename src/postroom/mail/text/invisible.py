@@ -1,4 +1,9 @@
-"""Invisible characters: which are removed from the strings of strangers."""
+"""Invisible characters: which are removed from the strings of strangers.
+
+An invisible character stays only where it changes what is seen: a selector after a character of
+which Unicode has two presentations, a joiner inside emoji that are one picture, and a joiner or
+non-joiner between two letters that would look otherwise without it.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +13,82 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING
 
-from postroom.mail.text.scripts import (
-    FLAG,
-    FLAG_TAGS,
-    KEYCAP,
-    VARIANTS,
-    WORD,
-    has_variant,
-    is_joined,
+from postroom.mail.data import load
+from postroom.mail.message import HiddenText
+
+_MODIFIERS = "\ufe0f\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
+_ARABIC_MARKS = "".join(map(chr, (*range(0x64B, 0x660), 0x670)))
+_VIRAMAS = frozenset("\u094d\u09cd\u0a4d\u0acd\u0b4d\u0bcd\u0c4d\u0ccd\u0d4d\u0dca")
+_FIRST_CONSONANT, _LAST_CONSONANT = 0x15, 0x3A
+_BEFORE_VIRAMA = "\u09b0\u09f0\u0cb0"
+_CHILLU = re.compile("[\u0d15\u0d23\u0d28\u0d2e\u0d2f\u0d30\u0d32-\u0d34]\u0d4d")
+_KEYCAP_BASES = frozenset("0123456789#*")
+_KEYCAP = "\u20e3"
+_BLACK_FLAG = "\U0001f3f4"
+_FLAG_TAGS = tuple(
+    "".join(chr(0xE0000 + ord(letter)) for letter in region) + "\U000e007f"
+    for region in ("gbeng", "gbsct", "gbwls")
 )
+"""What may follow a black flag: the three subdivisions whose flags Unicode recommends."""
 
-if TYPE_CHECKING:
-    from postroom.mail.message import HiddenText
+
+@cache
+def _class(name: str) -> re.Pattern[str]:
+    """One character of a list in the data; compiled by the first text that needs it."""
+    return re.compile(f"[{load('joined_characters')[name]}]")
+
+
+@cache
+def _pictures() -> re.Pattern[str]:
+    data = load("joined_characters")
+    people = data["people"]
+    pairs = (f"[{people.get(a, a)}][{people.get(b, b)}]" for a, b in data["pictures"])
+    return re.compile("|".join(pairs))
+
+
+def _is(pattern: re.Pattern[str], text: str) -> bool:
+    return pattern.fullmatch(text) is not None
+
+
+def _has_variant(base: str, selector: str, after: str) -> bool:
+    """Whether a variation selector changes what is seen between these two characters."""
+    if selector not in "\ufe0e\ufe0f" or not base:
+        return False
+    if base in _KEYCAP_BASES:
+        return selector == "\ufe0f" and after == _KEYCAP
+    return _is(_class("variants"), base)
+
+
+def _is_joined(before: str, joiner: str, after: str) -> bool:
+    """Whether a joiner changes what is seen between some characters and the one after."""
+    if not before:
+        return False
+    if joiner == "\u180e":
+        return "\u1820" <= before[-1] <= "\u18aa" and after in ("\u1820", "\u1821")
+    if "\u0900" <= before[-1] <= "\u0dff":
+        return _is_indic(before, joiner, after)
+    if joiner == "\u200c":
+        letters = before.rstrip(_ARABIC_MARKS)
+        return _is(_class("arabic"), after) and bool(letters) and _is(_class("dual"), letters[-1])
+    return _is(_pictures(), before.rstrip(_MODIFIERS)[-1:] + after)
+
+
+def _is_indic(before: str, joiner: str, after: str) -> bool:
+    """After the sign that takes a vowel away, or before it, between letters of one script."""
+    if joiner == "\u200d" and _is(_CHILLU, before[-2:]):
+        return True
+    if not after or ord(before[-1]) >> 7 != ord(after) >> 7:
+        return False
+    if before[-1] in _VIRAMAS:
+        return _is_consonant(after)
+    return joiner == "\u200d" and after in _VIRAMAS and before[-1] in _BEFORE_VIRAMA
+
+
+def _is_consonant(char: str) -> bool:
+    is_regular = _FIRST_CONSONANT <= ord(char) & 0x7F < _LAST_CONSONANT and char < "\u0d80"
+    return is_regular or _is(_class("other_consonants"), char)
+
 
 _JOINERS = "\u200c\u200d\u180e"
 _EMOJI_SELECTORS = "\ufe0e\ufe0f"
@@ -55,8 +122,11 @@ def believable(text: str, *, one_line: bool, stray_selectors: int = 0) -> tuple[
 
 @cache
 def _variants() -> re.Pattern[str]:
-    return re.compile(f"(?P<unit>[{VARIANTS}])(?P<own>[{_EMOJI_SELECTORS}]?)"
-                      f"|(?P<key>[0-9#*])(?P<of_key>\ufe0f?)(?={KEYCAP})")  # fmt: skip
+    variants = load("joined_characters")["variants"]
+    return re.compile(
+        f"(?P<unit>[{variants}])(?P<own>[{_EMOJI_SELECTORS}]?)"
+        f"|(?P<key>[0-9#*])(?P<of_key>\ufe0f?)(?={_KEYCAP})"
+    )
 
 
 def _variant(match: re.Match[str]) -> tuple[str, str]:
@@ -79,7 +149,8 @@ def _pair(match: re.Match[str]) -> tuple[str, str]:
 
 @cache
 def _words() -> re.Pattern[str]:
-    return re.compile(f"[{WORD}][{WORD}{_JOINERS}]*+")
+    word = load("joined_characters")["word"]
+    return re.compile(f"[{word}][{word}{_JOINERS}]*+")
 
 
 def _word(match: re.Match[str]) -> tuple[str, str]:
@@ -120,7 +191,7 @@ def _without(
 
 def _without_joiners(text: str, removed: list[str], *, one_line: bool) -> str:
     words = [match[0] for match in _words().finditer(text)]
-    joined = [(word, _count(word)) for word in words]
+    joined = [(word, sum(map(word.count, _JOINERS))) for word in words]
     most = max(_FEW_CHARS, len(words))
     is_too_many = sum(count for _, count in joined) > (
         min(most, _MAX_IN_A_LINE) if one_line else most
@@ -132,10 +203,6 @@ def _without_joiners(text: str, removed: list[str], *, one_line: bool) -> str:
     }
     bare |= _mixed(_words(), text, _word)
     return _without(_words(), text, _word, bare, removed)
-
-
-def _count(word: str) -> int:
-    return sum(map(word.count, _JOINERS))
 
 
 _NEAR_KINDS = {
@@ -264,8 +331,6 @@ def steering() -> re.Pattern[str]:
 def hidden_text(reason: str, words: str, chars: int) -> HiddenText:
     """A finding about hidden words that does not repeat them."""
     digest = hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest()
-    from postroom.mail.message import HiddenText  # late, for a quick start
-
     return HiddenText(reason, digest, chars)
 
 
@@ -304,8 +369,7 @@ class _Cleaner:
         return kept + self._instead(rest, after)
 
     def believable(self, text: str) -> str:
-        """The text without implausible joiners; imported on first use."""
-
+        """The text without implausible joiners."""
         strays = len(_compiled(_SELECTORS).findall("".join(self.runs)))
         text, rest = believable(text, one_line=self._one_line, stray_selectors=strays)
         self.runs += [rest] if rest else []
@@ -325,12 +389,12 @@ class _Cleaner:
 def _unchanged(run: str, before: str, after: str) -> int:
     """How many characters of a run show, or change what shows beside them."""
     size, base = 0, before[-1:]
-    if base == FLAG:
-        size = next((len(tags) for tags in FLAG_TAGS if run.startswith(tags)), 0)
-    if _compiled(_SELECTORS).match(run) and has_variant(base, run[0], run[1:2] or after):
+    if base == _BLACK_FLAG:
+        size = next((len(tags) for tags in _FLAG_TAGS if run.startswith(tags)), 0)
+    if _compiled(_SELECTORS).match(run) and _has_variant(base, run[0], run[1:2] or after):
         size = 1
     joiner = run[size:]
-    if joiner in ("\u200c", "\u200d", "\u180e") and is_joined(before, joiner, after):
+    if joiner in ("\u200c", "\u200d", "\u180e") and _is_joined(before, joiner, after):
         size += 1
     if size:
         return size

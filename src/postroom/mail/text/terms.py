@@ -1,57 +1,41 @@
-"""Words of a text as a search by words compares them: folded, without accents, stemmed.
+"""Words of a text as a search by words compares them, and excerpts around them.
 
-Chinese, Japanese, Korean, Thai and their neighbours write without spaces, or join words to others:
-of those every character and every pair of characters is a term.
+A word is folded, without accents, and stemmed. Chinese, Japanese, Korean, Thai and their neighbours
+write without spaces, or join words to others: of those every character and every pair of
+characters is a term.
 """
 
 from __future__ import annotations
 
+import heapq
 import re
 import threading
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
+from html import escape
+from itertools import chain, takewhile
 from typing import NamedTuple
 
 import Stemmer  # type: ignore[import-not-found]
 
-from postroom.mail.text.fold import fold
+from postroom.mail.data import load
+from postroom.mail.text.fold import IGNORABLE, fold
 
 LONGEST_TERM = 64
 """Characters of a word that count; what is longer is no word but data."""
 
-_UNSPACED = (
-    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3021-\u3029\u3031-\u3035"
-    "\u3041-\u3096\u3099-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3131-\u318e\u31f0-\u31ff\u3400-\u4dbf"
-    "\u4e00-\u9fff\ua960-\ua97c\uac00-\ud7fb\uf900-\ufaff\uff66-\uffdc\U00016fe0-\U0001b2ff"
-    "\U00020000-\U0003ffff"
-)
-# `\w` knows no vowel signs, which most scripts of India write, and no combining accents.
-_SIGNS = (
-    "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc"
-    "\u0711\u0730-\u074a\u0900-\u0903\u093a-\u094f\u0951-\u0957\u0962\u0963\u0981-\u0983"
-    "\u09bc-\u09d7\u0a01-\u0a03\u0a3c-\u0a51\u0a70\u0a71\u0a81-\u0a83\u0abc-\u0acd\u0b01-\u0b03"
-    "\u0b3c-\u0b57\u0b82\u0bbe-\u0bd7\u0c00-\u0c04\u0c3e-\u0c56\u0c81-\u0c83\u0cbc-\u0cd6"
-    "\u0d00-\u0d03\u0d3b-\u0d57\u0d82\u0d83\u0dca-\u0ddf\u0f71-\u0f84\u1dc0-\u1dff\u20d0-\u20f0"
-    "\ufe20-\ufe2f"
-)
+_DATA = load("terms")
+_UNSPACED, _SIGNS = _DATA["unspaced"], _DATA["signs"]
 _LETTER = rf"(?:[^\W_{_UNSPACED}]|[{_SIGNS}])"
 _WORD = re.compile(rf"[{_UNSPACED}]+|\d{{1,3}}(?:,\d{{3}})+(?!\d)|{_LETTER}+(?:['’]{_LETTER}+)*")
 _ASCII_WORD = re.compile(r"\d{1,3}(?:,\d{3})+(?!\d)|[A-Za-z0-9]+(?:'[A-Za-z0-9]+)*")
 _UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 
-_STOP_STEMS = """
-    a about after all also am an and any are as at be because been before being but by can could did
-    do does doing for from had has have having he her here hers him his how i if in into is it its
-    just let me more most my no nor not of off on once only or other our ours out over own please
-    she should so some such than that the their theirs them then there these they this those through
-    to too under until up us very was we were what when where which while who whom whose why will
-    with would you your yours
-"""
-STOP_WORDS = frozenset(_STOP_STEMS.split())
+STOP_WORDS = frozenset(_DATA["stop_words"].split())
 """English stop words."""
 
 
@@ -153,3 +137,132 @@ def _folded(word: str) -> str:
     folded = _ACCENTS.sub("", unicodedata.normalize("NFD", fold(word).replace(" ", "")))
     folded = unicodedata.normalize("NFC", folded).replace("’", "'").removesuffix("'s")
     return folded.replace("'", "").replace(",", "")
+
+
+Span = tuple[int, int]
+_NOTHING: Span = (0, 0)
+_SHORT = 32
+_IGNORED = re.compile(f"[{IGNORABLE}]")
+
+
+def around(text: str, terms: AbstractSet[str], most: int) -> str:
+    """At most *most* characters of a text, around the first of the terms that occurs in it."""
+    plain = " ".join(text.split())
+    if len(plain) <= most:
+        return plain
+    start, end = _window(plain, next(_term_spans(plain, terms), _NOTHING), most)
+    return _with_dots(plain[start:end], start > 0, end < len(plain))
+
+
+def mark(text: str, terms: AbstractSet[str], phrases: Collection[str], most: int) -> str:
+    """The same as HTML: what was looked for in `<mark>`, everything else escaped.
+
+    A text is read no further than to the end of what is shown of it.
+    """
+    plain = " ".join(text.split())
+    found = heapq.merge(
+        _term_spans(plain, terms), *(_phrase_spans(plain, phrase) for phrase in phrases)
+    )
+    match = next(found, None)
+    start, end = _window(plain, match or _NOTHING, most)
+    shown = takewhile(lambda span: span[0] < end, chain([match] if match else [], found))
+    pieces, at = [], start
+    for first, last in _joined(shown):
+        pieces += [escape(plain[at:first]), "<mark>", escape(plain[first:last]), "</mark>"]
+        at = last
+    pieces.append(escape(plain[at : max(at, end)]))
+    return _with_dots("".join(pieces), start > 0, max(at, end) < len(plain))
+
+
+def _term_spans(text: str, terms: AbstractSet[str]) -> Iterator[Span]:
+    """Where some terms stand, one after the other."""
+    if not terms:
+        return
+    if text.isascii():
+        yield from places_of(text, terms)
+        return
+    single = {term for term in terms if len(term) == 1}
+    for word in words(text):
+        found = [at for at, term in enumerate(word.terms) if term in terms]
+        if word.is_run and word.end - word.start == max(2, len(word.terms) + 1):
+            # Each term of a run is a pair of its characters.
+            pairs = [(word.start + at, word.start + at + 2) for at in found]
+            run = enumerate(text[word.start : word.end], word.start)
+            yield from sorted(pairs + [(at, at + 1) for at, one in run if one in single])
+        elif found:
+            yield word.start, word.end
+
+
+def _phrase_spans(text: str, phrase: str) -> Iterator[Span]:
+    """Where a folded phrase stands, one after the other."""
+    folded, origins = fold(text), None
+    at = folded.find(phrase)
+    if at >= 0 and not text.isascii():
+        folded, origins = _folded_with_origins(text)
+        at = folded.find(phrase)
+    while at >= 0:
+        end = at + len(phrase)
+        yield (origins[at][0], origins[end - 1][1]) if origins else (at, end)
+        at = folded.find(phrase, end)
+
+
+def _folded_with_origins(text: str) -> tuple[str, list[Span]]:
+    """A text word by word in its folded form, and where each character of that comes from."""
+    pieces: list[str] = []
+    origins: list[Span] = []
+    start = 0
+    for word in text.split(" "):
+        piece = _fold_short(word) if len(word) <= _SHORT else fold(word)
+        if piece:
+            origins += [(start - 1, start)] if pieces else []
+            origins += _origins(word, piece, start)
+            pieces.append(piece)
+        start += len(word) + 1
+    return " ".join(pieces), origins
+
+
+def _origins(word: str, folded: str, start: int) -> Iterable[Span]:
+    """Where each folded character of a word comes from; if that is not clear, the whole word."""
+    if word.isascii():
+        return ((at, at + 1) for at in range(start, start + len(word)))
+    spans: list[Span] = []
+    pieces: list[str] = []
+    for first, last in _characters(word):
+        piece = _fold_short(word[first:last])
+        pieces.append(piece)
+        spans += [(start + first, start + last)] * len(piece)
+    whole = (start, start + len(word))
+    return spans if "".join(pieces) == folded else [whole] * len(folded)
+
+
+_fold_short = lru_cache(maxsize=10_000)(fold)
+
+
+def _characters(word: str) -> Iterator[Span]:
+    """The characters of a word, each with what belongs to it."""
+    first = 0
+    for at in range(1, len(word)):
+        if not unicodedata.combining(word[at]) and not _IGNORED.match(word[at]):
+            yield first, at
+            first = at
+    yield first, len(word)
+
+
+def _joined(spans: Iterable[Span]) -> list[Span]:
+    joined: list[Span] = []
+    for start, end in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _window(text: str, match: Span, most: int) -> Span:
+    """Where to begin and end, with a third of the room before the match."""
+    start = max(0, min(match[0] - most // 3, len(text) - most))
+    return start, min(len(text), start + most)
+
+
+def _with_dots(text: str, is_cut_before: bool, is_cut_after: bool) -> str:  # noqa: FBT001
+    return f"{'…' if is_cut_before else ''}{text}{'…' if is_cut_after else ''}"

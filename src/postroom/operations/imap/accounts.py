@@ -36,7 +36,7 @@ from postroom.model.live import (
 )
 from postroom.ports.imap import ImapSession, LiveImap
 
-_SOFT = (ProviderError, NotFound, TooLarge)
+_REMOTE_ERRORS = (ProviderError, NotFound, TooLarge)
 """Errors of the other side, which become issues; invalid input and conflicts are raised."""
 
 
@@ -55,7 +55,7 @@ class Issues:
         self.stage = stage or self.stage
         try:
             yield
-        except _SOFT as error:
+        except _REMOTE_ERRORS as error:
             self.add(error.code, str(error), retryable=error.retryable)
 
     def add(
@@ -66,19 +66,10 @@ class Issues:
         stage: str | None = None,
         retryable: bool = False,
         uid: int | None = None,
-        message_id: str | None = None,
     ) -> None:
-        """Add an issue."""
-        self.found.append(
-            Issue(
-                code,
-                stage or self.stage,
-                message,
-                retryable,
-                uid if uid is not None else self.uid,
-                message_id or self.message_id,
-            )
-        )
+        uid = self.uid if uid is None else uid
+        stage = stage or self.stage
+        self.found.append(Issue(code, stage, message, retryable, uid, self.message_id))
 
     @property
     def all(self) -> tuple[Issue, ...]:
@@ -98,6 +89,11 @@ class Steps(Issues):
     attempted: int = 0
     succeeded: int = 0
     is_unsure: bool = False
+    new_message_id: str | None = None
+
+    def note_copy(self, place: ImapLocator | None) -> None:
+        """Note the id of the copy, if the server reports its place."""
+        self.new_message_id = str(place) if place else None
 
     @contextmanager
     def step(self, stage: str) -> Iterator[None]:
@@ -109,7 +105,7 @@ class Steps(Issues):
         self.attempted += 1
         try:
             yield
-        except _SOFT as error:
+        except _REMOTE_ERRORS as error:
             if not may_be_done(error):
                 self.add(error.code, str(error), retryable=error.retryable)
                 return
@@ -195,9 +191,8 @@ async def verify_live_account(ctx: RequestContext, request: VerifyLiveAccount) -
     latency_ms = round((perf_counter() - started) * 1000)
     is_logged_in = not issues.found
     if is_logged_in and not capabilities:
-        issues.add(
-            "provider_error", "the server does not report its capabilities", stage="capability"
-        )
+        message = "the server does not report its capabilities"
+        issues.add("provider_error", message, stage="capability")
     if len(capabilities) > MAX_CAPABILITIES:
         text = f"{len(capabilities)} capabilities; the first {MAX_CAPABILITIES} are shown"
         issues.add("truncated", f"the server has {text}", stage="capability")
@@ -276,9 +271,9 @@ LiveMessageId = Annotated[
 ]
 
 
-def gone(at: ImapLocator) -> str:
+def gone(at: ImapLocator) -> NotFound:
     """The error for a message that does not exist."""
-    return f"message {at.uid} is no longer in {at.mailbox}; search again"
+    return NotFound(f"message {at.uid} is no longer in {at.mailbox}; search again")
 
 
 class OneLiveMessage(Request):

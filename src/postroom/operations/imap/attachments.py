@@ -27,16 +27,10 @@ _WORKERS = 2
 _ALL_S = 40.0
 """The time limit for all PDFs of one message."""
 
-_ENCODED = frozenset(("base64", "quoted-printable"))
-
-
-def parts_to_size(files: list[RemotePart]) -> list[str]:
-    """The parts whose decoded size the server has to compute."""
-    return [part.number for part in files if part.encoding in _ENCODED]
+ENCODED = frozenset(("base64", "quoted-printable"))
 
 
 def attachment(part: RemotePart, sizes: dict[str, int], text: str | None) -> LiveAttachment:
-    """The description of a file."""
     return LiveAttachment(
         part.content_type,
         sizes.get(part.number) or _decoded_size(part),
@@ -89,17 +83,17 @@ class PdfReader:
         self.issues.stage = "extract"
         for part, section in zip(batch, sections, strict=True):
             fill(part, {part.number: pieces.sections[section]})
-        room = asyncio.Semaphore(_WORKERS)
-        await asyncio.gather(*(self._extract(part, room) for part in batch))
+        slots = asyncio.Semaphore(_WORKERS)
+        await asyncio.gather(*(self._extract(part, slots) for part in batch))
 
-    async def _extract(self, part: RemotePart, room: asyncio.Semaphore) -> None:
+    async def _extract(self, part: RemotePart, slots: asyncio.Semaphore) -> None:
         data = part.decoded()
         part.raw, part.start, part.end = b"", 0, 0
         if len(data) > MAX_PDF_BYTES:
             self._too_large(part, len(data))
             return
         try:
-            async with room:
+            async with slots:
                 text = await in_process(pdf_text, data, self.chars, Bounds(), imports=NEEDS)
         except WorkFailed as failure:
             self._fail("extraction_failed", f"no text of part {part.number}: {failure}")
@@ -135,7 +129,7 @@ LEAST_BUDGET_BYTES = 64 * 1024
 """Bytes read for the text of a message; more if more characters are requested."""
 
 _BYTES_PER_CHAR = 9
-_BLIND_BYTES = 64 * 1024
+_UNSTRUCTURED_BYTES = 64 * 1024
 _MAX_PARTS = 20
 
 
@@ -171,13 +165,13 @@ class TextReader:
             words = await self._words(root)
         return Text(words.text, words.html, any(part.is_cut for part in parts))
 
-    async def read_blindly(self, header: bytes) -> Text:
+    async def read_without_structure(self, header: bytes) -> Text:
         """The text of a message without a known structure, from its first bytes."""
-        section = ImapSection("TEXT", _BLIND_BYTES)
+        section = ImapSection("TEXT", _UNSTRUCTURED_BYTES)
         pieces = await self.session.pieces(self.at, [section])
         body = pieces.sections[section]
         parsed = await in_thread(parse_message, header + body, self.limits)
-        return Text(parsed.text, parsed.html, len(body) == _BLIND_BYTES)
+        return Text(parsed.text, parsed.html, len(body) == _UNSTRUCTURED_BYTES)
 
     @property
     def _budget(self) -> int:
@@ -224,12 +218,12 @@ def bounded_html(html: str, max_chars: int, max_json_chars: int) -> tuple[str, b
     """Sanitised HTML of at most so many characters, with every element closed; True if cut."""
     clean = sanitise_html(html)
     short = clean
-    room = len(clean)
+    length = len(clean)
     while len(short) > max_chars or json_chars(short) > max_json_chars:
         over = max(len(short) - max_chars, (json_chars(short) - max_json_chars) // 6, 16)
-        room = max(0, room - over)
+        length = max(0, length - over)
         # The sanitiser drops or closes a tag that was cut.
-        short = sanitise_html(clean[:room])
+        short = sanitise_html(clean[:length])
     return short, short != clean
 
 

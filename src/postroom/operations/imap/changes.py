@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import operation
 from postroom.calls.request import argument
-from postroom.errors import NotFound, ProviderError
+from postroom.errors import ProviderError
 from postroom.model.imap import ImapCopyOf, ImapLocator
 from postroom.model.key import Scope
 from postroom.model.live import LiveCopy, LiveDeletion, LiveFlags, LiveMove
@@ -42,9 +42,8 @@ def _flag(text: str) -> str:
             raise ValueError(f"{text[:40]} cannot be set; there are {' '.join(_SYSTEM.values())}")
         return _SYSTEM[text.lower()]
     if not _KEYWORD.fullmatch(text):
-        raise ValueError(
-            r"a flag is one like \Seen, or a word of 1 to 64 letters, digits and signs"
-        )
+        word = "a word of 1 to 64 letters, digits and signs"
+        raise ValueError(rf"a flag is one like \Seen, or {word}")
     return text
 
 
@@ -58,7 +57,7 @@ class UpdateLiveFlags(OneLiveMessage):
     remove_flags: Annotated[_Flags | None, argument("Flags to remove.", [r"\Flagged"])] = None
 
     @model_validator(mode="after")
-    def _changes_something(self) -> Self:
+    def _names_a_change(self) -> Self:
         if self.add_flags is None and self.remove_flags is None:
             raise ValueError("give at least one of add_flags and remove_flags")
         both = _folded(self.add_flags or ()) & _folded(self.remove_flags or ())
@@ -74,72 +73,53 @@ def _folded(flags: Iterable[str]) -> set[str]:
 
 @operation(Scope.WRITE, gate=check_gate)
 async def update_live_flags(ctx: RequestContext, request: UpdateLiveFlags) -> LiveFlags:
-    live, account = account_of(ctx, request.at.account_id)
-    change = _Change(request)
-    with change.issues.collect():
+    """Add, then remove, then read the flags."""
+    at = request.at
+    live, account = account_of(ctx, at.account_id)
+    add = tuple(dict.fromkeys(request.add_flags or ()))
+    remove = tuple(dict.fromkeys(request.remove_flags or ()))
+    has_added = has_removed = False
+    flags: tuple[str, ...] | None = None
+    issues = Issues(message_id=str(at), uid=at.uid)
+    with issues.collect():
         async with live.session(account.account_id) as session:
-            await change.run(session)
-    return change.result(account.account_id)
+            await _select(session, at, issues)
+            if add:
+                with issues.collect("add_flags"):
+                    await session.change_flags(at, add=add)
+                    has_added = True
+            if remove:
+                with issues.collect("remove_flags"):
+                    await session.change_flags(at, remove=remove)
+                    has_removed = True
+            with issues.collect("fetch_flags"):
+                flags = await session.flags(at)
+    if flags is not None:
+        # A server may accept a change and not store it (PERMANENTFLAGS).
+        lost = [flag for flag in add if flag.lower() not in _folded(flags)]
+        if has_added and lost:
+            has_added = False
+            message = f"the server accepted, but did not store, {' '.join(lost)}"
+            issues.add("not_applied", message, stage="add_flags")
+        left = [flag for flag in remove if flag.lower() in _folded(flags)]
+        if has_removed and left:
+            has_removed = False
+            message = f"the server did not remove {' '.join(left)}"
+            issues.add("not_applied", message, stage="remove_flags")
+    status = issues.status(has_result=has_added or has_removed)
+    requested, applied = (add, remove), (has_added, has_removed)
+    return LiveFlags(status, issues.all, account.account_id, str(at), flags, *requested, *applied)
 
 
-class _Change:
-    """A change of flags: adds, then removes, then reads them."""
-
-    def __init__(self, request: UpdateLiveFlags) -> None:
-        self.at = request.at
-        self.add = tuple(dict.fromkeys(request.add_flags or ()))
-        self.remove = tuple(dict.fromkeys(request.remove_flags or ()))
-        self.has_added = self.has_removed = False
-        self.flags: tuple[str, ...] | None = None
-        self.issues = Issues(message_id=str(self.at), uid=self.at.uid)
-
-    async def run(self, session: ImapSession) -> None:
-        self.issues.stage = "select"
-        if not await session.exists(self.at):
-            raise NotFound(gone(self.at))
-        if self.add:
-            with self.issues.collect("add_flags"):
-                await session.change_flags(self.at, add=self.add)
-                self.has_added = True
-        if self.remove:
-            with self.issues.collect("remove_flags"):
-                await session.change_flags(self.at, remove=self.remove)
-                self.has_removed = True
-        with self.issues.collect("fetch_flags"):
-            self.flags = await session.flags(self.at)
-        if self.flags is not None:
-            self._compare(_folded(self.flags))
-
-    def _compare(self, now: set[str]) -> None:
-        """A server may accept a change and not store it (PERMANENTFLAGS)."""
-        lost = [flag for flag in self.add if flag.lower() not in now]
-        if self.has_added and lost:
-            self.has_added = False
-            self._not_applied("the server accepted, but did not store,", lost, "add_flags")
-        left = [flag for flag in self.remove if flag.lower() in now]
-        if self.has_removed and left:
-            self.has_removed = False
-            self._not_applied("the server did not remove", left, "remove_flags")
-
-    def _not_applied(self, what: str, flags: list[str], stage: str) -> None:
-        self.issues.add("not_applied", f"{what} {' '.join(flags)}", stage=stage)
-
-    def result(self, account_id: str) -> LiveFlags:
-        has_changed = self.has_added or self.has_removed
-        return LiveFlags(
-            self.issues.status(has_result=has_changed),
-            self.issues.all,
-            account_id,
-            str(self.at),
-            self.flags,
-            self.add,
-            self.remove,
-            self.has_added,
-            self.has_removed,
-        )
+async def _select(
+    session: ImapSession, at: ImapLocator, issues: Issues, *, for_writing: bool = True
+) -> None:
+    """Open the mailbox of a message. Raises NotFound if the message is gone."""
+    issues.stage = "select"
+    if not await session.exists(at, for_writing=for_writing):
+        raise gone(at)
 
 
-_DELETED = (r"\Deleted",)
 _Destination = Annotated[LiveMailbox, argument("The mailbox to go to.", "Archive")]
 
 
@@ -163,42 +143,22 @@ async def copy_live_message(ctx: RequestContext, request: CopyLiveMessage) -> Li
     live, source = account_of(ctx, at.account_id)
     _, target = account_of(ctx, request.destination_account_id or at.account_id)
     steps = Steps(message_id=str(at), uid=at.uid)
-    new: list[ImapLocator] = []
     with steps.collect():
         if source == target:
-            await _copy_within(live, at, mailbox, steps, new)
+            async with live.session(at.account_id) as session:
+                await _select(session, at, steps, for_writing=False)
+                with steps.step("copy"):
+                    steps.note_copy(await session.copy(at, mailbox))
         else:
             copy = await _fetch_message(live, at, steps, ctx.limits.message_bytes)
             if copy is not None:
-                await _append(live, target.account_id, mailbox, copy, steps, new)
+                await _append(live, target.account_id, mailbox, copy, steps)
+    status = steps.status(has_result=steps.succeeded == steps.attempted > 0)
+    accounts, mailboxes = (source.account_id, target.account_id), (at.mailbox, mailbox)
+    counts = (steps.attempted, steps.succeeded)
     return LiveCopy(
-        steps.status(has_result=_is_done(steps)),
-        steps.all,
-        source.account_id,
-        target.account_id,
-        at.mailbox,
-        mailbox,
-        str(at),
-        steps.attempted,
-        steps.succeeded,
-        str(new[0]) if new else None,
+        status, steps.all, *accounts, *mailboxes, str(at), *counts, steps.new_message_id
     )
-
-
-def _is_done(steps: Steps) -> bool:
-    """Whether all steps of a copy succeeded."""
-    return steps.attempted > 0 and steps.succeeded == steps.attempted
-
-
-async def _copy_within(
-    live: LiveImap, at: ImapLocator, mailbox: str, steps: Steps, new: list[ImapLocator]
-) -> None:
-    async with live.session(at.account_id) as session:
-        steps.stage = "select"
-        if not await session.exists(at, for_writing=False):
-            raise NotFound(gone(at))
-        with steps.step("copy"):
-            _note_copy(new, await session.copy(at, mailbox))
 
 
 async def _fetch_message(
@@ -210,7 +170,7 @@ async def _fetch_message(
     async def work(session: ImapSession) -> None:
         copy = await session.whole(at, most_bytes)
         if copy is None:
-            raise NotFound(gone(at))
+            raise gone(at)
         copies[:] = [copy]
 
     steps.attempted += 1
@@ -221,32 +181,21 @@ async def _fetch_message(
 
 
 async def _append(
-    live: LiveImap,
-    account_id: str,
-    mailbox: str,
-    copy: ImapCopyOf,
-    steps: Steps,
-    new: list[ImapLocator],
+    live: LiveImap, account_id: str, mailbox: str, copy: ImapCopyOf, steps: Steps
 ) -> None:
     steps.stage = "connect_destination"
     async with live.session(account_id) as session:
         with steps.step("append"):
             try:
-                _note_copy(new, await session.append(mailbox, copy))
+                steps.note_copy(await session.append(mailbox, copy))
             except ProviderError as error:
                 plain = tuple(flag for flag in copy.flags if flag.startswith("\\"))
                 if may_be_done(error) or plain == copy.flags:
                     raise
                 # Not every server accepts the keywords of another.
-                _note_copy(new, await session.append(mailbox, replace(copy, flags=plain)))
-                steps.add(
-                    "flags_not_kept", f"the server accepted only {' '.join(plain) or 'no flags'}"
-                )
-
-
-def _note_copy(new: list[ImapLocator], place: ImapLocator | None) -> None:
-    if place is not None:
-        new.append(place)
+                steps.note_copy(await session.append(mailbox, replace(copy, flags=plain)))
+                accepted = " ".join(plain) or "no flags"
+                steps.add("flags_not_kept", f"the server accepted only {accepted}")
 
 
 class MoveLiveMessage(OneLiveMessage):
@@ -255,7 +204,7 @@ class MoveLiveMessage(OneLiveMessage):
     destination_mailbox: _Destination
 
     @model_validator(mode="after")
-    def _goes_elsewhere(self) -> Self:
+    def _names_another_mailbox(self) -> Self:
         here, there = self.at.mailbox, self.destination_mailbox
         if here == there or here.upper() == there.upper() == "INBOX":
             raise ValueError(f"the message is in {here} already; name another destination_mailbox")
@@ -267,53 +216,35 @@ async def move_live_message(ctx: RequestContext, request: MoveLiveMessage) -> Li
     at, mailbox = request.at, request.destination_mailbox
     live, account = account_of(ctx, at.account_id)
     steps = Steps(message_id=str(at), uid=at.uid)
-    new: list[ImapLocator] = []
     with steps.collect():
         async with live.session(account.account_id) as session:
-            steps.stage = "select"
-            if not await session.exists(at):
-                raise NotFound(gone(at))
+            await _select(session, at, steps)
             if _can(session, "MOVE"):
                 with steps.step("move"):
-                    _note_copy(new, await session.move(at, mailbox))
+                    steps.note_copy(await session.move(at, mailbox))
             else:
-                await _move_by_copy(session, at, mailbox, steps, new)
-    return LiveMove(
-        steps.status(has_result=steps.succeeded > 0),
-        steps.all,
-        account.account_id,
-        at.mailbox,
-        mailbox,
-        str(at),
-        steps.attempted,
-        steps.succeeded,
-        str(new[0]) if new else None,
-    )
-
-
-async def _move_by_copy(
-    session: ImapSession, at: ImapLocator, mailbox: str, steps: Steps, new: list[ImapLocator]
-) -> None:
-    """Copy, then remove the original if the copy succeeded."""
-    with steps.step("copy"):
-        _note_copy(new, await session.copy(at, mailbox))
-    if steps.succeeded:
-        await _remove(session, at, steps)
+                with steps.step("copy"):
+                    steps.note_copy(await session.copy(at, mailbox))
+                if steps.succeeded:
+                    await _remove(session, at, steps)
+    status = steps.status(has_result=steps.succeeded > 0)
+    moved = (account.account_id, at.mailbox, mailbox, str(at))
+    counts = (steps.attempted, steps.succeeded)
+    return LiveMove(status, steps.all, *moved, *counts, steps.new_message_id)
 
 
 class DeleteLiveMessage(OneLiveMessage):
     """Delete a message of a live account for good. It does not go to the trash:
     imap_move_message would put it there."""
 
-    confirm: Annotated[
-        bool, argument("Must be true.", True), AfterValidator(lambda value: _confirmed(value=value))
-    ]
+    confirm: Annotated[bool, argument("Must be true.", True)]
 
-
-def _confirmed(*, value: bool) -> bool:
-    if not value:
-        raise ValueError("must be true: deleting cannot be undone")
-    return value
+    @field_validator("confirm")
+    @classmethod
+    def _is_true(cls, value: bool) -> bool:  # noqa: FBT001 - pydantic passes it by place
+        if not value:
+            raise ValueError("must be true: deleting cannot be undone")
+        return value
 
 
 @operation(Scope.WRITE, destroys=True, gate=check_gate)
@@ -323,19 +254,11 @@ async def delete_live_message(ctx: RequestContext, request: DeleteLiveMessage) -
     steps = Steps(message_id=str(at), uid=at.uid)
     with steps.collect():
         async with live.session(account.account_id) as session:
-            steps.stage = "select"
-            if not await session.exists(at):
-                raise NotFound(gone(at))
+            await _select(session, at, steps)
             await _remove(session, at, steps)
-    return LiveDeletion(
-        steps.status(has_result=steps.succeeded > 0),
-        steps.all,
-        account.account_id,
-        at.mailbox,
-        str(at),
-        steps.attempted,
-        steps.succeeded,
-    )
+    status = steps.status(has_result=steps.succeeded > 0)
+    counts = (steps.attempted, steps.succeeded)
+    return LiveDeletion(status, steps.all, account.account_id, at.mailbox, str(at), *counts)
 
 
 async def _remove(session: ImapSession, at: ImapLocator, steps: Steps) -> None:
@@ -345,7 +268,7 @@ async def _remove(session: ImapSession, at: ImapLocator, steps: Steps) -> None:
     """
     before = steps.succeeded
     with steps.step("flag_deleted"):
-        await session.change_flags(at, add=_DELETED)
+        await session.change_flags(at, add=[r"\Deleted"])
     if steps.succeeded == before:
         return
     if _can(session, "UIDPLUS"):

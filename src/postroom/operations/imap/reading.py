@@ -13,10 +13,9 @@ from pydantic import model_validator
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import operation
 from postroom.calls.request import argument
-from postroom.errors import NotFound
 from postroom.mail.dates import parse_date
-from postroom.mail.mime.charsets import clean
-from postroom.mail.mime.headers import Fields, decoded_pairs, split_header
+from postroom.mail.mime.decoding import clean
+from postroom.mail.mime.parts import Fields, decoded_pairs, split_header
 from postroom.mail.mime.remote_parts import RemotePart, file_parts, remote_part
 from postroom.mail.parse import parse_message
 from postroom.model.imap import ImapDescription, ImapLocator, ImapSummary
@@ -26,6 +25,7 @@ from postroom.model.live import LiveAttachment, LiveMessage, LiveReading, LiveRo
 from postroom.model.message import Header
 from postroom.operations.imap.accounts import Issues, OneLiveMessage, account_of, gone
 from postroom.operations.imap.attachments import (
+    ENCODED,
     MAX_ATTACHMENTS,
     PdfReader,
     Text,
@@ -34,7 +34,6 @@ from postroom.operations.imap.attachments import (
     bounded_html,
     fitting,
     json_chars,
-    parts_to_size,
 )
 from postroom.pipeline.ingest import effective_date
 from postroom.ports.imap import ImapSession
@@ -48,7 +47,6 @@ _LIMITS = Limits()
 
 
 def live_row(at: ImapLocator, summary: ImapSummary, snippet_chars: int | None) -> LiveRow:
-    """A message in a list."""
     fields = header_fields(summary.header)
     return LiveRow(
         str(at),
@@ -151,7 +149,7 @@ class GetLiveMessage(OneLiveMessage):
     ] = None
 
     @model_validator(mode="after")
-    def _extracts_what_it_bounds(self) -> Self:
+    def _needs_extraction_for_its_limit(self) -> Self:
         if self.attachment_text_max_chars is not None and not self.extract_attachment_text:
             raise ValueError("attachment_text_max_chars needs extract_attachment_text=true")
         return self
@@ -175,26 +173,25 @@ class _Reading:
         self.issues.stage = "fetch"
         self.described = await session.describe(self.at)
         if self.described is None:
-            raise NotFound(gone(self.at))
+            raise gone(self.at)
         request = self.request
         reader = TextReader(
             session, self.at, request.body_max_chars, request.include_html, self.limits
         )
         self.issues.stage = "fetch_body"
         if self.described.structure is None:
-            self.text = await reader.read_blindly(self.described.header)
+            self.text = await reader.read_without_structure(self.described.header)
             return
         root = remote_part(self.described.structure)
         self.files = file_parts(root)
-        self.text = await reader.read(root, parts_to_size(self.files[:MAX_ATTACHMENTS]))
+        # The server has to compute the decoded size of these.
+        encoded = [f.number for f in self.files[:MAX_ATTACHMENTS] if f.encoding in ENCODED]
+        self.text = await reader.read(root, encoded)
         self.sizes = reader.sizes
         if request.extract_attachment_text:
-            await self._extract(session)
-
-    async def _extract(self, session: ImapSession) -> None:
-        chars = self.request.attachment_text_max_chars or 10_000
-        reader = PdfReader(session, self.at, chars, self.issues, self.extracted)
-        await reader.read(self.files[:MAX_ATTACHMENTS], self.sizes)
+            chars = request.attachment_text_max_chars or 10_000
+            pdfs = PdfReader(session, self.at, chars, self.issues, self.extracted)
+            await pdfs.read(self.files[:MAX_ATTACHMENTS], self.sizes)
 
 
 @operation(Scope.READ)
@@ -214,6 +211,7 @@ def _message(reading: _Reading) -> LiveMessage:
     described, request, at = reading.described, reading.request, reading.at
     assert described is not None
     fields = header_fields(described.header)
+    wants_headers = request.include_headers or request.include_all_headers
     return LiveMessage(
         str(at),
         at.mailbox,
@@ -225,15 +223,11 @@ def _message(reading: _Reading) -> LiveMessage:
         cc=shown_field(fields, "cc", MAX_ADDRESS_CHARS),
         subject=shown_field(fields, "subject", MAX_ADDRESS_CHARS),
         flags=described.flags[:MAX_FLAGS],
-        headers=_headers(reading, fields) if _wants_headers(request) else None,
+        headers=_headers(reading, fields) if wants_headers else None,
         body_text=_plain(reading),
         body_html=_html(reading) if request.include_html else None,
         attachments=_attachments(reading),
     )
-
-
-def _wants_headers(request: GetLiveMessage) -> bool:
-    return request.include_headers or request.include_all_headers
 
 
 def _headers(reading: _Reading, fields: Fields) -> tuple[Header, ...]:
@@ -304,7 +298,7 @@ async def get_live_message_raw(ctx: RequestContext, request: GetLiveMessageRaw) 
         issues.stage = "fetch"
         source = await session.source(at, request.max_bytes)
         if source is None:
-            raise NotFound(gone(at))
+            raise gone(at)
         found.append(source)
 
     with issues.collect():
@@ -315,12 +309,5 @@ async def get_live_message_raw(ctx: RequestContext, request: GetLiveMessageRaw) 
     if size > len(raw):
         message = f"the source is cut at {len(raw)} of {size} bytes; max_bytes may be 1000000"
         issues.add("truncated", message)
-    return LiveSource(
-        issues.status(has_result=True),
-        issues.all,
-        account.account_id,
-        str(at),
-        size,
-        b64encode(raw).decode(),
-        "base64",
-    )
+    status, encoded = issues.status(has_result=True), b64encode(raw).decode()
+    return LiveSource(status, issues.all, account.account_id, str(at), size, encoded, "base64")

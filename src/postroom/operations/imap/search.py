@@ -12,14 +12,13 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from postroom.calls.context import RequestContext
-from postroom.calls.cursors import Cursors
+from postroom.calls.context import Cursors, RequestContext
 from postroom.calls.operation import operation
 from postroom.calls.request import Request, argument
 from postroom.errors import InvalidInput
 from postroom.model.imap import ImapCriteria, ImapFound, ImapLocator, ImapSummary
 from postroom.model.key import Scope
-from postroom.model.live import LiveRow, LiveSearch
+from postroom.model.live import LiveSearch
 from postroom.operations.imap.accounts import (
     AccountId,
     Issues,
@@ -137,7 +136,7 @@ class SearchLiveMessages(Request):
     ] = None
 
     @model_validator(mode="after")
-    def _is_of_one_mind(self) -> Self:
+    def _has_consistent_criteria(self) -> Self:
         given = [n.removesuffix("_") for n in _CRITERIA if getattr(self, n) is not None]
         if self.cursor is not None and given:
             raise ValueError(
@@ -156,27 +155,16 @@ class SearchLiveMessages(Request):
         since = date.fromisoformat(self.start_date) if self.start_date else None
         if self.last_days is not None:
             since = now.date() - timedelta(days=self.last_days)
-        return ImapCriteria(
-            self.query,
-            self.from_,
-            self.to,
-            self.subject,
-            bool(self.unread_only),
-            since,
-            _day_after(self.end_date) if self.end_date else None,
-        )
+        before = None
+        # Nothing is after the last possible day.
+        if self.end_date and (end := date.fromisoformat(self.end_date)) < date.max:
+            before = end + timedelta(days=1)
+        texts = (self.query, self.from_, self.to, self.subject)
+        return ImapCriteria(*texts, bool(self.unread_only), since, before)
 
     @property
     def snippet_chars(self) -> int | None:
         return (self.snippet_max_chars or 200) if self.include_snippet else None
-
-
-def _day_after(day: str) -> date | None:
-    """The day after; None after the last possible day."""
-    try:
-        return date.fromisoformat(day) + timedelta(days=1)
-    except OverflowError:
-        return None
 
 
 @dataclass(slots=True)
@@ -202,7 +190,13 @@ class _Search:
                 uidvalidity=self.place.uidvalidity if self.place else None,
                 below=self.place.below if self.place else None,
             )
-            _check_total(found.total)
+            if found.total > MAX_MATCHES:
+                raise InvalidInput(
+                    f"{found.total} messages match, more than the {MAX_MATCHES} allowed; narrow "
+                    "the search with from, to, subject, query or a date and try again",
+                    total=found.total,
+                    most=MAX_MATCHES,
+                )
             self.found = found
         self.issues.stage = "fetch"
         missing = [uid for uid in self.found.uids if uid not in self.rows]
@@ -216,20 +210,13 @@ class _Search:
             )
 
 
-def _check_total(total: int) -> None:
-    if total > MAX_MATCHES:
-        raise InvalidInput(
-            f"{total} messages match, more than the {MAX_MATCHES} allowed; narrow the search "
-            "with from, to, subject, query or a date and try again",
-            total=total,
-            most=MAX_MATCHES,
-        )
-
-
 @operation(Scope.READ)
 async def search_live_messages(ctx: RequestContext, request: SearchLiveMessages) -> LiveSearch:
     live, account = account_of(ctx, request.account_id)
-    place = _place(ctx, request)
+    place = None
+    if request.cursor is not None:
+        where = {"account_id": request.account_id, "mailbox": request.mailbox}
+        place = open_place(ctx.cursors, request.cursor, **where)
     criteria = place.criteria if place else request.criteria(ctx.clock())
     search = _Search(request, criteria, place, Issues())
     with search.issues.collect():
@@ -237,43 +224,26 @@ async def search_live_messages(ctx: RequestContext, request: SearchLiveMessages)
     return _page(ctx, search)
 
 
-def _place(ctx: RequestContext, request: SearchLiveMessages) -> Place | None:
-    if request.cursor is None:
-        return None
-    return open_place(
-        ctx.cursors, request.cursor, account_id=request.account_id, mailbox=request.mailbox
-    )
-
-
 def _page(ctx: RequestContext, search: _Search) -> LiveSearch:
-    found = search.found or ImapFound(0, 0)
-    uids = found.uids
-    rows = rows_that_fit([_row(search, uid) for uid in uids if uid in search.rows])
+    request, found = search.request, search.found or ImapFound(0, 0)
+    mailbox, uids = (request.account_id, request.mailbox), found.uids
+    total = search.place.total if search.place else found.total
+    places = (ImapLocator(*mailbox, found.uidvalidity, uid) for uid in uids if uid in search.rows)
+    rows = rows_that_fit(
+        [live_row(at, search.rows[at.uid], request.snippet_chars) for at in places]
+    )
     if rows and len(rows) < len(search.rows):
         # A page too long for its reader ends early; the next one begins there.
         uids = tuple(uid for uid in uids if uid >= rows[-1].uid)
     _note_losses(search, uids)
-    has_more = found.total > len(uids)
-    return LiveSearch(
-        search.issues.status(has_result=bool(rows) or (search.found is not None and not uids)),
-        search.issues.all,
-        search.request.account_id,
-        search.request.mailbox,
-        search.place.total if search.place else found.total,
-        len(uids),
-        len(rows),
-        len(uids) - len(rows),
-        tuple(rows),
-        has_more and bool(uids),
-        _next(ctx, search, uids[-1]) if has_more and uids else None,
-    )
-
-
-def _row(search: _Search, uid: int) -> LiveRow:
-    assert search.found is not None
-    request = search.request
-    at = ImapLocator(request.account_id, request.mailbox, search.found.uidvalidity, uid)
-    return live_row(at, search.rows[uid], request.snippet_chars)
+    cursor = None
+    if uids and found.total > len(uids):
+        rest = Place(*mailbox, search.criteria, found.uidvalidity, uids[-1], total)
+        cursor = seal_place(ctx.cursors, rest)
+    has_result = bool(rows) or (search.found is not None and not uids)
+    status, issues = search.issues.status(has_result=has_result), search.issues.all
+    counts = (total, len(uids), len(rows), len(uids) - len(rows))
+    return LiveSearch(status, issues, *mailbox, *counts, tuple(rows), cursor is not None, cursor)
 
 
 def _note_losses(search: _Search, uids: tuple[int, ...]) -> None:
@@ -286,20 +256,3 @@ def _note_losses(search: _Search, uids: tuple[int, ...]) -> None:
         if uid not in search.rows:
             message = "the message was removed after the search had found it"
             search.issues.add("not_found", message, stage="fetch", uid=uid)
-
-
-def _next(ctx: RequestContext, search: _Search, last: int) -> str:
-    assert search.found is not None
-    total = search.place.total if search.place else search.found.total
-    request = search.request
-    return seal_place(
-        ctx.cursors,
-        Place(
-            request.account_id,
-            request.mailbox,
-            search.criteria,
-            search.found.uidvalidity,
-            last,
-            total,
-        ),
-    )

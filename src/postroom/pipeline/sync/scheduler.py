@@ -86,7 +86,7 @@ class SyncScheduler:
             try:
                 if not await in_thread(self.services.providers.has_secret, account_id):
                     left_since = await self._leave_to_others(account_id, holder, left_since)
-                elif await self._claim(account_id, holder):
+                elif await _claim(self.services, account_id, holder):
                     began = loop.time()
                     wait_s = await self._run_with_lease(account_id, holder, failures)
                     failures = failures + 1 if loop.time() - began < MAX_WAIT_S else 0
@@ -99,19 +99,23 @@ class SyncScheduler:
 
     async def _leave_to_others(self, account_id: str, holder: str, since: float) -> float:
         """Leave an account to processes that have its login; since when no such process is seen."""
-        store = self.services.store
-        account = await store.account(account_id, EVERYTHING)
-        if account is None:
-            raise NotFound(no_such("account", account_id))
+        store, account = self.services.store, await self._account(account_id)
         is_reported = account.state in ("failing", "needs_reauth")
-        if is_reported or not await self._claim(account_id, holder, lasting=timedelta()):
+        if is_reported or not await _claim(self.services, account_id, holder, timedelta()):
             return math.inf
-        since = min(since, asyncio.get_running_loop().time())
-        if asyncio.get_running_loop().time() - since >= UNATTENDED_S:
+        now = asyncio.get_running_loop().time()
+        since = min(since, now)
+        if now - since >= UNATTENDED_S:
             problem = f"{account_id}: no running process has a password or token for it"
             detail = sign_in_advice(account, problem)
             await store.set_account_state(account_id, "needs_reauth", detail)
         return since
+
+    async def _account(self, account_id: str) -> Account:
+        account = await self.services.store.account(account_id, EVERYTHING)
+        if account is None:
+            raise NotFound(no_such("account", account_id))
+        return account
 
     async def _pause(self, account_id: str, position: int, wait_s: float) -> None:
         """Wait, or return earlier if a sync of this account is requested."""
@@ -124,17 +128,12 @@ class SyncScheduler:
     async def _request_state(self, account_id: str) -> tuple[int, bool]:
         account = await self.services.store.account(account_id, EVERYTHING)
         is_new = account is not None and account.state == "new"
-        return await self.services.store.asked_at(account_id), is_new
-
-    async def _claim(self, account_id: str, holder: str, lasting: timedelta | None = None) -> bool:
-        name, now = sync_lease(account_id), self.services.clock()
-        lasting = LEASE if lasting is None else lasting
-        return await self.services.store.claim(name, holder, now=now, lasting=lasting)
+        return await self.services.store.sync_requested_at(account_id), is_new
 
     async def _run_with_lease(self, account_id: str, holder: str, failures: int) -> float:
         """Sync an account until an error; how long to wait then."""
         work = asyncio.create_task(self._work(account_id, failures))
-        renewing = asyncio.create_task(self._renew(account_id, holder, work))
+        renewing = asyncio.create_task(_renew(self.services, account_id, holder, work))
         try:
             return await work
         except asyncio.CancelledError:
@@ -149,20 +148,8 @@ class SyncScheduler:
             with suppress(MailError):
                 await self.services.store.release(sync_lease(account_id), holder)
 
-    async def _renew(self, account_id: str, holder: str, work: asyncio.Task[float]) -> None:
-        while True:
-            await asyncio.sleep(RENEW_S)
-            with suppress(MailError):
-                if not await self._claim(account_id, holder):
-                    work.cancel()
-                    return
-
     async def _work(self, account_id: str, failures: int) -> float:
-        store = self.services.store
-        account = await store.account(account_id, EVERYTHING)
-        if account is None:
-            raise NotFound(no_such("account", account_id))
-        backing_off = min(self.wait_s * (1 << min(failures, 12)), LONGEST_WAIT_S)
+        store, account = self.services.store, await self._account(account_id)
         try:
             async with self.services.providers.open(account) as provider:
                 await self._run_passes(account, provider)
@@ -174,13 +161,12 @@ class SyncScheduler:
         except RateLimited as error:
             await store.set_account_state(account_id, "failing", str(error))
             return float(max(error.retry_after, 1))
-        except MailError as error:
-            self._failed({"account": account_id}, error)
-            await store.set_account_state(account_id, "failing", str(error))
         except Exception as error:  # noqa: BLE001 - logged, and tried again
             self._failed({"account": account_id}, error)
-            await store.set_account_state(account_id, "failing", "internal error; see the log")
-        return backing_off
+            is_known = isinstance(error, MailError)
+            detail = str(error) if is_known else "internal error; see the log"
+            await store.set_account_state(account_id, "failing", detail)
+        return min(self.wait_s * (1 << min(failures, 12)), LONGEST_WAIT_S)
 
     def _failed(self, context: dict[str, object], error: Exception) -> None:
         """Count and log a failure; known errors need no traceback."""
@@ -196,11 +182,16 @@ class SyncScheduler:
         asked, begun = -1, -math.inf
         clock = asyncio.get_running_loop().time
         while True:
-            before, asked = asked, await self.services.store.asked_at(account.id)
+            before, asked = asked, await self.services.store.sync_requested_at(account.id)
             if before != asked or clock() - begun >= RECHECK_S:
                 await one.begin()
                 begun = clock()
-            listening = asyncio.create_task(self._wait_for_changes(provider))
+            # A provider that does not report changes is polled.
+            listening = asyncio.create_task(
+                provider.wait()
+                if isinstance(provider, SupportsPush)
+                else asyncio.sleep(self.poll_s)
+            )
             try:
                 await self._run_pass(one, is_requested=before != asked)
                 await self._push_until_changed(one, listening, asked)
@@ -219,13 +210,6 @@ class SyncScheduler:
                 one.account.id, "ready", synced_at=self.services.clock()
             )
 
-    async def _wait_for_changes(self, provider: Provider) -> None:
-        """Return when the provider reports a change; one that cannot is polled."""
-        if isinstance(provider, SupportsPush):
-            await provider.wait()
-        else:
-            await asyncio.sleep(self.poll_s)
-
     async def _push_until_changed(
         self, one: SyncPass, listening: asyncio.Task[None], asked: int
     ) -> None:
@@ -234,34 +218,26 @@ class SyncScheduler:
         while not listening.done():
             position = store.notifier.position("accounts")
             await one.push()
-            if await store.asked_at(one.account.id) != asked:
+            if await store.sync_requested_at(one.account.id) != asked:
                 return
+            next_at, wait_s = await store.next_push_at(one.account.id), MAX_WAIT_S
+            if next_at is not None:
+                wait_s = min(max((next_at - self.services.clock()).total_seconds(), 0.2), wait_s)
             notifier = asyncio.ensure_future(store.notifier.wait("accounts", position))
             try:
-                await asyncio.wait(
-                    [notifier, listening],
-                    timeout=await self._until_next_push(one.account.id),
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
+                either = (notifier, listening)
+                await asyncio.wait(either, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 notifier.cancel()
         await listening
-
-    async def _until_next_push(self, account_id: str) -> float:
-        next_at = await self.services.store.next_push_at(account_id)
-        if next_at is None:
-            return MAX_WAIT_S
-        ahead = (next_at - self.services.clock()).total_seconds()
-        return min(max(ahead, 0.2), MAX_WAIT_S)
 
 
 async def sync_once(services: Services, account: Account) -> bool:
     """Run one pass in this process; False if another process holds the lease."""
     holder = services.new_id("proc")
-    name = sync_lease(account.id)
-    if not await services.store.claim(name, holder, now=services.clock(), lasting=LEASE):
+    if not await _claim(services, account.id, holder):
         return False
-    renewing = asyncio.create_task(_renew_lease(services, name, holder))
+    renewing = asyncio.create_task(_renew(services, account.id, holder, None))
     try:
         async with services.providers.open(account) as provider:
             one = SyncPass(services, account, provider)
@@ -275,12 +251,24 @@ async def sync_once(services: Services, account: Account) -> bool:
         raise
     finally:
         renewing.cancel()
-        await services.store.release(name, holder)
+        await services.store.release(sync_lease(account.id), holder)
     return True
 
 
-async def _renew_lease(services: Services, name: str, holder: str) -> None:
+async def _claim(
+    services: Services, account_id: str, holder: str, lasting: timedelta | None = None
+) -> bool:
+    name, lasting = sync_lease(account_id), LEASE if lasting is None else lasting
+    return await services.store.claim(name, holder, now=services.clock(), lasting=lasting)
+
+
+async def _renew(
+    services: Services, account_id: str, holder: str, work: asyncio.Task[float] | None
+) -> None:
+    """Renew the lease until cancelled; if it is lost, cancel *work*."""
     while True:
         await asyncio.sleep(RENEW_S)
         with suppress(MailError):
-            await services.store.claim(name, holder, now=services.clock(), lasting=LEASE)
+            if not await _claim(services, account_id, holder) and work is not None:
+                work.cancel()
+                return

@@ -1,9 +1,12 @@
-"""Files and folders with mail, compressed or not."""
+"""Files and folders with mail: mbox, Maildir and .eml, compressed or not."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from base64 import b64decode, b64encode
+from binascii import Error as NotBase64
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -11,9 +14,89 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from postroom.errors import InvalidInput
-from postroom.model.inbox import EVERY_MAILBOX, INBOX, TRASH
-from postroom.pipeline.transfer.maildir import flags_in, is_trashed, mailbox_in
+from postroom.model.inbox import EVERY_MAILBOX, INBOX, STANDARD_MAILBOXES, TRASH
+from postroom.model.message import FLAGS
 from postroom.pipeline.transfer.mbox import Quoting, split_mbox
+
+_LETTERS = {"D": "draft", "F": "flagged", "R": "answered", "S": "seen"}
+_TRASHED = "T"
+_INFO = re.compile(r"[:!;]2,([A-Za-z]*)$")
+_OTHER_NAMES = {
+    "spam": "Junk",
+    "junk e-mail": "Junk",
+    "deleted items": TRASH,
+    "deleted messages": TRASH,
+    "sent items": "Sent",
+    "sent messages": "Sent",
+}
+_STANDARD = {name.lower(): name for name in STANDARD_MAILBOXES} | _OTHER_NAMES
+
+
+def flags_in(filename: str) -> tuple[str, ...]:
+    """The flags that a file name carries, such as `…:2,FS`."""
+    letters = _letters(filename)
+    found = {flag for letter, flag in _LETTERS.items() if letter in letters}
+    return tuple(flag for flag in FLAGS if flag in found)
+
+
+def is_trashed(filename: str) -> bool:
+    """Whether a file name carries the flag T."""
+    return _TRASHED in _letters(filename)
+
+
+def _letters(filename: str) -> str:
+    match = _INFO.search(filename)
+    return match[1] if match else ""
+
+
+def info_for(flags: Sequence[str]) -> str:
+    """The suffix of a file name in `cur` for these flags."""
+    letters = "".join(letter for letter, flag in _LETTERS.items() if flag in flags)
+    return f":2,{letters}"
+
+
+def mailbox_in(folders: Sequence[str]) -> str:
+    """The mailbox of a folder below a Maildir.
+
+    `.Work.Clients` (Maildir++) and `Work/Clients` are both Work/Clients.
+    """
+    parts = [
+        _decode(part)
+        for folder in folders
+        for part in (folder[1:].split(".") if folder.startswith(".") else [folder])
+    ]
+    name = "/".join(part for part in parts if part)
+    return _STANDARD.get(name.lower(), name)
+
+
+def folder_for(mailbox: str) -> str:
+    """The folder of a mailbox, in the Maildir++ spelling; `mailbox_in` reads it back."""
+    parts = mailbox.split("/")
+    return "." + ".".join(_encode(part) for part in (parts if all(parts) else [mailbox]))
+
+
+def _decode(name: str) -> str:
+    """Decode modified UTF-7 (RFC 3501 §5.1.3) of Maildir++; other names are left unchanged."""
+
+    def unshift(match: re.Match[str]) -> str:
+        text = match[1].replace(",", "/")
+        data = b64decode(text + "=" * (-len(text) % 4), validate=True)
+        return data.decode("utf-16-be") if text else "&"
+
+    try:
+        return re.sub(r"&([^-]*)-", unshift, name)
+    except (NotBase64, UnicodeDecodeError):
+        return name
+
+
+def _encode(name: str) -> str:
+    """Encode modified UTF-7; dots and slashes too, since they are separators."""
+
+    def shift(match: re.Match[str]) -> str:
+        text = b64encode(match[0].encode("utf-16-be")).rstrip(b"=").decode()
+        return "&-" if match[0] == "&" else "&" + text.replace("/", ",") + "-"
+
+    return re.sub(r"&|[./]+|[^ -~]+", shift, name)
 
 
 @contextmanager
@@ -23,12 +106,18 @@ def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     Raises:
         OSError: it cannot be read, or is damaged; also in the middle of reading.
     """
+    import lzma
+    import zlib
+
     with path.open("rb") as disk:
         if path.suffix not in (".xz", ".gz"):
             yield disk, disk
             return
-        with _decompression_errors(path), _compressed_file(path.suffix, disk, "rb") as content:
-            yield disk, content
+        try:
+            with _compressed_file(path.suffix, disk, "rb") as content:
+                yield disk, content
+        except (EOFError, lzma.LZMAError, zlib.error) as error:
+            raise OSError(f"the {path.suffix} file is damaged: {error}") from error
 
 
 @contextmanager
@@ -49,17 +138,6 @@ def _compressed_file(suffix: str, disk: IO[bytes], mode: str) -> Any:
     import gzip
 
     return gzip.open(disk, mode)
-
-
-@contextmanager
-def _decompression_errors(path: Path) -> Iterator[None]:
-    import lzma
-    import zlib
-
-    try:
-        yield
-    except (EOFError, lzma.LZMAError, zlib.error) as error:
-        raise OSError(f"the {path.suffix} file is damaged: {error}") from error
 
 
 Kind = Literal["mbox", "maildir", "eml"]
@@ -100,7 +178,9 @@ class Source:
     def __iter__(self) -> Iterator[SourceMail | Unreadable]:
         if self.kind == "mbox":
             return self._mbox()
-        return self._maildir() if self.kind == "maildir" else self._files()
+        if self.kind == "maildir":
+            return self._maildir()
+        return (self._file(path, self.mailbox, ()) for path in _mail_files(self.path))
 
     def _mbox(self) -> Iterator[SourceMail | Unreadable]:
         number = 0
@@ -110,10 +190,9 @@ class Source:
                 entries = split_mbox(chunks, most_bytes=self.most_bytes, quoting=self.quoting)
                 for number, entry in enumerate(entries, start=1):
                     place = f"{self.path}: mail {number} at byte {entry.offset}"
+                    problem = f"{entry.size} bytes that are not a mail, or too large"
                     if entry.raw is None:
-                        yield Unreadable(
-                            place, f"{entry.size} bytes that are not a mail, or too large"
-                        )
+                        yield Unreadable(place, problem)
                     else:
                         yield SourceMail(place, entry.raw, self.mailbox)
         except OSError as error:
@@ -125,16 +204,11 @@ class Source:
             yield chunk
 
     def _maildir(self) -> Iterator[SourceMail | Unreadable]:
-        for folder in _maildirs(self.path):
-            mailbox = _mailbox(folder.relative_to(self.path)) or self.mailbox
-            for name in _MAIL_FOLDERS:
-                for path in _plain_files(folder / name):
-                    place = TRASH if is_trashed(path.name) else mailbox
-                    yield self._file(path, place, flags_in(path.name))
-
-    def _files(self) -> Iterator[SourceMail | Unreadable]:
-        for path in _mail_files(self.path):
-            yield self._file(path, self.mailbox, ())
+        for path in _maildir_files(self.path):
+            mailbox = mailbox_in(path.parent.parent.relative_to(self.path).parts)
+            mailbox = mailbox if is_mailbox_name(mailbox) else self.mailbox
+            place = TRASH if is_trashed(path.name) else mailbox
+            yield self._file(path, place, flags_in(path.name))
 
     def _file(self, path: Path, mailbox: str, flags: tuple[str, ...]) -> SourceMail | Unreadable:
         try:
@@ -181,29 +255,18 @@ def _size_of(source: Source) -> int:
         return source.path.stat().st_size
     if source.kind == "mbox":
         raise InvalidInput(f"{source.path}: a folder, not an mbox")
-    if source.kind == "eml":
-        return sum(path.stat().st_size for path in _mail_files(source.path))
-    return sum(
-        path.stat().st_size
-        for folder in _maildirs(source.path)
-        for name in _MAIL_FOLDERS
-        for path in _plain_files(folder / name)
-    )
+    files = _mail_files if source.kind == "eml" else _maildir_files
+    return sum(path.stat().st_size for path in files(source.path))
 
 
-def _maildirs(path: Path) -> Iterator[Path]:
-    """The Maildir and those inside it; links to folders are not followed."""
-    if any((path / name).is_dir() for name in _MAIL_FOLDERS):
-        yield path
+def _maildir_files(path: Path) -> Iterator[Path]:
+    """The files of a Maildir and of those inside it; links to folders are not followed."""
+    for folder in (path / name for name in _MAIL_FOLDERS):
+        if folder.is_dir():
+            yield from sorted(file for file in folder.iterdir() if file.is_file())
     for child in sorted(path.iterdir()):
         if child.is_dir() and not child.is_symlink() and child.name not in (*_MAIL_FOLDERS, "tmp"):
-            yield from _maildirs(child)
-
-
-def _plain_files(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        return []
-    return sorted(path for path in folder.iterdir() if path.is_file())
+            yield from _maildir_files(child)
 
 
 def _mail_files(path: Path) -> Iterator[Path]:
@@ -216,11 +279,6 @@ def _mail_files(path: Path) -> Iterator[Path]:
         for name in sorted(names):
             if name.lower().endswith(".eml"):
                 yield Path(folder, name)
-
-
-def _mailbox(relative: Path) -> str:
-    name = mailbox_in(relative.parts)
-    return name if is_mailbox_name(name) else ""
 
 
 def is_mailbox_name(name: str) -> bool:

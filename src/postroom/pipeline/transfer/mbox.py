@@ -148,15 +148,10 @@ def unquote(content: bytes, quoting: Quoting = "mboxrd") -> bytes:
 
 def write_entry(raw: bytes, sender: str, date: datetime, *, is_last: bool) -> bytes:
     """A mail as an entry of an mboxrd file."""
-    quoted = _LOOKS_LIKE_FROM.sub(rb">\1", raw) if b"From " in raw else raw
-    ends_in_newline = raw.endswith(b"\n")
-    newline = b"\n" if ends_in_newline or not is_last else b""
-    return from_line(sender, date) + quoted + newline
-
-
-def from_line(sender: str, date: datetime) -> bytes:
-    """The line that opens an entry, with the time in UTC as C's asctime writes it."""
     name = "".join(c for c in sender[:200] if c.isprintable() and not c.isspace())
+    # The time is in UTC, as C's asctime writes it.
     day, month = _DAYS[date.weekday()], _MONTHS[date.month - 1]
     moment = f"{day} {month} {date.day:2} {date:%H:%M:%S} {date.year:04}"
-    return f"From {name or 'MAILER-DAEMON'} {moment}\n".encode()
+    quoted = _LOOKS_LIKE_FROM.sub(rb">\1", raw) if b"From " in raw else raw
+    newline = b"\n" if raw.endswith(b"\n") or not is_last else b""
+    return f"From {name or 'MAILER-DAEMON'} {moment}\n".encode() + quoted + newline

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from postroom.blocking import in_thread
 from postroom.model.memory import Vector
-from postroom.ports.memories import Embedder
+from postroom.ports.embeddings import Embedder
 
 if TYPE_CHECKING:
     from postroom.providers.embeddings.minilm import MiniLM
 
-_AT_ONCE = 8
-_MOST = 512
+_BATCH = 8
+_MAX_CACHED = 512
 
 
 class RecentEmbedder:
@@ -30,7 +30,6 @@ class RecentEmbedder:
         return self._inner.model
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """One vector for each text."""
         if len(texts) != 1:
             return await self._inner.embed(texts)
         text = texts[0]
@@ -39,7 +38,7 @@ class RecentEmbedder:
             return [self._recent[text]]
         [vector] = await self._inner.embed(texts)
         self._recent[text] = vector
-        if len(self._recent) > _MOST:
+        if len(self._recent) > _MAX_CACHED:
             self._recent.popitem(last=False)
         return [vector]
 
@@ -65,7 +64,7 @@ class BundledEmbedder:
     def _embed(self, texts: list[str]) -> list[Vector]:
         with self._lock:
             model = self._load()
-            batches = (texts[at : at + _AT_ONCE] for at in range(0, len(texts), _AT_ONCE))
+            batches = (texts[at : at + _BATCH] for at in range(0, len(texts), _BATCH))
             rows = (row for batch in batches for row in model.embed(batch))
             return [row.astype("<f4").tobytes() for row in rows]
 
@@ -78,5 +77,4 @@ class BundledEmbedder:
         return self._loaded
 
     async def close(self) -> None:
-        """Free the weights."""
         self._loaded = None

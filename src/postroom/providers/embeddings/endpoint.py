@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import httpx2
@@ -14,8 +13,8 @@ from postroom.errors import ProviderAuthFailed, ProviderError, ProviderTimeout
 from postroom.model.memory import Vector
 
 _TIMEOUT_S = 20.0
-_AT_ONCE = 64
-_ODD = (ValueError, KeyError, TypeError, OverflowError, RecursionError, struct.error)
+_BATCH = 64
+_SHAPE_ERRORS = (ValueError, KeyError, TypeError, OverflowError, RecursionError, struct.error)
 
 
 class EndpointEmbedder:
@@ -33,15 +32,18 @@ class EndpointEmbedder:
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """One vector for each text. Raises ProviderError."""
         vectors: list[Vector] = []
-        for start in range(0, len(texts), _AT_ONCE):
-            vectors += await self._ask(list(texts[start : start + _AT_ONCE]))
+        for start in range(0, len(texts), _BATCH):
+            vectors += await self._ask(list(texts[start : start + _BATCH]))
         return vectors
 
     async def _ask(self, texts: list[str]) -> list[Vector]:
-        with _wire_errors():
-            response = await self._http.post(
-                "/embeddings", json={"model": self._name, "input": texts}
-            )
+        body = {"model": self._name, "input": texts}
+        try:
+            response = await self._http.post("/embeddings", json=body)
+        except httpx2.TimeoutException as error:
+            raise ProviderTimeout("the embeddings endpoint did not answer in time") from error
+        except httpx2.HTTPError as error:
+            raise ProviderError("the embeddings endpoint cannot be reached") from error
         if response.status_code in (401, 403):
             raise ProviderAuthFailed("the embeddings endpoint refused our key")
         if response.is_error:
@@ -49,26 +51,14 @@ class EndpointEmbedder:
         return _vectors(response, len(texts))
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._http.aclose()
-
-
-@contextmanager
-def _wire_errors() -> Iterator[None]:
-    """Translate errors of httpx2 into ProviderError."""
-    try:
-        yield
-    except httpx2.TimeoutException as error:
-        raise ProviderTimeout("the embeddings endpoint did not answer in time") from error
-    except httpx2.HTTPError as error:
-        raise ProviderError("the embeddings endpoint cannot be reached") from error
 
 
 def _vectors(response: httpx2.Response, count: int) -> list[Vector]:
     try:
         rows: list[Any] = sorted(response.json()["data"], key=lambda row: row["index"])
         vectors = [_packed(row["embedding"]) for row in rows]
-    except _ODD as error:
+    except _SHAPE_ERRORS as error:
         raise ProviderError("the embeddings endpoint answered something else") from error
     if len(vectors) != count or len({len(vector) for vector in vectors}) > 1:
         raise ProviderError(f"the embeddings endpoint gave {len(vectors)} vectors for {count}")
@@ -77,5 +67,5 @@ def _vectors(response: httpx2.Response, count: int) -> list[Vector]:
 
 def _packed(numbers: list[float]) -> Vector:
     if not numbers or not all(map(math.isfinite, numbers)):
-        raise ValueError("no direction")
+        raise ValueError("a vector is empty or not finite")
     return struct.pack(f"<{len(numbers)}f", *numbers)

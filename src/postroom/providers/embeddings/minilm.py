@@ -65,9 +65,10 @@ def words(text: str) -> Iterator[str]:
     Each punctuation mark and each Han character is a word.
     """
     clean = _clean(text)
-    spaced = clean if clean.isascii() else "".join(map(_spaced, clean))
-    for word in spaced.split():
-        yield from _parted(word)
+    if not clean.isascii():
+        clean = "".join(f" {c} " if _is_han(ord(c)) else c for c in clean)
+    for word in clean.split():
+        yield from _split_at_marks(word)
 
 
 def _clean(text: str) -> str:
@@ -83,10 +84,6 @@ def _is_control(character: str) -> bool:
     if character in "\t\n\r":
         return False
     return character in "\0\ufffd" or unicodedata.category(character) in ("Cc", "Cf", "Co", "Cs")
-
-
-def _spaced(character: str) -> str:
-    return f" {character} " if _is_han(ord(character)) else character
 
 
 def _is_han(code: int) -> bool:
@@ -105,7 +102,7 @@ _HAN = (
 )
 
 
-def _parted(word: str) -> Iterator[str]:
+def _split_at_marks(word: str) -> Iterator[str]:
     if word.isalnum():
         yield word
         return

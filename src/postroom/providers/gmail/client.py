@@ -13,17 +13,17 @@ from typing import Any
 from urllib.parse import quote
 
 from postroom.errors import ProviderError
+from postroom.model.account import RateLimits
 from postroom.providers.web.api import Api, ApiRefused, or_none
-from postroom.providers.web.sync import next_page
+from postroom.providers.web.sync import HistoryExpired, next_page
+
+RATES = RateLimits(requests_per_second=40, burst=50)
+"""Google allows 250 quota units per second and user; reading a message costs 5."""
 
 _ME = "/gmail/v1/users/me"
 _PAGE = 500
 JSON_BYTES = 5 * 2**20
 """A larger message must go to the upload URL."""
-
-
-class HistoryExpired(Exception):
-    """The history does not reach back to this id; the mailbox has to be listed again."""
 
 
 def _path(key: str, action: str = "") -> str:
@@ -103,14 +103,9 @@ class GmailClient:
             body = {"raw": urlsafe_b64encode(raw).decode()}
             await self.api.json("POST", f"{_ME}/messages/send", body=body, once=True)
             return
-        await self.api.json(
-            "POST",
-            f"/upload{_ME}/messages/send",
-            params={"uploadType": "media"},
-            content=raw,
-            headers={"Content-Type": "message/rfc822"},
-            once=True,
-        )
+        path, params = f"/upload{_ME}/messages/send", {"uploadType": "media"}
+        headers = {"Content-Type": "message/rfc822"}
+        await self.api.json("POST", path, params=params, content=raw, headers=headers, once=True)
 
     async def find(self, message_id: str, label: str) -> str | None:
         """The id of a message with this label and Message-ID."""
@@ -127,16 +122,13 @@ class GmailClient:
             body = {**metadata, "raw": urlsafe_b64encode(raw).decode()}
             path = f"{_ME}/messages"
             row = await self.api.json("POST", path, params=params, body=body, once=True)
-            return str(row["id"])
-        boundary, content = _multipart_related(metadata, raw)
-        row = await self.api.json(
-            "POST",
-            f"/upload{_ME}/messages",
-            params={**params, "uploadType": "multipart"},
-            content=content,
-            headers={"Content-Type": f"multipart/related; boundary={boundary}"},
-            once=True,
-        )
+        else:
+            boundary, content = _multipart_related(metadata, raw)
+            path, params = f"/upload{_ME}/messages", {**params, "uploadType": "multipart"}
+            headers = {"Content-Type": f"multipart/related; boundary={boundary}"}
+            row = await self.api.json(
+                "POST", path, params=params, content=content, headers=headers, once=True
+            )
         return str(row["id"])
 
     async def send_as(self) -> list[dict[str, Any]]:

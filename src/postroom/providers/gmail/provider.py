@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +16,6 @@ from postroom.model.account import (
     Checkpoint,
     Push,
     Pushed,
-    RateLimits,
     RemoteChanges,
     RemoteIdentity,
     RemoteMessage,
@@ -24,14 +23,16 @@ from postroom.model.account import (
 )
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
 from postroom.model.sending import Envelope, Outcome
-from postroom.ports.provider import Accepted, Known
-from postroom.providers.gmail.client import GmailClient, HistoryExpired, raw_of
-from postroom.providers.sending import BeforeSubmit, attachment_mb, submit_mail, with_bcc
+from postroom.ports.provider import Known
+from postroom.providers.gmail.client import RATES, GmailClient, raw_of
+from postroom.providers.sending import BeforeSubmit, WebSender, attachment_mb, with_bcc
 from postroom.providers.web.api import ApiRefused, message_errors
 from postroom.providers.web.responses import checks_responses, message_count
 from postroom.providers.web.sync import (
     CONCURRENT_REQUESTS,
     FolderNames,
+    HistoryReader,
+    Parts,
     fetch_each,
     missing_refs,
 )
@@ -39,8 +40,6 @@ from postroom.providers.web.sync import (
 _MAILBOXES = {"INBOX": INBOX, "SENT": SENT, "DRAFT": DRAFTS, "SPAM": JUNK, "TRASH": TRASH}
 IDS = {name: key for key, name in _MAILBOXES.items()}
 """The system labels that are mailboxes."""
-
-_EXISTS = (400, 409)
 
 
 @dataclass(eq=False)
@@ -56,20 +55,11 @@ class GmailLabels(FolderNames):
             if row.get("type") != "system"
         }
 
-    async def load_new(self, keys: Iterable[str]) -> None:
-        """Load the labels again if a message has one that is not known."""
-        if any(key.startswith("Label_") and key not in self.names for key in keys):
-            await self.load()
-
-    def names_of(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """The names of a message's labels, without system labels."""
-        return tuple(self.names[key] for key in keys if key in self.names)
-
     async def create(self, path: str, parent: str | None) -> str | MailError:
         try:
             return str((await self.client.create_label(path))["id"])
         except ApiRefused as refusal:
-            if refusal.status not in _EXISTS:
+            if refusal.status not in (400, 409):
                 raise
             return refusal
 
@@ -80,9 +70,6 @@ def mailboxes_of(keys: Sequence[str]) -> tuple[str, ...]:
     hidden = tuple(name for name in found if name in (TRASH, JUNK))
     return hidden or found or (ARCHIVE,)
 
-
-RATES = RateLimits(requests_per_second=40, burst=50)
-"""Google allows 250 quota units per second and user; reading a message costs 5."""
 
 MAX_BYTES = 35 * 2**20
 """The limit of `messages.send` in Google's discovery document."""
@@ -95,13 +82,16 @@ _NEW_MAIL_EVERY = 5
 """After how many batches of a listing new mail is requested."""
 
 _UNSUPPORTED_FLAGS = ("answered",)
+_CHANGES = ("messagesAdded", "messagesDeleted", "labelsAdded", "labelsRemoved")
 
 
 @checks_responses("Gmail")
 @dataclass(eq=False)
-class GmailProvider:
+class GmailProvider(HistoryReader):
     """One account at Gmail. System labels are flags and mailboxes, other labels are labels."""
 
+    position_key = "history"
+    names_key = "labels"
     client: GmailClient
     address: str
     can_send: bool = True
@@ -109,7 +99,7 @@ class GmailProvider:
     _owner: str | None = None
 
     def __post_init__(self) -> None:
-        self.labels = GmailLabels(self.client)
+        self.folders = self.labels = GmailLabels(self.client)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -149,51 +139,21 @@ class GmailProvider:
 
     # Changes at the provider.
 
-    async def changes(
-        self, since: Checkpoint | None, known: Known
-    ) -> AsyncGenerator[RemoteChanges, None]:
-        await self.labels.load()
-        names = dict(self.labels.names)
-        async for part in self._renamed_labels(since or {}):
-            yield part
-        async for part in self._changes(since, known):
-            yield replace(part, checkpoint={**part.checkpoint, "labels": names})
+    async def _messages_in(self, folder: str) -> AsyncIterator[tuple[RemoteMessage, ...]]:
+        async for ids in self.client.list_ids(label=folder):
+            for start in range(0, len(ids), _BATCH):
+                chunk = ids[start:][:_BATCH]
+                yield (await self._read(chunk, chunk))[0]
 
-    async def _renamed_labels(self, since: Checkpoint) -> AsyncIterator[RemoteChanges]:
-        """The messages with renamed labels; renames are not in the history."""
-        for label in self.labels.renamed_since(since.get("labels", {})):
-            async for ids in self.client.list_ids(label=label):
-                for start in range(0, len(ids), _BATCH):
-                    chunk = ids[start:][:_BATCH]
-                    yield RemoteChanges(since, (await self._read(chunk, chunk))[0])
-
-    async def _changes(
-        self, since: Checkpoint | None, known: Known
-    ) -> AsyncIterator[RemoteChanges]:
-        if since is not None and not since.get("listing"):
-            try:
-                async for part in self._since(since["history"]):
-                    yield part
-            except HistoryExpired:
-                async for part in self._full_listing(None, known, look_again=True):
-                    yield part
-            return
-        look_again = bool((since or {}).get("look_again"))
-        async for part in self._full_listing(since, known, look_again=look_again):
-            yield part
-
-    async def _full_listing(
-        self, since: Checkpoint | None, known: Known, *, look_again: bool
-    ) -> AsyncIterator[RemoteChanges]:
-        """List every message; *look_again* also reads known ones, after the history expired."""
-        profile = await self.client.profile()
+    async def _full_listing(self, since: Checkpoint | None, known: Known) -> Parts:
+        profile, at = await self.client.profile(), since or {}
         total = message_count(profile.get("messagesTotal"))
-        history = since["history"] if since else _history_id(profile["historyId"])
+        look_again = bool(at.get("look_again"))
+        history = self._latest = at.get("history") or _history_id(profile["historyId"])
         listing = {"history": history, "listing": True, "look_again": look_again}
         before = await known.keys("")
         large = {key async for ids in self.client.list_ids(larger_than=LARGE_BYTES) for key in ids}
         listed: set[str] = set()
-        latest = history
         async for ids in self.client.list_ids():
             listed.update(ids)
             unread = [key for key in ids if look_again or key not in before]
@@ -202,34 +162,30 @@ class GmailProvider:
                 listed -= set(drafts)
                 yield RemoteChanges(listing, messages, total=total)
                 if (start // _BATCH) % _NEW_MAIL_EVERY == 0:
-                    async for part in self._new_mail(latest):
-                        latest = part.checkpoint["history"]
-                        yield replace(part, checkpoint=listing, gone=())
+                    async for part in self._new_mail(listing):
+                        yield part
         yield RemoteChanges({"history": history}, gone=missing_refs(before, listed, total))
 
-    async def _new_mail(self, history: str) -> AsyncIterator[RemoteChanges]:
-        """The changes during a long listing."""
-        with suppress(HistoryExpired):
-            async for part in self._since(history):
-                yield part
-
-    async def _since(self, history: str) -> AsyncIterator[RemoteChanges]:
+    async def _since(self, position: str) -> Parts:
         changed: dict[str, None] = {}
-        newest = history
-        async for page in self.client.history(history):
+        newest = position
+        async for page in self.client.history(position):
             newest = _history_id(page.get("historyId") or newest)
             for entry in page.get("history", []):
-                for message in _messages_in(entry):
-                    changed[str(message["id"])] = None
+                rows = [
+                    row["message"]
+                    for kind in _CHANGES
+                    for row in entry.get(kind, [])
+                    if "message" in row
+                ]
+                changed |= {str(row["id"]): None for row in [*entry.get("messages", []), *rows]}
         ids = list(reversed(changed))
         for start in range(0, len(ids), _BATCH):
             chunk = ids[start:][:_BATCH]
-            messages, drafts = await self._read(chunk, chunk)
+            messages, _ = await self._read(chunk, chunk)
             found = {message.ref.key for message in messages}
-            gone = [key for key in chunk if key not in found or key in drafts]
-            yield RemoteChanges(
-                {"history": history}, messages, tuple(RemoteRef("", key) for key in gone)
-            )
+            gone = tuple(RemoteRef("", key) for key in chunk if key not in found)
+            yield RemoteChanges({"history": position}, messages, gone)
         yield RemoteChanges({"history": newest})
 
     async def _read(
@@ -249,7 +205,9 @@ class GmailProvider:
                 return await self.client.message(key, "minimal")
 
         rows = [row for row in await asyncio.gather(*map(one, ids)) if row is not None]
-        await self.labels.load_new(str(key) for row in rows for key in row.get("labelIds", []))
+        keys = [str(key) for row in rows for key in row.get("labelIds", [])]
+        if any(key.startswith("Label_") and key not in self.labels.names for key in keys):
+            await self.labels.load()
         messages = [self._message(row) for row in rows]
         drafts = tuple(m.ref.key for m in messages if m.mailboxes == (DRAFTS,))
         self._raws = {}
@@ -267,24 +225,22 @@ class GmailProvider:
             ref=RemoteRef("", str(row["id"])),
             mailboxes=mailboxes_of(keys),
             flags=tuple(flags),
-            labels=self.labels.names_of(keys),
+            labels=tuple(self.labels.names[key] for key in keys if key in self.labels.names),
             arrived_at=_parse_time(row.get("internalDate")),
             size_bytes=len(str(row.get("raw", ""))) or int(row.get("sizeEstimate") or 0),
             unsupported_flags=_UNSUPPORTED_FLAGS,
         )
 
     async def fetch(self, refs: Sequence[RemoteRef]) -> AsyncIterator[tuple[RemoteRef, bytes]]:
-        async for found in fetch_each(refs, self._raw):
+        async def one(ref: RemoteRef) -> bytes | None:
+            raw = self._raws.pop(ref.key, None)
+            row = await self.client.message(ref.key, "raw") if raw is None else None
+            return raw if row is None else await in_thread(raw_of, row)
+
+        async for found in fetch_each(refs, one):
             yield found
 
-    async def _raw(self, ref: RemoteRef) -> bytes | None:
-        raw = self._raws.pop(ref.key, None)
-        if raw is not None:
-            return raw
-        row = await self.client.message(ref.key, "raw")
-        return None if row is None else await in_thread(raw_of, row)
-
-    async def look(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
+    async def read_states(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
         keys = [ref.key for ref in refs]
         return (await self._read(keys, keys))[0]
 
@@ -309,9 +265,8 @@ class GmailProvider:
         if push.kind == "delete":
             is_gone = await self.client.delete(key)
             return None if is_gone else {"labelIds": [IDS[TRASH]]}
-        add = {"flagged": "STARRED"}
-        adding = [add[flag] for flag in push.add_flags if flag in add]
-        removing = [add[flag] for flag in push.remove_flags if flag in add]
+        adding = ["STARRED"] if "flagged" in push.add_flags else []
+        removing = ["STARRED"] if "flagged" in push.remove_flags else []
         removing += ["UNREAD"] if "seen" in push.add_flags else []
         adding += ["UNREAD"] if "seen" in push.remove_flags else []
         adding += [await self.labels.id_of(name) for name in push.add_labels]
@@ -347,13 +302,6 @@ def _history_id(value: Any) -> str:
     return str(int(value))
 
 
-def _messages_in(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    found = list(entry.get("messages", []))
-    for kind in ("messagesAdded", "messagesDeleted", "labelsAdded", "labelsRemoved"):
-        found += [change["message"] for change in entry.get(kind, []) if "message" in change]
-    return found
-
-
 def _parse_time(milliseconds: object) -> datetime | None:
     try:
         return datetime.fromtimestamp(int(str(milliseconds)) / 1000, UTC)
@@ -362,21 +310,19 @@ def _parse_time(milliseconds: object) -> datetime | None:
 
 
 @dataclass(eq=False)
-class GmailSender:
+class GmailSender(WebSender):
     """Sends mail over the Gmail API, which stores a copy in Sent."""
 
+    name = "Gmail"
     client: GmailClient
 
-    async def hand_over(
-        self, envelope: Envelope, raw: bytes, accepted: Accepted
-    ) -> Mapping[str, Outcome]:
-        async def submit(before_submit: BeforeSubmit) -> Outcome:
-            mail = await in_thread(with_bcc, raw, envelope.recipients)
-            await before_submit()
-            await self.client.send(mail)
-            return Outcome("sent", "accepted by Gmail")
-
-        return await submit_mail("Gmail", envelope, accepted, submit)
+    async def _submit(
+        self, envelope: Envelope, raw: bytes, before_submit: BeforeSubmit, drafts: list[str]
+    ) -> Outcome:
+        mail = await in_thread(with_bcc, raw, envelope.recipients)
+        await before_submit()
+        await self.client.send(mail)
+        return Outcome("sent", "accepted by Gmail")
 
     async def close(self) -> None:
         await self.client.api.close()

@@ -14,9 +14,13 @@ from urllib.parse import quote
 import httpx2
 
 from postroom.errors import ProviderError
+from postroom.model.account import RateLimits
 from postroom.providers.web.api import BUSY, Api, ApiRefused, or_none
 from postroom.providers.web.responses import UPLOAD_HOSTS, check_url
 from postroom.providers.web.sync import next_page
+
+RATES = RateLimits(requests_per_second=12, burst=60)
+"""Microsoft allows 10,000 requests in ten minutes per mailbox."""
 
 IMMUTABLE = 'IdType="ImmutableId"'
 _PREFER = {"Prefer": IMMUTABLE}
@@ -79,13 +83,20 @@ class GraphClient:
         self, path: str, params: Mapping[str, Any] | None = None
     ) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
-        url: str | None = path
-        params = params or {"$top": _PAGE}
-        while url is not None and len(rows) < _MAX_ROWS:
-            page = await self.api.json("GET", url, params=params, headers=_PREFER)
+        async for page in self._pages(path, params or {"$top": _PAGE}, _PREFER):
             rows += page["value"]
-            url, params = next_page(self.link(page, "nextLink"), url), None
+            if len(rows) >= _MAX_ROWS:
+                break
         return rows
+
+    async def _pages(
+        self, path: str, params: Mapping[str, Any] | None, headers: Mapping[str, str]
+    ) -> AsyncIterator[dict[str, Any]]:
+        url: str | None = path
+        while url is not None:
+            page = await self.api.json("GET", url, params=params, headers=headers)
+            yield page
+            url, params = next_page(self.link(page, "nextLink"), url), None
 
     def link(self, page: Mapping[str, Any], name: str) -> str | None:
         """A link of a page. Raises ProviderError for another host, which would get the token."""
@@ -112,18 +123,15 @@ class GraphClient:
 
         Raises DeltaExpired.
         """
-        url: str | None = link or _folder(folder, "/messages/delta")
-        params = None if link else _LISTING
+        url, params = link or _folder(folder, "/messages/delta"), None if link else _LISTING
         headers = {"Prefer": f"{IMMUTABLE}, odata.maxpagesize={_PAGE}"}
-        while url is not None:
-            try:
-                page = await self.api.json("GET", url, params=params, headers=headers)
-            except ApiRefused as refusal:
-                if refusal.status == 410 or refusal.reason in _RESYNC:
-                    raise DeltaExpired from refusal
-                raise
-            yield page
-            url, params = next_page(self.link(page, "nextLink"), url), None
+        try:
+            async for page in self._pages(url, params, headers):
+                yield page
+        except ApiRefused as refusal:
+            if refusal.status == 410 or refusal.reason in _RESYNC:
+                raise DeltaExpired from refusal
+            raise
 
     async def mime(self, key: str) -> bytes | None:
         return await or_none(self.api.request("GET", _message(key, "/$value"), headers=_PREFER))
@@ -171,10 +179,9 @@ class GraphClient:
         await self.api.json("POST", "/me/sendMail", content=content, headers=_MIME, once=True)
 
     async def create_draft(self, raw: bytes) -> str:
-        headers = {**_MIME, **_PREFER}
-        row = await self.api.json(
-            "POST", "/me/messages", content=b64encode(raw), headers=headers, once=True
-        )
+        headers, content = {**_MIME, **_PREFER}, b64encode(raw)
+        path = "/me/messages"
+        row = await self.api.json("POST", path, content=content, headers=headers, once=True)
         return str(row["id"])
 
     async def send_draft(self, key: str) -> None:
@@ -192,17 +199,9 @@ class GraphClient:
         row = await self.api.json("POST", path, body=message, headers=_PREFER, once=True)
         return str(row["id"])
 
-    async def attach(
-        self, key: str, name: str, content_type: str, content: bytes, content_id: str = ""
-    ) -> None:
+    async def attach(self, key: str, properties: Mapping[str, Any], content: bytes) -> None:
         """Attach a file of any size in an upload session."""
-        item = {
-            "attachmentType": "file",
-            "name": name,
-            "size": len(content),
-            "contentType": content_type,
-            **({"isInline": True, "contentId": content_id} if content_id else {}),
-        }
+        item = {"attachmentType": "file", "size": len(content), **properties}
         path = _message(key, "/attachments/createUploadSession")
         session = await self.api.json("POST", path, body={"AttachmentItem": item})
         url = check_url(str(session["uploadUrl"]), self.api.base, UPLOAD_HOSTS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +15,6 @@ from postroom.model.account import (
     Checkpoint,
     Push,
     Pushed,
-    RateLimits,
     RemoteChanges,
     RemoteIdentity,
     RemoteMessage,
@@ -23,12 +22,17 @@ from postroom.model.account import (
 )
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
 from postroom.ports.provider import Known
-from postroom.providers.graph.client import SINGLE_REQUEST_BYTES, DeltaExpired, GraphClient
+from postroom.providers.graph.client import (
+    RATES,
+    SINGLE_REQUEST_BYTES,
+    DeltaExpired,
+    GraphClient,
+)
 from postroom.providers.graph.sender import sent_copy
 from postroom.providers.sending import attachment_mb, with_bcc
 from postroom.providers.web.api import ApiRefused, message_errors, or_none
 from postroom.providers.web.responses import checks_responses
-from postroom.providers.web.sync import FolderPaths, fetch_each, path_of
+from postroom.providers.web.sync import FolderPaths, Parts, fetch_each, path_of
 
 _WELL_KNOWN = {
     "inbox": INBOX,
@@ -38,7 +42,6 @@ _WELL_KNOWN = {
     "junkemail": JUNK,
     "deleteditems": TRASH,
 }
-_EXISTS = 409
 
 
 @dataclass(eq=False)
@@ -49,11 +52,10 @@ class GraphFolders(FolderPaths):
     _standard: dict[str, str] = field(default_factory=dict)
 
     async def load(self) -> None:
-        if not self._standard:
-            for name, ours in _WELL_KNOWN.items():
-                key = await self.client.well_known(name)
-                if key is not None:
-                    self._standard[key] = ours
+        for name, ours in _WELL_KNOWN.items() if not self._standard else ():
+            key = await self.client.well_known(name)
+            if key is not None:
+                self._standard[key] = ours
         standard = self._standard
         rows = {str(row["id"]): row for row in await self.client.folders()}
         named = {
@@ -67,13 +69,10 @@ class GraphFolders(FolderPaths):
         try:
             return str((await self.client.create_folder(path.rpartition("/")[2], parent))["id"])
         except ApiRefused as refusal:
-            if refusal.status != _EXISTS:
+            if refusal.status != 409:
                 raise
             return refusal
 
-
-RATES = RateLimits(requests_per_second=12, burst=60)
-"""Microsoft allows 10,000 requests in ten minutes per mailbox."""
 
 NEW_MAIL_S = 15.0
 """How often new mail is requested during a first listing."""
@@ -95,7 +94,7 @@ class GraphProvider:
     client: GraphClient
     address: str
     can_send: bool = True
-    _me: dict[str, Any] = field(default_factory=dict)
+    _me: dict[str, str] = field(default_factory=dict)
     _newest: datetime | None = None
     _next_check: float = 0.0
 
@@ -116,12 +115,13 @@ class GraphProvider:
             can_create_alias=False,
             mail_bytes=MAX_BYTES,
             text_bytes=SINGLE_REQUEST_BYTES,
-            owner=_text(self._me.get("id")) or _text(self._me.get("mail")),
-            owner_address=_text(self._me.get("mail")),
+            owner=self._me.get("id") or self._me.get("mail"),
+            owner_address=self._me.get("mail"),
         )
 
     async def check(self) -> None:
-        self._me = await self.client.me()
+        me = await self.client.me()
+        self._me = {key: value for key, value in me.items() if value and isinstance(value, str)}
         await self.folders.load()
 
     async def identities(self) -> list[RemoteIdentity]:
@@ -134,9 +134,7 @@ class GraphProvider:
 
     # Changes at the provider.
 
-    async def changes(
-        self, since: Checkpoint | None, known: Known
-    ) -> AsyncGenerator[RemoteChanges, None]:
+    async def changes(self, since: Checkpoint | None, known: Known) -> Parts:
         await self.folders.load()
         state: dict[str, Any] = dict((since or {}).get("folders", {}))
         synced = {key: name for key, name in self.folders.names.items() if name != DRAFTS}
@@ -158,7 +156,7 @@ class GraphProvider:
 
     async def _folder_changes(
         self, key: str, name: str, at: Checkpoint | None, known: Known
-    ) -> AsyncIterator[RemoteChanges]:
+    ) -> Parts:
         """The changes of one folder; a listing from the start also finds deleted messages."""
         is_full = at is None
         before = await known.keys(key) if is_full else frozenset()
@@ -216,7 +214,7 @@ class GraphProvider:
         ):
             yield found
 
-    async def look(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
+    async def read_states(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
         found = []
         for ref in refs:
             row = await or_none(self.client.message(ref.key))
@@ -236,19 +234,17 @@ class GraphProvider:
             with message_errors(ref.key):
                 if push.kind == "delete":
                     left.append(ref)
-                    entered += await self._delete(ref)
+                    trash = await self.folders.id_of(TRASH)
+                    if not await self.client.delete(ref.key) and ref.scope != trash:
+                        entered.append((RemoteRef(trash, ref.key), (TRASH,)))
                     continue
                 await self._change(ref.key, push)
                 if push.move_to and push.move_to.casefold() not in map(str.casefold, mailboxes):
-                    entered.append(await self._move(ref.key, push.move_to))
+                    folder = await self.folders.id_of(push.move_to)
+                    moved = RemoteRef(folder, await self.client.move(ref.key, folder))
+                    entered.append((moved, (self.folders.names[folder],)))
                     left.append(ref)
         return Pushed(tuple(left), tuple(entered))
-
-    async def _delete(self, ref: RemoteRef) -> list[tuple[RemoteRef, tuple[str, ...]]]:
-        """Delete a message; its new place if it is only moved to Trash."""
-        trash = await self.folders.id_of(TRASH)
-        is_gone = await self.client.delete(ref.key) or ref.scope == trash
-        return [] if is_gone else [(RemoteRef(trash, ref.key), (TRASH,))]
 
     async def _change(self, key: str, push: Push) -> None:
         patch: dict[str, Any] = {}
@@ -264,11 +260,6 @@ class GraphProvider:
             patch["categories"] = [*others, *push.add_labels]
         if patch:
             await self.client.change(key, patch)
-
-    async def _move(self, key: str, name: str) -> tuple[RemoteRef, tuple[str, ...]]:
-        folder = await self.folders.id_of(name)
-        moved = await self.client.move(key, folder)
-        return RemoteRef(folder, moved), (self.folders.names[folder],)
 
     async def save_sent(self, push: Push, raw: bytes) -> Pushed:
         folder, message_id = await self.folders.id_of(SENT), f"<{push.internet_message_id}>"
@@ -286,14 +277,8 @@ class GraphProvider:
         await self.client.delete_drafts(message_id)
         key = await self.client.create(drafts, copy.message)
         for file in copy.files:
-            await self.client.attach(
-                key, file.name, file.content_type, file.content, file.content_id
-            )
+            await self.client.attach(key, file.properties, file.content)
         return await self.client.move(key, folder)
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
 
 
 def _size(row: Mapping[str, Any]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email import policy
@@ -16,9 +16,8 @@ from postroom.errors import ProviderError
 from postroom.mail.mime.parts import Part, Splitter
 from postroom.model.limits import Limits
 from postroom.model.sending import Envelope, Outcome
-from postroom.ports.provider import Accepted
 from postroom.providers.graph.client import SINGLE_REQUEST_BYTES, GraphClient
-from postroom.providers.sending import BeforeSubmit, message_id_of, submit_mail, with_bcc
+from postroom.providers.sending import BeforeSubmit, WebSender, message_id_of, with_bcc
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +28,11 @@ class File:
     content_type: str
     content: bytes
     content_id: str = ""
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        inline = {"isInline": True, "contentId": self.content_id} if self.content_id else {}
+        return {"name": self.name, "contentType": self.content_type, **inline}
 
 
 class AmbiguousParts(ProviderError):
@@ -83,6 +87,12 @@ _READ_AND_SENT = "1"
 
 _TEXT_PROPERTIES = (("In-Reply-To", "String 0x1042"), ("References", "String 0x1039"))
 _TIME_PROPERTIES = ("SystemTime 0x0039", "SystemTime 0x0E06")
+_RECIPIENTS = {
+    "To": "toRecipients",
+    "Cc": "ccRecipients",
+    "Bcc": "bccRecipients",
+    "Reply-To": "replyTo",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +104,20 @@ class SentCopy:
 
     def with_files(self) -> dict[str, Any]:
         """The mail with its files, for a single request."""
-        return {**self.message, "attachments": [_attachment(file) for file in self.files]}
+        kind = {"@odata.type": "#microsoft.graph.fileAttachment"}
+        attachments = [
+            {**kind, **file.properties, "contentBytes": b64encode(file.content).decode()}
+            for file in self.files
+        ]
+        return {**self.message, "attachments": attachments}
 
 
 def sent_copy(raw: bytes) -> SentCopy:
     """A mail as Graph stores it, with one body: HTML if there is one. Raises AmbiguousParts."""
     mail = BytesParser(EmailMessage, policy=policy.default).parsebytes(raw)
-    body = mail.get_body(("html", "plain"))
+    body: Any = mail.get_body(("html", "plain"))
     shown = [body, mail.get_body(("plain",))]
+    is_html = body is not None and body.get_content_subtype() == "html"
     leaves = list(_parsed_leaves(mail))
     contents = _contents(leaves, list(_leaves(_split(raw))))
     files = [
@@ -111,15 +127,20 @@ def sent_copy(raw: bytes) -> SentCopy:
     ]
     message = {
         "subject": str(mail["Subject"] or ""),
-        "body": _body(body),
+        "body": {
+            "contentType": "html" if is_html else "text",
+            "content": "" if body is None else body.get_content(),
+        },
         "internetMessageId": str(mail["Message-ID"] or "").strip(),
         "isRead": True,
         "singleValueExtendedProperties": _properties(mail),
         **_recipients(mail),
     }
-    return SentCopy(
-        message, tuple(_sent_file(n, part, content) for n, (part, content) in enumerate(files))
-    )
+    found = []
+    for number, (part, content) in enumerate(files):
+        content_id = "" if _is_attachment(part) else str(part["Content-ID"] or "").strip("<> ")
+        found.append(_file(part, number, content, content_id))
+    return SentCopy(message, tuple(found))
 
 
 def _parsed_leaves(part: Message) -> Iterator[Message]:
@@ -132,24 +153,10 @@ def _parsed_leaves(part: Message) -> Iterator[Message]:
             yield from _parsed_leaves(inner)
 
 
-def _body(part: Any) -> dict[str, str]:
-    if part is None:
-        return {"contentType": "text", "content": ""}
-    kind = "html" if part.get_content_subtype() == "html" else "text"
-    return {"contentType": kind, "content": part.get_content()}
-
-
 def _recipients(mail: EmailMessage) -> dict[str, Any]:
     sender = _addresses(mail, "From")[:1]
     found: dict[str, Any] = {"from": sender[0], "sender": sender[0]} if sender else {}
-    for header, name in (
-        ("To", "toRecipients"),
-        ("Cc", "ccRecipients"),
-        ("Bcc", "bccRecipients"),
-        ("Reply-To", "replyTo"),
-    ):
-        found[name] = _addresses(mail, header)
-    return found
+    return found | {name: _addresses(mail, header) for header, name in _RECIPIENTS.items()}
 
 
 def _addresses(mail: EmailMessage, header: str) -> list[dict[str, Any]]:
@@ -165,49 +172,29 @@ def _properties(mail: EmailMessage) -> list[dict[str, str]]:
     return [{"id": "Integer 0x0E07", "value": _READ_AND_SENT}, *texts, *times]
 
 
-def _sent_file(number: int, part: Message, content: bytes) -> File:
-    content_id = str(part["Content-ID"] or "").strip("<> ")
-    return _file(part, number, content, "" if _is_attachment(part) else content_id)
-
-
-def _attachment(file: File) -> dict[str, Any]:
-    inline = {"isInline": True, "contentId": file.content_id} if file.content_id else {}
-    return {
-        "@odata.type": "#microsoft.graph.fileAttachment",
-        "name": file.name,
-        "contentType": file.content_type,
-        "contentBytes": b64encode(file.content).decode(),
-        **inline,
-    }
-
-
 @dataclass(eq=False)
-class GraphSender:
+class GraphSender(WebSender):
     """Sends mail over Graph, which stores a copy in Sent Items."""
 
+    name = "Microsoft Graph"
     client: GraphClient
 
-    async def hand_over(
-        self, envelope: Envelope, raw: bytes, accepted: Accepted
-    ) -> Mapping[str, Outcome]:
-        drafts: list[str] = []
+    async def _submit(
+        self, envelope: Envelope, raw: bytes, before_submit: BeforeSubmit, drafts: list[str]
+    ) -> Outcome:
+        mail = await in_thread(with_bcc, raw, envelope.recipients)
+        if len(mail) <= SINGLE_REQUEST_BYTES:
+            await before_submit()
+            await self.client.send_mime(mail)
+        else:
+            await self._create_draft(mail, drafts)
+            await before_submit()
+            await self.client.send_draft(drafts[0])
+        return Outcome("sent", "accepted by Microsoft")
 
-        async def submit(before_submit: BeforeSubmit) -> Outcome:
-            mail = await in_thread(with_bcc, raw, envelope.recipients)
-            if len(mail) <= SINGLE_REQUEST_BYTES:
-                await before_submit()
-                await self.client.send_mime(mail)
-            else:
-                await self._create_draft(mail, drafts)
-                await before_submit()
-                await self.client.send_draft(drafts[0])
-            return Outcome("sent", "accepted by Microsoft")
-
-        async def discard() -> None:
-            for key in drafts:
-                await self.client.delete_permanently(key)
-
-        return await submit_mail("Microsoft Graph", envelope, accepted, submit, discard)
+    async def _discard(self, drafts: Sequence[str]) -> None:
+        for key in drafts:
+            await self.client.delete_permanently(key)
 
     async def _create_draft(self, mail: bytes, drafts: list[str]) -> None:
         """Create a draft of a large mail, and delete those of earlier attempts."""
@@ -215,7 +202,7 @@ class GraphSender:
         await self.client.delete_drafts(message_id_of(mail))
         drafts.append(await self.client.create_draft(text))
         for file in files:
-            await self.client.attach(drafts[0], file.name, file.content_type, file.content)
+            await self.client.attach(drafts[0], file.properties, file.content)
 
     async def close(self) -> None:
         await self.client.api.close()

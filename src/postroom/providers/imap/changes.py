@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from dataclasses import astuple, dataclass, field, replace
+from typing import Self, TypeAlias
 
 from postroom.errors import ProviderError
 from postroom.model.account import Checkpoint, RemoteChanges, RemoteMessage, RemoteRef
@@ -21,9 +21,10 @@ from postroom.providers.imap.mailboxes import (
     scope_of,
 )
 from postroom.providers.imap.responses import Position, Row
-from postroom.providers.imap.sync_commands import fetch_changed
 from postroom.providers.keywords import Labels, flags_in
 
+Parts: TypeAlias = AsyncGenerator[RemoteChanges, None]
+Messages: TypeAlias = tuple[RemoteMessage, ...]
 PAGE = 500
 NEW_MAIL_S = 15.0
 """How often new mail is requested during a first pass."""
@@ -33,8 +34,8 @@ FULL_PASS_S = 120.0
 
 _ITEMS = b"UID FLAGS INTERNALDATE RFC822.SIZE"
 
-_Listed = tuple[tuple[RemoteMessage, ...], int]
-"""Messages, and the UID below which none are listed yet."""
+_KEYS = ("v", "low", "next", "modseq", "count")
+"""The fields of a `MailboxCheckpoint` in JSON, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +51,6 @@ class MailboxCheckpoint:
     uidnext: int
     modseq: int
     exists: int
-
-    @classmethod
-    def new(cls, position: Position) -> Self:
-        """The checkpoint of a mailbox of which nothing was read yet."""
-        return cls.at(position, low=position.uidnext or 2**32 - 1)
 
     @classmethod
     def at(cls, position: Position, *, low: int = 0) -> Self:
@@ -75,36 +71,16 @@ class ImapCheckpoint:
 
     @classmethod
     def from_json(cls, stored: Checkpoint | None) -> Self:
-        boxes: dict[str, dict[str, Any]] = (stored or {}).get("boxes", {})
-        return cls(
-            {
-                name: MailboxCheckpoint(at["v"], at["low"], at["next"], at["modseq"], at["count"])
-                for name, at in boxes.items()
-            }
-        )
+        boxes: dict[str, dict[str, int]] = (stored or {}).get("boxes", {})
+        return cls({n: MailboxCheckpoint(*(at[k] for k in _KEYS)) for n, at in boxes.items()})
 
     def to_json(self) -> Checkpoint:
-        return {
-            "boxes": {
-                name: {
-                    "v": at.uidvalidity,
-                    "low": at.low,
-                    "next": at.uidnext,
-                    "modseq": at.modseq,
-                    "count": at.exists,
-                }
-                for name, at in self.boxes.items()
-            }
-        }
+        pairs = ((name, zip(_KEYS, astuple(at), strict=True)) for name, at in self.boxes.items())
+        return {"boxes": {name: dict(values) for name, values in pairs}}
 
     def update(self, name: str, **changes: int) -> None:
         """Change the checkpoint of one mailbox."""
         self.boxes[name] = replace(self.boxes[name], **changes)
-
-    def keep_only(self, names: Iterable[str]) -> None:
-        """Drop the mailboxes that are gone."""
-        present = set(names)
-        self.boxes = {name: at for name, at in self.boxes.items() if name in present}
 
 
 @dataclass(eq=False)
@@ -120,9 +96,7 @@ class ImapReader:
     _next_check: float = 0.0
     _next_full_pass: float = 0.0
 
-    async def changes(
-        self, since: Checkpoint | None, known: Known
-    ) -> AsyncGenerator[RemoteChanges, None]:
+    async def changes(self, since: Checkpoint | None, known: Known) -> Parts:
         """The changes; only those of Inbox if IDLE reported them and no full pass is due."""
         self.labels.add(await known.labels())
         state = ImapCheckpoint.from_json(since)
@@ -136,15 +110,13 @@ class ImapReader:
             async for changes in self._all_changes(state, known):
                 yield changes
 
-    async def look(self, ref: RemoteRef) -> tuple[RemoteMessage, ...]:
+    async def read_states(self, ref: RemoteRef) -> Messages:
         """The message at a place, if it is there."""
         wire = ref.scope.partition("/")[2]
         box = next((box for box in self.boxes.all if key_of(box) == wire), None)
         return () if box is None else await self._describe(box, ref.scope, [int(ref.key)])
 
-    async def _reported(
-        self, events: InboxEvents, state: ImapCheckpoint
-    ) -> tuple[RemoteMessage, ...] | None:
+    async def _reported(self, events: InboxEvents, state: ImapCheckpoint) -> Messages | None:
         """The messages that IDLE reported; None if a full pass is needed."""
         inbox = self.boxes.get(INBOX) if events.is_complete else None
         at = state.boxes.get(key_of(inbox)) if inbox else None
@@ -154,7 +126,7 @@ class ImapReader:
         client = await self.boxes.select_fresh(scope)
         rows: list[Row] = []
         if events.has_new:
-            await client.fetch_from(at.uidnext, _ITEMS, rows.append)
+            await client.fetch_set("UID FETCH", b"%d:*" % at.uidnext, _ITEMS, rows.append)
         await client.fetch(sorted(events.uids), _ITEMS, rows.append)
         rows = [r for r in rows if r.uid >= at.uidnext or r.uid in events.uids]
         newest = max((row.uid for row in rows), default=0)
@@ -163,9 +135,7 @@ class ImapReader:
         state.update(key_of(inbox), uidnext=max(newest + 1, at.uidnext))
         return self._messages(inbox, scope, rows)
 
-    async def _all_changes(
-        self, state: ImapCheckpoint, known: Known
-    ) -> AsyncIterator[RemoteChanges]:
+    async def _all_changes(self, state: ImapCheckpoint, known: Known) -> Parts:
         with imap_errors(self.boxes.account):
             await self.boxes.load()
             found = await self.boxes.positions([b for b in self.boxes.all if b.name != DRAFTS])
@@ -174,19 +144,17 @@ class ImapReader:
         for box, position in now:
             with imap_errors(self.boxes.account):
                 async for part in self._mailbox_changes(box, position, state, known):
-                    yield RemoteChanges(
-                        part.checkpoint, part.messages, part.gone, part.dropped, total
-                    )
+                    yield replace(part, total=total)
         there = {key_of(box) for box, _ in found}
         closed = there - {key_of(box) for box, _ in now}
         scopes = {scope_of(box, position.uidvalidity) for box, position in now}
         left = [s for s in await known.scopes() - scopes if s.partition("/")[2] not in closed]
-        state.keep_only(there)
+        state.boxes = {name: at for name, at in state.boxes.items() if name in there}
         yield RemoteChanges(state.to_json(), dropped=tuple(sorted(left)), total=total)
 
     async def _mailbox_changes(
         self, box: RemoteMailbox, status: Position, state: ImapCheckpoint, known: Known
-    ) -> AsyncIterator[RemoteChanges]:
+    ) -> Parts:
         name = key_of(box)
         at = state.boxes.get(name)
         if at is not None and at.uidvalidity == status.uidvalidity and at.is_unchanged(status):
@@ -198,37 +166,34 @@ class ImapReader:
         self._set_inbox_position(box, position)
         scope = scope_of(box, position.uidvalidity)
         if at is None or at.uidvalidity != position.uidvalidity:
-            at = MailboxCheckpoint.new(position)
+            at = MailboxCheckpoint.at(position, low=position.uidnext or 2**32 - 1)
             self._flags.pop(scope, None)
             self._schedule_check(0.0)
         elif not at.low:
-            async for part in self._since(box, scope, at, position, known):
+            async for part in self._since(box, at, position, known):
                 yield RemoteChanges(state.to_json(), *part)
             at = MailboxCheckpoint.at(position)
         state.boxes[name] = at
         if at.low:
-            older = self._older(box, scope, at.low)
-            async for changes in self._with_new_mail(state, older, name):
+            async for changes in self._with_new_mail(state, box, scope):
                 yield changes
         state.update(name, low=0)
         yield RemoteChanges(state.to_json())
 
-    async def _with_new_mail(
-        self, state: ImapCheckpoint, older: AsyncIterator[_Listed], name: str
-    ) -> AsyncIterator[RemoteChanges]:
+    async def _with_new_mail(self, state: ImapCheckpoint, box: RemoteMailbox, scope: str) -> Parts:
         """Older mail of a mailbox, and between its pages the new mail of Inbox.
 
         A first pass may take hours; new mail must not wait for it.
         """
         async for part in self._new_in_inbox(state):
             yield part
-        async for messages, low in older:
-            state.update(name, low=low)
+        async for messages, low in self._older(box, scope, state.boxes[key_of(box)].low):
+            state.update(key_of(box), low=low)
             yield RemoteChanges(state.to_json(), messages)
             async for part in self._new_in_inbox(state):
                 yield part
 
-    async def _new_in_inbox(self, state: ImapCheckpoint) -> AsyncIterator[RemoteChanges]:
+    async def _new_in_inbox(self, state: ImapCheckpoint) -> Parts:
         """New mail in Inbox; other changes there are read later."""
         if self._now() < self._next_check:
             return
@@ -263,40 +228,30 @@ class ImapReader:
         if box.name == INBOX:
             self.inbox_position = (position.uidnext, position.modseq, position.exists)
 
-    async def _older(self, box: RemoteMailbox, scope: str, below: int) -> AsyncIterator[_Listed]:
-        """The messages below a UID, newest first."""
+    async def _older(
+        self, box: RemoteMailbox, scope: str, below: int
+    ) -> AsyncIterator[tuple[Messages, int]]:
+        """The messages below a UID, newest first; with the UID below which the rest is."""
         has_more = True
         while below > 1 and has_more:
             uids = await self.boxes.uids_between(scope, 1, below)
             has_more = len(uids) == MAX_UIDS
             for start in range(0, len(uids), PAGE):
                 chunk = uids[start : start + PAGE]
-                messages = await self._describe(box, scope, chunk)
                 below = chunk[-1]
-                yield messages, below
+                yield await self._describe(box, scope, chunk), below
 
     async def _since(
-        self,
-        box: RemoteMailbox,
-        scope: str,
-        at: MailboxCheckpoint,
-        position: Position,
-        known: Known,
-    ) -> AsyncIterator[tuple[tuple[RemoteMessage, ...], tuple[RemoteRef, ...]]]:
+        self, box: RemoteMailbox, at: MailboxCheckpoint, position: Position, known: Known
+    ) -> AsyncIterator[tuple[Messages, tuple[RemoteRef, ...]]]:
         """New, changed and deleted messages."""
+        scope = scope_of(box, position.uidvalidity)
         async for messages in self._new(box, scope, at, position):
             yield messages, ()
         client = await self.boxes.select(scope)
         if at.modseq and position.modseq:
-            rows: list[Row] = []
-            vanished = await fetch_changed(
-                client,
-                at.uidnext,
-                _ITEMS,
-                at.modseq,
-                rows.append,
-                with_vanished=self.boxes.has_qresync,
-            )
+            changed = self.boxes.changed_since(client, at.modseq, at.uidnext, _ITEMS)
+            rows, vanished = await changed
             yield self._messages(box, scope, rows), ()
             if self.boxes.has_qresync:
                 gone = vanished.uids()
@@ -316,39 +271,32 @@ class ImapReader:
 
     async def _new(
         self, box: RemoteMailbox, scope: str, at: MailboxCheckpoint, position: Position
-    ) -> AsyncIterator[tuple[RemoteMessage, ...]]:
+    ) -> AsyncIterator[Messages]:
         if position.uidnext == at.uidnext:
             return
         uids = await self.boxes.uids_between(scope, at.uidnext, 2**32)
         for start in range(0, len(uids), PAGE):
             yield await self._describe(box, scope, uids[start : start + PAGE])
 
-    async def _changed_flags(
-        self, box: RemoteMailbox, scope: str, uids: Sequence[int]
-    ) -> tuple[RemoteMessage, ...]:
+    async def _changed_flags(self, box: RemoteMailbox, scope: str, uids: Sequence[int]) -> Messages:
         """The messages whose flags changed since the last pass."""
         before = self._flags.setdefault(scope, {})
-        found = await self._describe(box, scope, uids, remember=False)
         changed = []
-        for message in found:
-            standing = (*message.flags, *(message.labels or ()))
-            if before.get(int(message.ref.key)) != standing:
-                before[int(message.ref.key)] = standing
+        for message in await self._describe(box, scope, uids):
+            flags = (*message.flags, *(message.labels or ()))
+            if before.get(int(message.ref.key)) != flags:
+                before[int(message.ref.key)] = flags
                 changed.append(message)
         return tuple(changed)
 
-    async def _describe(
-        self, box: RemoteMailbox, scope: str, uids: Sequence[int], *, remember: bool = True
-    ) -> tuple[RemoteMessage, ...]:
+    async def _describe(self, box: RemoteMailbox, scope: str, uids: Sequence[int]) -> Messages:
         client = await self.boxes.select(scope)
         rows: list[Row] = []
         await client.fetch(uids, _ITEMS, rows.append)
         requested = set(uids)
         return self._messages(box, scope, [row for row in rows if row.uid in requested])
 
-    def _messages(
-        self, box: RemoteMailbox, scope: str, rows: Sequence[Row]
-    ) -> tuple[RemoteMessage, ...]:
+    def _messages(self, box: RemoteMailbox, scope: str, rows: Sequence[Row]) -> Messages:
         # Unsolicited responses have flags only.
         whole = [row for row in rows if row.uid and b"RFC822.SIZE" in row.items]
         found = {row.uid: row for row in whole if row.flags is not None}
@@ -369,5 +317,4 @@ class ImapReader:
 
 
 def ref_of(scope: str, uid: int) -> RemoteRef:
-    """The reference of a message."""
     return RemoteRef(scope, str(uid))

@@ -25,8 +25,8 @@ from postroom.providers.imap.errors import (
     printable,
 )
 from postroom.providers.imap.responses import NewUid, Position, Row, SearchResult, read_row
-from postroom.providers.imap.stream import Frame
 from postroom.providers.imap.syntax import (
+    Frame,
     Literal,
     Piece,
     Value,
@@ -38,6 +38,7 @@ from postroom.providers.imap.syntax import (
     uid_sets,
 )
 
+RowHandler = Callable[[Row], None]
 A = TypeVar("A")
 B = TypeVar("B")
 LOGOUT_S = 0.5
@@ -129,25 +130,22 @@ class Client:
         await self._authenticate("XOAUTH2", f"user={user}\x01auth=Bearer {token}\x01\x01")
 
     async def _authenticate(self, mechanism: str, secret: str) -> None:
-        initial = b64encode(secret.encode())
-        replies = iter((initial,))
+        replies = iter((b64encode(secret.encode()),))
         pieces = [mechanism.encode()]
         if self.can("SASL-IR"):
             pieces.append(next(replies))
         # A second challenge holds an error; the server refuses after an empty line.
-        conversation = self.connection.converse(
+        reply = self.connection.converse(
             "AUTHENTICATE", *pieces, reply=lambda _: next(replies, b"")
         )
-        await self._log_in(conversation)
+        await self._log_in(reply)
 
     async def _log_in(self, answer: Awaitable[Status]) -> None:
         try:
             status = await answer
         except Refused as refusal:
             raise LoginRefused("LOGIN", refusal.word, refusal.code, refusal.text) from None
-        if status.code == "CAPABILITY":
-            self._set_capabilities(status.data.split())
-        else:
+        if not self.read_capabilities(status):
             await self.request_capabilities()
 
     async def send_id(self) -> None:
@@ -222,8 +220,18 @@ class Client:
         found: list[Listed] = []
 
         def take(frame: Frame) -> None:
-            if frame.line[2:7].upper() == b"LIST " and len(found) < _MAX_LISTED:
-                found.append(_listed(parse_values(frame, 7)))
+            if frame.line[2:7].upper() != b"LIST " or len(found) >= _MAX_LISTED:
+                return
+            attributes, delimiter, name = (*parse_values(frame, 7)[:3], None, None, None)[:3]
+            words = attributes if isinstance(attributes, list) else []
+            name = b"%d" % name if isinstance(name, int) else name
+            found.append(
+                Listed(
+                    frozenset(_plain(word).lower() for word in words),
+                    _plain(delimiter) or None,
+                    name if isinstance(name, bytes) else b"",
+                )
+            )
 
         has_special_use = self.can("LIST-EXTENDED") and self.can("SPECIAL-USE")
         extras = [b"RETURN (SPECIAL-USE)"] if has_special_use else []
@@ -251,35 +259,17 @@ class Client:
         return result
 
     async def fetch(
-        self,
-        uids: Sequence[int],
-        items: bytes,
-        take: Callable[[Row], None],
-        *,
-        literal_bytes: int = 0,
+        self, uids: Sequence[int], items: bytes, take: RowHandler, *, literal_bytes: int = 0
     ) -> None:
         """Fetch items of messages; *take* gets each row."""
         for uid_set in uid_sets(uids):
-            await self._fetch("UID FETCH", uid_set, items, take, literal_bytes)
+            await self.fetch_set("UID FETCH", uid_set, items, take, literal_bytes)
 
-    async def fetch_from(self, uid: int, items: bytes, take: Callable[[Row], None]) -> None:
-        """Fetch items of the messages from a UID on; of the last message if there are none."""
-        await self._fetch("UID FETCH", b"%d:*" % uid, items, take, 0)
-
-    async def fetch_by_sequence(
-        self, places: bytes, items: bytes, take: Callable[[Row], None]
+    async def fetch_set(
+        self, command: str, which: bytes, items: bytes, take: RowHandler, literal_bytes: int = 0
     ) -> None:
-        """Fetch items of messages by their sequence numbers."""
-        await self._fetch("FETCH", places, items, take, 0)
+        """Fetch items of a set of messages, by UID or (with FETCH) by sequence number."""
 
-    async def _fetch(
-        self,
-        command: str,
-        which: bytes,
-        items: bytes,
-        take: Callable[[Row], None],
-        literal_bytes: int,
-    ) -> None:
         def take_frame(frame: Frame) -> None:
             row = read_row(frame)
             if row is not None:
@@ -294,20 +284,14 @@ class Client:
         item = change.encode() + b"FLAGS.SILENT"
         await self.connection.run("UID STORE", b"%d" % uid, item, flag_list(flags))
 
-    async def copy(self, uid: int, name: bytes) -> tuple[int, int] | None:
-        """Copy a message; UIDVALIDITY and UID of the copy, if the server reports them."""
-        return await self._copy_or_move("UID COPY", uid, name)
+    async def copy(self, uid: int, name: bytes, *, removes: bool = False) -> tuple[int, int] | None:
+        """Copy a message, or move it if *removes* is set (RFC 6851).
 
-    async def move(self, uid: int, name: bytes) -> tuple[int, int] | None:
-        """Move a message (RFC 6851); its new UIDVALIDITY and UID, if the server reports them."""
-        return await self._copy_or_move("UID MOVE", uid, name)
-
-    async def _copy_or_move(self, command: str, uid: int, name: bytes) -> tuple[int, int] | None:
+        Returns its new UIDVALIDITY and UID, if the server reports them.
+        """
         new = NewUid("COPYUID")
-        status = await self.connection.run(
-            command, b"%d" % uid, mailbox(name), take=new.take, literals=self.literals
-        )
-        new.read(status)
+        command, pieces = "UID MOVE" if removes else "UID COPY", (b"%d" % uid, mailbox(name))
+        new.read(await self.connection.run(command, *pieces, take=new.take, literals=self.literals))
         return new.place
 
     async def append(
@@ -327,16 +311,6 @@ class Client:
     async def watch(self, stop: asyncio.Future[None], take: FrameHandler) -> None:
         """Pass changes of the open mailbox to *take*, until *stop* or for IDLE_S."""
         await self.connection.idle(stop, take, longest_s=IDLE_S)
-
-
-def _listed(values: list[Value]) -> Listed:
-    attributes, delimiter, name = (*values[:3], None, None, None)[:3]
-    words = attributes if isinstance(attributes, list) else []
-    return Listed(
-        frozenset(_plain(word).lower() for word in words),
-        _plain(delimiter) or None,
-        name if isinstance(name, bytes) else b"%d" % name if isinstance(name, int) else b"",
-    )
 
 
 def _plain(value: Value) -> str:

@@ -24,8 +24,14 @@ from postroom.providers.imap.errors import (
     printable,
     read_status,
 )
-from postroom.providers.imap.stream import Compression, Frame, Framer
-from postroom.providers.imap.syntax import Literal, Piece, command_segments
+from postroom.providers.imap.syntax import (
+    Compression,
+    Frame,
+    Framer,
+    Literal,
+    Piece,
+    command_segments,
+)
 
 COMMAND_S = 60.0
 """The timeout of a command; one with much data gets more."""
@@ -100,7 +106,13 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._received_at = asyncio.get_running_loop().time()
         try:
-            self._receive(data)
+            if self._compression is None:
+                self._read(data)
+                return
+            unpacked = self._compression.unpack(data)
+            while unpacked and not self.is_closed:
+                self._read(unpacked)
+                unpacked = self._compression.unpack(b"")
         except InvalidResponse as error:
             self.close(str(error), fault=InvalidResponse)
 
@@ -132,15 +144,6 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     # Receiving.
-
-    def _receive(self, data: bytes) -> None:
-        if self._compression is None:
-            self._read(data)
-            return
-        unpacked = self._compression.unpack(data)
-        while unpacked and not self.is_closed:
-            self._read(unpacked)
-            unpacked = self._compression.unpack(b"")
 
     def _read(self, data: bytes) -> None:
         for frame in self._framer.feed(data):
@@ -290,7 +293,10 @@ class Connection(asyncio.Protocol):
             chunk = data[start : start + _CHUNK_BYTES]
             if self.is_closed:
                 raise Disconnected(self._reason)
-            self._push(self._compression.pack(chunk) if self._compression else chunk)
+            if not self._unsent:
+                # In the next iteration of the loop, so that pipelined commands share a packet.
+                asyncio.get_running_loop().call_soon(self._flush)
+            self._unsent.append(self._compression.pack(chunk) if self._compression else chunk)
             if len(data) > _CHUNK_BYTES:
                 self._flush()
             if not self._may_write.is_set():
@@ -298,12 +304,6 @@ class Connection(asyncio.Protocol):
                     await asyncio.wait_for(self._may_write.wait(), timeout_s)
                 except TimeoutError:
                     self._time_out(pending.name)
-
-    def _push(self, data: bytes) -> None:
-        """Write in the next iteration of the loop, so that pipelined commands share a packet."""
-        if not self._unsent:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._unsent.append(data)
 
     def _flush(self) -> None:
         unsent, self._unsent = self._unsent, []

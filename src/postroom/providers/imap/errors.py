@@ -7,13 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from postroom.errors import (
-    NotFound,
-    ProviderAuthFailed,
-    ProviderError,
-    ProviderTimeout,
-    untrusted,
-)
+from postroom.errors import NotFound, ProviderAuthFailed, ProviderError, ProviderTimeout, untrusted
 from postroom.model.imap import ImapAccount
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from postroom.model.imap import ImapAccount, ImapTimeouts
 from postroom.providers.imap.client import Client
 from postroom.providers.imap.errors import read_status
 from postroom.providers.imap.pool import connect
 from postroom.providers.imap.responses import Position, read_row
-from postroom.providers.imap.stream import Frame
+from postroom.providers.imap.syntax import Frame
 
 MAX_EVENTS = 1_000
 """If more messages changed, a full pass is cheaper."""
@@ -34,10 +34,6 @@ class InboxEvents:
     is_incomplete: bool = False
     uids: set[int] = field(default_factory=set)
     sequences: set[int] = field(default_factory=set)
-
-    @property
-    def has_any(self) -> bool:
-        return self.has_new or self.is_incomplete or bool(self.uids) or bool(self.sequences)
 
     @property
     def is_complete(self) -> bool:
@@ -99,8 +95,12 @@ class IdleListener:
         try:
             if is_new and await self._missed_changes(client, has_changed):
                 await asyncio.sleep(0.05)
-            else:
-                await self._idle(client)
+                return
+            if not self._changed.done():
+                await client.watch(self._changed, self._take)
+            self._events.is_incomplete |= not self._changed.done()
+            await self._resolve_sequences(client)
+            self._changed = asyncio.get_running_loop().create_future()
         except BaseException:
             client.connection.close("the listener was stopped")
             raise
@@ -112,20 +112,14 @@ class IdleListener:
         position = await client.open(b"INBOX", condstore=True)
         client.connection.on_unsolicited = self._take
         self._changed = asyncio.get_running_loop().create_future()
-        is_incomplete = has_changed(position) or self._events.has_any
+        has_events = replace(self._events, uidvalidity=0) != InboxEvents()
+        is_incomplete = has_changed(position) or has_events
         self._events = InboxEvents(position.uidvalidity, is_incomplete=is_incomplete)
         return is_incomplete
 
     def _take(self, frame: Frame) -> None:
         if self._events.take(frame) and not self._changed.done():
             self._changed.set_result(None)
-
-    async def _idle(self, client: Client) -> None:
-        if not self._changed.done():
-            await client.watch(self._changed, self._take)
-        self._events.is_incomplete |= not self._changed.done()
-        await self._resolve_sequences(client)
-        self._changed = asyncio.get_running_loop().create_future()
 
     async def _resolve_sequences(self, client: Client) -> None:
         """Request the UIDs of messages that were reported by sequence number."""

@@ -1,45 +1,74 @@
-"""Mailboxes of an account and their special uses (RFC 6154)."""
+"""Mailboxes of an account, their special uses (RFC 6154), and the commands that sync needs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from postroom.errors import Conflict, NotFound, ProviderError, untrusted
 from postroom.model.imap import ImapAccount, ImapTimeouts
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
 from postroom.providers.imap.client import Client, Listed
-from postroom.providers.imap.errors import Refused
+from postroom.providers.imap.errors import InvalidResponse, Refused
 from postroom.providers.imap.pool import connect
-from postroom.providers.imap.responses import Position
-from postroom.providers.imap.sync_commands import enable_qresync, status_of
-from postroom.providers.imap.syntax import decode_name
+from postroom.providers.imap.responses import MAX_RANGES, Position, Row, read_row
+from postroom.providers.imap.syntax import Frame, decode_name
 
-_USES = {
-    r"\sent": SENT,
-    r"\drafts": DRAFTS,
-    r"\archive": ARCHIVE,
-    r"\junk": JUNK,
-    r"\trash": TRASH,
+MAX_VANISHED = 1_000
+_VANISHED = re.compile(rb"\* VANISHED (?:\(EARLIER\) )?([\d:,]+)$", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class Vanished:
+    """Vanished UIDs as ranges, since there may be four billion of them."""
+
+    ranges: list[tuple[int, int]] = field(default_factory=list)
+
+    def take(self, frame: Frame) -> bool:
+        found = _VANISHED.match(frame.line)
+        if found is None:
+            return False
+        self.ranges += _ranges(found[1])
+        if len(self.ranges) > MAX_RANGES:
+            raise InvalidResponse(f"more than {MAX_RANGES} ranges of messages that vanished")
+        return True
+
+    def uids(self) -> list[int] | None:
+        """The vanished UIDs; None if there are many, as servers also report UIDs never used."""
+        if sum(high - low + 1 for low, high in self.ranges) > MAX_VANISHED:
+            return None
+        return sorted({uid for low, high in self.ranges for uid in range(low, high + 1)})
+
+    def among(self, uids: Iterable[int]) -> list[int]:
+        """Those of some UIDs that vanished."""
+        self.ranges.sort()
+        starts = [low for low, _ in self.ranges]
+        ends = list(accumulate((high for _, high in self.ranges), max))
+        places = ((uid, bisect_right(starts, uid) - 1) for uid in uids)
+        return [uid for uid, place in places if place >= 0 and uid <= ends[place]]
+
+
+def _ranges(uids: bytes) -> Iterator[tuple[int, int]]:
+    for part in uids.split(b","):
+        low, _, high = part.partition(b":")
+        if low.isdigit() and (high or low).isdigit() and len(low) <= 10 and len(high) <= 10:
+            ends = sorted((int(low), int(high or low)))
+            yield ends[0], ends[1]
+
+
+_USES = {rf"\{name.lower()}": name for name in (SENT, DRAFTS, ARCHIVE, JUNK, TRASH)}
+_COMMON_NAMES = {
+    SENT: ("sent", "sent items", "sent messages", "sent mail"),
+    DRAFTS: ("drafts",),
+    ARCHIVE: ("archive", "archives"),
+    JUNK: ("junk", "junk e-mail", "junk email", "spam", "bulk mail"),
+    TRASH: ("trash", "deleted items", "deleted messages", "bin"),
 }
-_NAMES = {
-    "sent": SENT,
-    "sent items": SENT,
-    "sent messages": SENT,
-    "sent mail": SENT,
-    "drafts": DRAFTS,
-    "archive": ARCHIVE,
-    "archives": ARCHIVE,
-    "junk": JUNK,
-    "junk e-mail": JUNK,
-    "junk email": JUNK,
-    "spam": JUNK,
-    "bulk mail": JUNK,
-    "trash": TRASH,
-    "deleted items": TRASH,
-    "deleted messages": TRASH,
-    "bin": TRASH,
-}
+_NAMES = {name: ours for ours, names in _COMMON_NAMES.items() for name in names}
 """Common names of these mailboxes, for servers without SPECIAL-USE (RFC 6154)."""
 
 _VIRTUAL = frozenset((r"\all", r"\flagged", r"\important"))
@@ -59,8 +88,9 @@ def remote_mailboxes(listed: Iterable[Listed]) -> list[RemoteMailbox]:
     """The mailboxes with mail, Inbox first and Sent next; names are unique."""
     rows = [row for row in listed if not row.attributes & (_CLOSED | _VIRTUAL)]
     taken: dict[str, RemoteMailbox] = {}
-    named = [(row, _use_of(row)) for row in rows]
-    for row, use in named:
+    for row in rows:
+        use = next((ours for use, ours in _USES.items() if use in row.attributes), None)
+        use = INBOX if row.name.upper() == b"INBOX" else use
         if use is not None and use not in taken:
             taken[use] = RemoteMailbox(row.name, use, row.delimiter or "/")
     wires = {box.wire for box in taken.values()}
@@ -76,12 +106,6 @@ def remote_mailboxes(listed: Iterable[Listed]) -> list[RemoteMailbox]:
 
 
 _ORDER = {INBOX: 0, SENT: 1, JUNK: 3, TRASH: 4}
-
-
-def _use_of(row: Listed) -> str | None:
-    if row.name.upper() == b"INBOX":
-        return INBOX
-    return next((ours for use, ours in _USES.items() if use in row.attributes), None)
 
 
 def _plain_name(row: Listed) -> str:
@@ -122,10 +146,13 @@ class ImapMailboxes:
 
     async def client(self) -> Client:
         if self._client is None or self._client.connection.is_closed:
-            self._client = await connect(self.account, self.timeouts)
-            self._open = None
-            self.has_qresync = await enable_qresync(self._client)
-            self.has_idle = self._client.can("IDLE")
+            client = self._client = await connect(self.account, self.timeouts)
+            self._open, self.has_qresync, self.has_idle = None, False, client.can("IDLE")
+            if client.can("QRESYNC") and client.can("ENABLE"):
+                # QRESYNC reports vanished messages.
+                with suppress(Refused):
+                    await client.connection.run("ENABLE", b"QRESYNC")
+                    self.has_qresync = True
         return self._client
 
     async def close(self) -> None:
@@ -174,11 +201,9 @@ class ImapMailboxes:
             await self.open(RemoteMailbox(wire, name, "/"), writing=writing)
         if self.position.uidvalidity != int(uidvalidity):
             self._open = None
-            raise untrusted(
-                Conflict(
-                    f"{self.account.account_id}: UIDVALIDITY of {name} changed; it is read again"
-                )
-            )
+            account_id = self.account.account_id
+            message = f"{account_id}: UIDVALIDITY of {name} changed; it is read again"
+            raise untrusted(Conflict(message))
         return client
 
     async def select_fresh(self, scope: str) -> Client:
@@ -189,6 +214,21 @@ class ImapMailboxes:
         if was_open and before is self.position:
             await client.noop(timeout_s=self.timeouts.socket_s)
         return client
+
+    async def changed_since(
+        self, client: Client, modseq: int, below: int, items: bytes
+    ) -> tuple[list[Row], Vanished]:
+        """The messages below a UID that changed since a modification sequence, or vanished."""
+        rows, vanished = list[Row](), Vanished()
+
+        def take(frame: Frame) -> None:
+            if not vanished.take(frame) and (row := read_row(frame)) is not None:
+                rows.append(row)
+
+        modifier = b"(CHANGEDSINCE %d%s)" % (modseq, b" VANISHED" if self.has_qresync else b"")
+        pieces = (b"1:%d" % max(below - 1, 1), b"(" + items + b")", modifier)
+        await client.connection.run("UID FETCH", *pieces, take=take)
+        return rows, vanished
 
     async def uids_between(self, scope: str, low: int, high: int) -> list[int]:
         """The UIDs from *low* to below *high*, newest first.
@@ -201,7 +241,7 @@ class ImapMailboxes:
         uids = (await client.search([b"UID", b"%d:%s" % (low, last)])).newest(MAX_UIDS)
         if not uids and self.position.exists:
             found: set[int] = set()
-            await client.fetch_by_sequence(b"1:*", b"UID", lambda row: found.add(row.uid))
+            await client.fetch_set("FETCH", b"1:*", b"UID", lambda row: found.add(row.uid))
             uids = sorted(found, reverse=True)
             if low == 1 and high == 2**32 and not uids:
                 raise ProviderError(
@@ -219,27 +259,20 @@ class ImapMailboxes:
         empty, it is verified by STATUS.
         """
         client = await self.client()
-        first = [(box, await self._opened(box)) for box in boxes[:1]]
-        if any(position is None or not position.exists for _, position in first):
-            await self._unselect(client)
-            first = [(box, await self._status(client, box)) for box in boxes[:1]]
-        return [*first, *[(box, await self._status(client, box)) for box in boxes[1:]]]
-
-    async def _opened(self, box: RemoteMailbox) -> Position | None:
-        try:
-            return await self.open(box)
-        except Refused:
-            return None
-
-    async def _unselect(self, client: Client) -> None:
-        """QUIRK: STATUS of the open mailbox may be outdated (RFC 3501 §6.3.10)."""
-        if self._open is not None and client.can("UNSELECT"):
-            await client.connection.run("UNSELECT")
-            self._open = None
-
-    async def _status(self, client: Client, box: RemoteMailbox) -> Position | None:
-        try:
-            position = await status_of(client, box.wire)
-            return position if position.uidvalidity else await self.open(box)
-        except Refused:
-            return None
+        modseq = b" HIGHESTMODSEQ" if client.can("CONDSTORE") else b""
+        found: dict[RemoteMailbox, Position | None] = dict.fromkeys(boxes)
+        for box in boxes[:1]:
+            with suppress(Refused):
+                found[box] = await self.open(box)
+        for box in boxes:
+            if (known := found[box]) is not None and known.exists:
+                continue
+            if box is boxes[0] and self._open is not None and client.can("UNSELECT"):
+                # QUIRK: STATUS of the open mailbox may be outdated (RFC 3501 §6.3.10).
+                await client.connection.run("UNSELECT")
+                self._open = None
+            found[box] = None
+            with suppress(Refused):
+                position = await client.status(box.wire, b"MESSAGES UIDNEXT UIDVALIDITY" + modseq)
+                found[box] = position if position.uidvalidity else await self.open(box)
+        return list(found.items())

@@ -37,13 +37,13 @@ async def connect(account: ImapAccount, timeouts: ImapTimeouts) -> Client:
         Unreachable: any other failure at a server that a key named.
         ImapFault: anything else.
     """
-    if isinstance(account.reach, Anywhere):
-        return await _connect(account, timeouts)
     try:
         return await _connect(account, timeouts)
-    except LoginRefused as fault:
-        raise LoginRefused(fault.command, fault.word, "", "") from None
-    except ImapFault:
+    except ImapFault as fault:
+        if isinstance(account.reach, Anywhere):
+            raise
+        if isinstance(fault, LoginRefused):
+            raise LoginRefused(fault.command, fault.word, "", "") from None
         raise Unreachable(unreachable(account.host, account.port)) from None
 
 
@@ -67,9 +67,13 @@ async def _open(account: ImapAccount, timeouts: ImapTimeouts) -> Connection:
     context = tls_context(account) if account.security == "tls" else None
     try:
         async with asyncio.timeout(timeouts.connect_s):
+            target: dict[str, Any] = {"host": account.host, "port": account.port}
+            if not isinstance(account.reach, Anywhere):
+                checked = (account.reach, account.host, account.port, IMAP_PORTS)
+                target = {"sock": await allowed_hosts.connect(*checked)}
             _, connection = await asyncio.get_running_loop().create_connection(
                 lambda: Connection(socket_s=timeouts.socket_s),
-                **await _target(account),
+                **target,
                 ssl=context,
                 server_hostname=account.host if context is not None else None,
             )
@@ -87,15 +91,6 @@ async def _open(account: ImapAccount, timeouts: ImapTimeouts) -> Connection:
         connection.close("not on loopback")
         raise NotSecure("without verified TLS, only servers on this machine are allowed")
     return connection
-
-
-async def _target(account: ImapAccount) -> dict[str, Any]:
-    """The host and port, or a socket connected to a checked address. Raises OSError."""
-    if isinstance(account.reach, Anywhere):
-        return {"host": account.host, "port": account.port}
-    return {
-        "sock": await allowed_hosts.connect(account.reach, account.host, account.port, IMAP_PORTS)
-    }
 
 
 async def _greet(client: Client, account: ImapAccount, timeouts: ImapTimeouts) -> None:
@@ -152,7 +147,11 @@ class Pool:
     @asynccontextmanager
     async def lease(self, *, fresh: bool = False, checked: bool = False) -> AsyncIterator[Client]:
         """Lease a connection; *checked* verifies by NOOP that it works. Raises ImapFault."""
-        await self._acquire()
+        try:
+            async with asyncio.timeout(self._timeouts.connect_s):
+                await self._slots.acquire()
+        except TimeoutError as error:
+            raise TimedOut("all connections to this account are in use") from error
         self._leased += 1
         try:
             client = await self._client(fresh=fresh, checked=checked)
@@ -165,13 +164,6 @@ class Pool:
             self._leased -= 1
             self._slots.release()
 
-    async def _acquire(self) -> None:
-        try:
-            async with asyncio.timeout(self._timeouts.connect_s):
-                await self._slots.acquire()
-        except TimeoutError as error:
-            raise TimedOut("all connections to this account are in use") from error
-
     async def _client(self, *, fresh: bool, checked: bool) -> Client:
         while self._idle and not fresh:
             client, since = self._idle.pop()
@@ -179,16 +171,18 @@ class Pool:
                 continue
             is_stale = asyncio.get_running_loop().time() - since > STALE_S
             client.connection.first_response_s = FIRST_RESPONSE_S if is_stale else None
-            if not checked or await _is_alive(client):
+            if not checked:
                 return client
-        self._evict_idle()
-        return await connect(self.account, self._timeouts)
-
-    def _evict_idle(self) -> None:
-        """Close idle connections before the limit is exceeded; servers have limits, too."""
+            try:
+                await client.noop(timeout_s=FIRST_RESPONSE_S)
+                return client
+            except ImapFault:
+                client.connection.close("it stopped responding")
+        # Close idle connections before the limit is exceeded; servers have limits, too.
         while self._idle and len(self._idle) + self._leased > MAX_CONNECTIONS:
             client, _ = self._idle.pop(0)
             client.connection.close("evicted")
+        return await connect(self.account, self._timeouts)
 
     def _release(self, client: Client) -> None:
         """Return a connection to the pool, unless a command on it was abandoned."""
@@ -215,17 +209,7 @@ class Pool:
             self._reap_later()
 
     async def close(self) -> None:
-        """Log out all idle connections."""
         if self._reaper is not None:
             self._reaper.cancel()
         idle, self._idle = self._idle, []
         await asyncio.gather(*(client.logout() for client, _ in idle))
-
-
-async def _is_alive(client: Client) -> bool:
-    try:
-        await client.noop(timeout_s=FIRST_RESPONSE_S)
-    except ImapFault:
-        client.connection.close("it stopped responding")
-        return False
-    return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -15,7 +15,6 @@ from postroom.model.account import (
     Push,
     Pushed,
     RateLimits,
-    RemoteChanges,
     RemoteIdentity,
     RemoteMessage,
     RemoteRef,
@@ -23,14 +22,17 @@ from postroom.model.account import (
 from postroom.model.imap import ImapAccount, ImapTimeouts
 from postroom.model.inbox import INBOX, SENT
 from postroom.ports.provider import Known
-from postroom.providers.imap.changes import ImapReader, ref_of
+from postroom.providers.imap.changes import ImapReader, Parts, ref_of
 from postroom.providers.imap.client import Client
 from postroom.providers.imap.errors import Refused, imap_errors
 from postroom.providers.imap.idle import IdleListener
-from postroom.providers.imap.mailboxes import ImapMailboxes, RemoteMailbox, scope_of
+from postroom.providers.imap.mailboxes import (
+    ImapMailboxes,
+    RemoteMailbox,
+    scope_of,
+)
 from postroom.providers.imap.responses import Row
-from postroom.providers.imap.sync_commands import create, find_message_id
-from postroom.providers.imap.syntax import name_encodings
+from postroom.providers.imap.syntax import mailbox, name_encodings, quoted
 from postroom.providers.keywords import SYSTEM, keyword_of, longer_keywords_of
 from postroom.providers.sending import with_bcc
 
@@ -52,9 +54,6 @@ class ImapProvider:
     attachment_mb: int = ATTACHMENT_MB
     mail_bytes: int | None = None
     timeouts: ImapTimeouts = field(default_factory=ImapTimeouts)
-    _boxes: ImapMailboxes = field(init=False)
-    _listener: IdleListener = field(init=False)
-    _reader: ImapReader = field(init=False)
 
     def __post_init__(self) -> None:
         self._boxes = ImapMailboxes(self.account, self.timeouts)
@@ -89,16 +88,14 @@ class ImapProvider:
         await self._boxes.close()
         await self._listener.close()
 
-    def changes(
-        self, since: Checkpoint | None, known: Known
-    ) -> AsyncGenerator[RemoteChanges, None]:
+    def changes(self, since: Checkpoint | None, known: Known) -> Parts:
         return self._reader.changes(since, known)
 
-    async def look(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
+    async def read_states(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
         found: list[RemoteMessage] = []
         for ref in refs:
             with imap_errors(self.account), suppress(NotFound, Conflict):
-                found += await self._reader.look(ref)
+                found += await self._reader.read_states(ref)
         return tuple(found)
 
     # Content of messages.
@@ -125,7 +122,10 @@ class ImapProvider:
         left: list[RemoteRef] = []
         entered: list[tuple[RemoteRef, tuple[str, ...]]] = []
         with imap_errors(self.account):
-            has_copy = await self._has_copy(push)
+            to = push.move_to
+            # The target of a move may have a copy already.
+            there = [ref for ref, mailboxes in push.refs if to and _is_in(to, mailboxes)]
+            has_copy = bool(await self.read_states(there))
             for ref, mailboxes in push.refs:
                 client = await self._boxes.select(ref.scope, writing=True)
                 uid = int(ref.key)
@@ -134,20 +134,14 @@ class ImapProvider:
                     left.append(ref)
                     continue
                 await self._flag(client, uid, push)
-                if push.move_to and not _is_in(push.move_to, mailboxes):
+                if to and not _is_in(to, mailboxes):
                     left.append(ref)
                     if has_copy:
                         await self._expunge(client, uid)
-                    elif place := await self._move(client, uid, push.move_to):
+                    elif place := await self._move(client, uid, to):
                         entered.append(place)
                         has_copy = True
         return Pushed(tuple(left), tuple(entered))
-
-    async def _has_copy(self, push: Push) -> bool:
-        """Whether the target of a move already has a copy."""
-        name = push.move_to
-        refs = [ref for ref, mailboxes in push.refs if name and _is_in(name, mailboxes)]
-        return bool(await self.look(refs))
 
     async def _flag(self, client: Client, uid: int, push: Push) -> None:
         self._reader.labels.add(push.add_labels)
@@ -168,10 +162,8 @@ class ImapProvider:
         self, client: Client, uid: int, name: str
     ) -> tuple[RemoteRef, tuple[str, ...]] | None:
         box = await self._ensure_mailbox(client, name)
-        if client.can("MOVE"):
-            place = await client.move(uid, box.wire)
-        else:
-            place = await client.copy(uid, box.wire)
+        place = await client.copy(uid, box.wire, removes=client.can("MOVE"))
+        if not client.can("MOVE"):
             await self._expunge(client, uid)
         if place is None:
             return None
@@ -182,11 +174,14 @@ class ImapProvider:
             return self._boxes.get(name)
         delimiter = self._boxes.all[0].delimiter if self._boxes.all else "/"
         if delimiter != "/" and delimiter in name:
-            raise untrusted(
-                Conflict(f"a mailbox name on this server cannot contain {delimiter}: {name}")
-            )
+            message = f"a mailbox name on this server cannot contain {delimiter}: {name}"
+            raise untrusted(Conflict(message))
         wire = name_encodings(name.replace("/", delimiter), is_utf8=client.has_utf8_names)[0]
-        await create(client, wire)
+        try:
+            await client.connection.run("CREATE", mailbox(wire), literals=client.literals)
+        except Refused as refusal:
+            if refusal.code != "ALREADYEXISTS" and "exist" not in refusal.text.lower():
+                raise
         box = RemoteMailbox(wire, name, delimiter)
         self._boxes.all.append(box)
         return box
@@ -203,7 +198,9 @@ class ImapProvider:
             position = await self._boxes.open(box, writing=True)
             client = await self._boxes.client()
             scope = scope_of(box, position.uidvalidity)
-            uid = await find_message_id(client, push.internet_message_id or "none")
+            message_id = (push.internet_message_id or "none").encode("ascii", "ignore")
+            found = await client.search([b"HEADER", b"MESSAGE-ID", quoted(message_id)])
+            uid = next(iter(found.newest(1)), None)
             if uid is None:
                 copy = await in_thread(with_bcc, raw, push.recipients)
                 place = await client.append(box.wire, copy, [r"\Seen"], None)

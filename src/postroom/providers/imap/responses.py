@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from heapq import nlargest
-from itertools import takewhile
+from itertools import count, takewhile
 
-from postroom.mail.mime.charsets import guess
+from postroom.mail.mime.decoding import guess
 from postroom.model.imap import ImapPart
 from postroom.providers.imap.errors import InvalidResponse, Status, read_status
-from postroom.providers.imap.stream import Frame
-from postroom.providers.imap.syntax import MONTHS, Value, parse_values
+from postroom.providers.imap.syntax import MONTHS, Frame, Value, parse_values
 
 MAX_PARTS = 1_000
 _ENVELOPE = ("Date", "Subject", "From", "Sender", "Reply-To", "To", "Cc", "Bcc")
@@ -21,28 +20,17 @@ _SHOWN = ("From", "Date", "Subject", "To")
 
 
 def read_structure(value: Value) -> ImapPart:
-    """Read a BODYSTRUCTURE. Raises InvalidResponse."""
-    return _Reader().read(value, "", is_body=True)
+    """Read a BODYSTRUCTURE of up to MAX_PARTS parts, and number them. Raises InvalidResponse."""
+    parts = count(1)
 
-
-class _Reader:
-    """Reads and numbers parts, up to MAX_PARTS."""
-
-    def __init__(self) -> None:
-        self._parts = 0
-
-    def read(self, value: Value, number: str, *, is_body: bool) -> ImapPart:
+    def read(value: Value, number: str, *, is_body: bool) -> ImapPart:
         """Read a part; the single part of a whole message (*is_body*) has the number 1."""
-        self._parts += 1
-        if self._parts > MAX_PARTS:
+        if next(parts) > MAX_PARTS:
             raise InvalidResponse(f"a message of more than {MAX_PARTS} parts")
         if not isinstance(value, list) or not value:
             raise InvalidResponse("a part of BODYSTRUCTURE is empty")
-        if isinstance(value[0], list):
-            return self._multipart(value, number)
-        return self._leaf(value, _inside(number, 1) if is_body else number)
-
-    def _multipart(self, value: list[Value], number: str) -> ImapPart:
+        if not isinstance(value[0], list):
+            return single(value, _inside(number, 1) if is_body else number)
         children = list(takewhile(lambda item: isinstance(item, list), value))
         rest = value[len(children) :]
         return ImapPart(
@@ -50,12 +38,12 @@ class _Reader:
             content_type=f"multipart/{_text(_at(rest, 0)).lower() or 'mixed'}",
             parameters=_pairs(_at(rest, 1)),
             children=tuple(
-                self.read(child, _inside(number, place), is_body=False)
+                read(child, _inside(number, place), is_body=False)
                 for place, child in enumerate(children, 1)
             ),
         )
 
-    def _leaf(self, value: list[Value], number: str) -> ImapPart:
+    def single(value: list[Value], number: str) -> ImapPart:
         main, sub = _text(_at(value, 0)).lower(), _text(_at(value, 1)).lower()
         content_type = f"{main or 'text'}/{sub or 'plain'}"
         size = _at(value, 6)
@@ -71,9 +59,11 @@ class _Reader:
             disposition=disposition[0],
             disposition_parameters=disposition[1],
             content_id=_text(_at(value, 3)),
-            message=self.read(embedded, number, is_body=True) if embedded else None,
+            message=read(embedded, number, is_body=True) if embedded else None,
             heading=_heading(_at(value, 7)) if embedded else (),
         )
+
+    return read(value, "", is_body=True)
 
 
 def _inside(number: str, place: int) -> str:
@@ -169,6 +159,10 @@ class Row:
     def arrived_at(self) -> datetime | None:
         return read_date(self.data(b"INTERNALDATE"))
 
+    def has(self, item: bytes) -> bool:
+        """Whether the item is there and not NIL."""
+        return self.items.get(item) is not None
+
     def number(self, item: bytes) -> int:
         found = self.items.get(item)
         return found if isinstance(found, int) else 0
@@ -181,17 +175,11 @@ class Row:
         return found if isinstance(found, bytes) else b""
 
     @property
-    def has_header_fields(self) -> bool:
-        return self._header_item() != b""
-
-    def header_fields(self) -> bytes:
-        """The requested header fields."""
-        return self.data(self._header_item())
-
-    def _header_item(self) -> bytes:
-        """The item with the header fields; servers spell it in various forms."""
+    def header_fields(self) -> bytes | None:
+        """The requested header fields; servers spell the item in various forms."""
         names = (name for name in self.items if name.startswith(b"BODY[HEADER.FIELDS"))
-        return next(names, b"")
+        item = next(names, None)
+        return None if item is None else self.data(item)
 
 
 def read_row(frame: Frame) -> Row | None:
@@ -243,9 +231,9 @@ class SearchResult:
             self._listed.append(listed[1])
         elif extended := _ESEARCH.match(frame.line):
             self.is_extended = True
-            count, uids = (p.search(frame.line, extended.end()) for p in (_COUNT, _ALL))
-            if count is not None:
-                self.count = int(count[1])
+            total, uids = (p.search(frame.line, extended.end()) for p in (_COUNT, _ALL))
+            if total is not None:
+                self.count = int(total[1])
             if uids is not None:
                 self.ranges = list(_ranges(uids[1]))
 

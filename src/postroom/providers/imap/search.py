@@ -6,8 +6,9 @@ import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from postroom.mail.mime.headers import Fields, split_header
+from postroom.mail.mime.parts import Fields, split_header
 from postroom.mail.text.fold import fold
 from postroom.model.imap import ImapCriteria, ImapFound, ImapNote
 from postroom.model.limits import Limits
@@ -17,6 +18,7 @@ from postroom.providers.imap.responses import Position, Row, SearchResult
 from postroom.providers.imap.syntax import Piece, search_date, search_text
 
 _ASCII_RUN = re.compile(r"[\x20-\x7e]+")
+_TEXTS = {b"TEXT": "query", b"FROM": "from_", b"TO": "to", b"SUBJECT": "subject"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,7 @@ class SearchRequest:
         return [*charset, *(keys or [b"ALL"])]
 
     def _texts(self) -> dict[bytes, str]:
-        c = self.criteria
-        pairs = ((b"TEXT", c.query), (b"FROM", c.from_), (b"TO", c.to), (b"SUBJECT", c.subject))
+        pairs = ((key, getattr(self.criteria, name)) for key, name in _TEXTS.items())
         return {key: text for key, text in pairs if text is not None}
 
     def _other_keys(self) -> list[Piece]:
@@ -67,23 +68,13 @@ class SearchRequest:
 
     def in_ascii(self, limit: int) -> SearchRequest:
         """A wider search without a charset: the longest ASCII run of each text."""
-        c = self.criteria
-        wide = replace(
-            c,
-            query=_ascii(c.query),
-            from_=_ascii(c.from_),
-            to=_ascii(c.to),
-            subject=_ascii(c.subject),
-        )
-        return replace(self, criteria=wide, limit=limit)
+        texts: dict[str, Any] = {n: _ascii(getattr(self.criteria, n)) for n in _TEXTS.values()}
+        return replace(self, criteria=replace(self.criteria, **texts), limit=limit)
 
     def matches(self, fields: Fields) -> bool:
         """Whether the header of a message matches the header criteria."""
-        c = self.criteria
-        texts = (("from", c.from_), ("to", c.to), ("subject", c.subject))
-        return all(
-            fold(text) in fold(fields.decoded(name)) for name, text in texts if text is not None
-        )
+        texts = ((key.decode().lower(), text) for key, text in self._texts().items())
+        return all(fold(text) in fold(fields.decoded(k)) for k, text in texts if k != "text")
 
 
 def _ascii(text: str | None) -> str | None:
@@ -113,9 +104,14 @@ class Search:
 
     async def run(self, request: SearchRequest) -> ImapFound:
         """Open the mailbox and search it, in one round trip."""
-        first = self._first(request)
+        returning = None
+        if self.client.can_count:
+            # Count the matches, and save them for the next search (RFC 5182).
+            returning = b"SAVE COUNT" if self.client.can("SEARCHRES") else b"COUNT"
         opened, result = await asyncio.gather(
-            self.client.open(self.name), first, return_exceptions=True
+            self.client.open(self.name),
+            self.client.search(request.keys(), returning=returning),
+            return_exceptions=True,
         )
         if isinstance(opened, BaseException):
             raise opened
@@ -126,13 +122,6 @@ class Search:
         if isinstance(result, BaseException):
             raise result
         return await self._found(request, result)
-
-    async def _first(self, request: SearchRequest) -> SearchResult:
-        """Count the matches if the server can, and save them for the next search (RFC 5182)."""
-        if not self.client.can_count:
-            return await self.client.search(request.keys())
-        returning = b"SAVE COUNT" if self.client.can("SEARCHRES") else b"COUNT"
-        return await self.client.search(request.keys(), returning=returning)
 
     async def _found(self, request: SearchRequest, result: SearchResult) -> ImapFound:
         if self.client.can_count and result.is_extended:
@@ -152,17 +141,15 @@ class Search:
             return counted if await self._is_empty(request) else await self._plain_search(request)
         self.client.has_working_esearch = True
         keys = [b"$"] if self.client.can("SEARCHRES") else request.keys()
-        listed = await self.client.search(keys, returning=self._page(request, total))
+        page = b"ALL"
+        if self.client.can("CONTEXT=SEARCH"):
+            # Only the end of the list (RFC 5267).
+            page = b"PARTIAL %d:%d" % (max(1, total - request.limit + 1), total)
+        listed = await self.client.search(keys, returning=page)
         if not listed.newest(1):
             return await self._plain_search(request)
         listed.count = total
         return listed
-
-    def _page(self, request: SearchRequest, total: int) -> bytes:
-        """Request only the end of the list, if the server can (RFC 5267)."""
-        if self.client.can("CONTEXT=SEARCH"):
-            return b"PARTIAL %d:%d" % (max(1, total - request.limit + 1), total)
-        return b"ALL"
 
     async def _is_empty(self, request: SearchRequest) -> bool:
         """Whether an empty result is right.
@@ -198,7 +185,7 @@ class Search:
         if self.opened.exists > max_total:
             return SearchResult(self.opened.exists)
         uids: set[int] = set()
-        await self.client.fetch_by_sequence(b"1:*", b"UID", lambda row: uids.add(row.uid))
+        await self.client.fetch_set("FETCH", b"1:*", b"UID", lambda row: uids.add(row.uid))
         uids.discard(0)
         return SearchResult(len(uids), [(uid, uid) for uid in uids])
 
@@ -211,16 +198,6 @@ class Search:
         if request.criteria.query is not None and wide.criteria.query is None:
             raise refusal
         result = await self.client.search(wide.keys())
-        candidates = result.newest(MAX_COMPARED)
-        self._note_widening(request, wide, result)
-        matching = await self._matching(request, candidates)
-        total = len(matching)
-        uids = sorted(matching, reverse=True)[: request.limit]
-        return ImapFound(self.opened.uidvalidity, total, tuple(uids), tuple(self.notes))
-
-    def _note_widening(
-        self, request: SearchRequest, wide: SearchRequest, result: SearchResult
-    ) -> None:
         if (result.count or 0) > MAX_COMPARED:
             self._note(
                 "search_incomplete",
@@ -233,12 +210,16 @@ class Search:
                 f"the server reads only ASCII; it searched for {wide.criteria.query!r} instead of "
                 "query, so that some of these messages may not match",
             )
+        found = await self._matching(request, result.newest(MAX_COMPARED))
+        matching = sorted(found, reverse=True)
+        uids = tuple(matching[: request.limit])
+        return ImapFound(self.opened.uidvalidity, len(matching), uids, tuple(self.notes))
 
     async def _matching(self, request: SearchRequest, candidates: list[int]) -> list[int]:
         matching: list[int] = []
 
         def compare(row: Row) -> None:
-            header = row.header_fields()
+            header = row.header_fields or b""
             fields = split_header(header, 0, len(header), limits=_LIMITS).fields
             if row.uid and request.matches(fields):
                 matching.append(row.uid)

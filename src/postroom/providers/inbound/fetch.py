@@ -64,9 +64,8 @@ class HttpsFetcher:
             raise ProviderError(f"{target.host} answered {response.status} {response.reason}"[:200])
         body = response.read(self.max_bytes + 1)
         if len(body) > self.max_bytes:
-            raise ProviderError(
-                f"the response of {target.host} is larger than {self.max_bytes} bytes"
-            )
+            limit = f"larger than {self.max_bytes} bytes"
+            raise ProviderError(f"the response of {target.host} is {limit}")
         return body
 
 

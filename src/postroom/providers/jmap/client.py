@@ -15,8 +15,10 @@ from urllib.parse import quote, urljoin
 import httpx2
 
 from postroom.errors import MailError, ProviderError, RateLimited
+from postroom.model.account import RateLimits
 from postroom.providers.web.api import Api, ApiRefused
 
+RATES = RateLimits(requests_per_second=10, burst=50)
 CORE = "urn:ietf:params:jmap:core"
 MAIL = "urn:ietf:params:jmap:mail"
 SUBMISSION = "urn:ietf:params:jmap:submission"
@@ -65,11 +67,8 @@ class JmapClient:
 
     async def session(self) -> dict[str, Any]:
         """The session object, requested once; it has the URLs of everything else."""
-        if not self._session:
-            self._session, self._session_url = await self._request_session()
-        return self._session
-
-    async def _request_session(self) -> tuple[dict[str, Any], str]:
+        if self._session:
+            return self._session
         url = self.api.base + self.well_known
         for _ in range(4):
             async with self.api.stream("GET", url) as response:
@@ -80,7 +79,8 @@ class JmapClient:
         body = await self.api.json("GET", url)
         if not isinstance(body, dict) or "apiUrl" not in body:
             raise ProviderError("unexpected response from the JMAP server: no session object")
-        return body, url
+        self._session, self._session_url = body, url
+        return body
 
     async def account_id(self, capability: str = MAIL) -> str:
         session = await self.session()
@@ -108,15 +108,10 @@ class JmapClient:
         session = await self.session()
         call = [method, {"accountId": await self.account_id(), **arguments}, "0"]
         uses_submission = method.startswith(("EmailSubmission", "Identity"))
-        body = await self.api.json(
-            "POST",
-            self._url(session["apiUrl"]),
-            body={
-                "using": [CORE, MAIL, *([SUBMISSION] if uses_submission else [])],
-                "methodCalls": [call],
-            },
-            once=any(name in arguments for name in _CREATES),
-        )
+        using = [CORE, MAIL, *([SUBMISSION] if uses_submission else [])]
+        once = any(name in arguments for name in _CREATES)
+        request, url = {"using": using, "methodCalls": [call]}, self._url(session["apiUrl"])
+        body = await self.api.json("POST", url, body=request, once=once)
         # A method may trigger others; their responses follow its own.
         name, response = next(
             ((n, r) for n, r, number in body.get("methodResponses", []) if number == "0"), ("", {})
@@ -132,13 +127,8 @@ class JmapClient:
 
     async def download(self, blob_id: str) -> bytes:
         session = await self.session()
-        url = _expand(
-            session["downloadUrl"],
-            accountId=await self.account_id(),
-            blobId=blob_id,
-            name="message.eml",
-            type="application/octet-stream",
-        )
+        values = {"blobId": blob_id, "name": "message.eml", "type": "application/octet-stream"}
+        url = _expand(session["downloadUrl"], accountId=await self.account_id(), **values)
         return await self.api.request("GET", self._url(url))
 
     async def upload(self, content: bytes) -> str:

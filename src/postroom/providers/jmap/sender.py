@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from postroom.errors import ProviderError
 from postroom.model.inbox import DRAFTS, SENT
 from postroom.model.sending import Envelope, Outcome
-from postroom.ports.provider import Accepted
 from postroom.providers.jmap.client import MethodFailed, error_text, method_error
 from postroom.providers.jmap.provider import JmapProvider
-from postroom.providers.sending import BeforeSubmit, message_id_of, submit_mail
+from postroom.providers.sending import BeforeSubmit, WebSender, message_id_of
 
 _TEMPORARY = ("overQuota", "rateLimit")
 _CUT = "smtpProtocolError"
@@ -21,28 +20,18 @@ _CUT = "smtpProtocolError"
 
 
 @dataclass(eq=False)
-class JmapSender:
+class JmapSender(WebSender):
     """Sends mail over JMAP: a draft, and a submission that moves it to Sent.
 
     The draft of a refused mail is deleted. If Sent already has a copy from us, that is submitted.
     """
 
+    name = "the JMAP server"
     provider: JmapProvider
     _importing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def hand_over(
-        self, envelope: Envelope, raw: bytes, accepted: Accepted
-    ) -> Mapping[str, Outcome]:
-        drafts: list[str] = []
-
-        async def submit(before_submit: BeforeSubmit) -> Outcome:
-            return await self._submit(envelope, raw, before_submit, drafts)
-
-        async def discard() -> None:
-            if drafts:
-                await self.provider.destroy(drafts)
-
-        return await submit_mail("the JMAP server", envelope, accepted, submit, discard)
+    async def _discard(self, drafts: Sequence[str]) -> None:
+        await self.provider.destroy(drafts)
 
     async def _submit(
         self, envelope: Envelope, raw: bytes, before_submit: BeforeSubmit, drafts: list[str]
@@ -58,16 +47,17 @@ class JmapSender:
         sent = await provider.mailboxes.id_of(SENT)
         update = {"mailboxIds": {sent: True}, "keywords/$draft": None}
         await before_submit()
-        submission = _submission(envelope, identity, email)
+        to = [{"email": address} for address in envelope.recipients]
+        route = {"mailFrom": {"email": envelope.sender}, "rcptTo": to}
+        submission = {"identityId": identity, "emailId": email, "envelope": route}
         arguments = {"create": {"s": submission}, "onSuccessUpdateEmail": {"#s": update}}
         response = await provider.client.call("EmailSubmission/set", arguments)
         if (response.get("created") or {}).get("s"):
             return Outcome("sent", "accepted by the provider")
         refused = (response.get("notCreated") or {}).get("s")
         if not refused:
-            raise ProviderError(
-                "unexpected response from the JMAP server: no result of the submission"
-            )
+            problem = "no result of the submission"
+            raise ProviderError(f"unexpected response from {self.name}: {problem}")
         return _refused(refused)
 
     async def _stored(self, raw: bytes, drafts: list[str]) -> str:
@@ -85,30 +75,17 @@ class JmapSender:
     async def _identity(self, sender: str) -> str:
         response = await self.provider.client.call("Identity/get", {"ids": None})
         rows = response.get("list", [])
-        for row in rows:
-            if str(row.get("email", "")).lower() == sender.lower():
-                return str(row["id"])
-        domain = sender.rpartition("@")[2].lower()
-        for row in rows:
-            if str(row.get("email", "")).lower() in (f"*@{domain}", ""):
-                return str(row["id"])
-        if rows:
-            return str(rows[0]["id"])
-        raise ProviderError("the provider has no identity to send from")
+        any_address = f"*@{sender.rpartition('@')[2].lower()}"
+        for emails in ((sender.lower(),), (any_address, "")):
+            for row in rows:
+                if str(row.get("email", "")).lower() in emails:
+                    return str(row["id"])
+        if not rows:
+            raise ProviderError("the provider has no identity to send from")
+        return str(rows[0]["id"])
 
     async def close(self) -> None:
         await self.provider.close()
-
-
-def _submission(envelope: Envelope, identity: str, email: str) -> dict[str, Any]:
-    return {
-        "identityId": identity,
-        "emailId": email,
-        "envelope": {
-            "mailFrom": {"email": envelope.sender},
-            "rcptTo": [{"email": address} for address in envelope.recipients],
-        },
-    }
 
 
 def _refused(refused: Mapping[str, Any]) -> Outcome:

@@ -9,8 +9,8 @@ timeout for both answers. `tests/test_library_internals.py` fails if a version l
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
-import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ import aiosmtplib
 from aiosmtplib.protocol import normalize_message_line_endings
 
 from postroom.errors import InvalidInput, ProviderAuthFailed, ProviderError
-from postroom.mail.authentication.dkim import add_signature
+from postroom.mail.dkim import add_signature
 from postroom.model.sending import Envelope, Outcome, Verdict
 from postroom.model.view import Anywhere
 from postroom.ports.provider import Accepted
@@ -44,27 +44,18 @@ def load_signer(path: Path | None, selector: str, domains: tuple[str, ...]) -> S
         key = serialization.load_pem_private_key(path.read_bytes(), password=None)
     except (OSError, ValueError, TypeError) as error:
         raise InvalidInput(f"POSTROOM_DKIM_KEY: {path} cannot be read: {error}") from None
-    if isinstance(key, rsa.RSAPrivateKey):
-        algorithm, rsa_key = "rsa-sha256", key
-
-        def sign(data: bytes) -> bytes:
-            return rsa_key.sign(data, padding.PKCS1v15(), hashes.SHA256())
-
-    elif isinstance(key, ed25519.Ed25519PrivateKey):
-        algorithm, edward_key = "ed25519-sha256", key
-
-        def sign(data: bytes) -> bytes:
-            digest = hashes.Hash(hashes.SHA256())
-            digest.update(data)
-            return edward_key.sign(digest.finalize())
-
-    else:
+    if not isinstance(key, (rsa.RSAPrivateKey, ed25519.Ed25519PrivateKey)):
         raise InvalidInput("POSTROOM_DKIM_KEY: the key must be RSA or Ed25519")
+    algorithm = "rsa-sha256" if isinstance(key, rsa.RSAPrivateKey) else "ed25519-sha256"
+
+    def sign(data: bytes) -> bytes:
+        if isinstance(key, rsa.RSAPrivateKey):
+            return key.sign(data, padding.PKCS1v15(), hashes.SHA256())
+        return key.sign(hashlib.sha256(data).digest())
 
     def add(raw: bytes) -> bytes:
-        return add_signature(
-            raw, sign, algorithm=algorithm, domain=_domain(raw, domains), selector=selector
-        )
+        domain = _domain(raw, domains)
+        return add_signature(raw, sign, algorithm=algorithm, domain=domain, selector=selector)
 
     return add
 
@@ -111,10 +102,6 @@ class _Connection:
     used: int = 0
     idle_since: float = 0.0
 
-    @property
-    def is_fresh(self) -> bool:
-        return self.used == 0
-
     def is_usable(self, now: float) -> bool:
         is_young = self.used < _MAX_MAILS_PER_CONNECTION and now - self.idle_since < IDLE_S
         return self.client.is_connected and is_young
@@ -155,7 +142,7 @@ class SmtpRelay:
     final_response_s: float = FINAL_RESPONSE_S
     _idle: list[_Connection] = field(default_factory=list)
 
-    async def hand_over(
+    async def transmit(
         self, envelope: Envelope, raw: bytes, accepted: Accepted
     ) -> Mapping[str, Outcome]:
         outcomes: dict[str, Outcome] = {}
@@ -208,17 +195,15 @@ class SmtpRelay:
             connection = await self._connection()
             try:
                 await self._mail(connection, envelope, raw)
+                return connection
             except _Refusal as refusal:
-                was_old = not connection.is_fresh
-                lives = connection.client.is_connected and refusal.outcome.verdict == "failed"
-                if lives:
+                is_reused = connection.used > 0
+                if connection.client.is_connected and refusal.outcome.verdict == "failed":
                     self._return_to_pool(connection)
-                else:
-                    connection.client.close()
-                if was_old and not lives:
-                    continue
-                raise
-            return connection
+                    raise
+                connection.client.close()
+                if not is_reused:
+                    raise
 
     async def _connection(self) -> _Connection:
         now = time.monotonic()
@@ -241,12 +226,10 @@ class SmtpRelay:
         except _Refusal as refusal:
             if isinstance(self.address.reach, Anywhere):
                 raise
-            raise self._withheld(refusal) from refusal.__cause__
-
-    def _withheld(self, refusal: _Refusal) -> _Refusal:
-        if _is_login_error(refusal):
-            return _deferred("the server refused the login; check the user and the password")
-        return _deferred(unreachable(self.address.host, self.address.port))
+            reason = unreachable(self.address.host, self.address.port)
+            if _is_login_error(refusal):
+                reason = "the server refused the login; check the user and the password"
+            raise _deferred(reason) from refusal.__cause__
 
     async def _open(self) -> _Connection:
         address = self.address
@@ -254,7 +237,14 @@ class SmtpRelay:
             context = tls_context(address)
         except ValueError as error:
             raise _deferred(f"no connection to the relay: {error}") from error
-        sock = await self._connect_checked()
+        sock = None
+        if not isinstance(address.reach, Anywhere):
+            checked = (address.reach, address.host, address.port, SMTP_PORTS)
+            try:
+                async with asyncio.timeout(self.response_s):
+                    sock = await allowed_hosts.connect(*checked)
+            except OSError as error:  # includes TimeoutError
+                raise _deferred(unreachable(address.host, address.port)) from error
         client = aiosmtplib.SMTP(
             hostname=address.host,
             port=None if sock else address.port,
@@ -273,32 +263,15 @@ class SmtpRelay:
                 await client.login(address.username, address.password or "")
         except aiosmtplib.SMTPResponseException as error:
             client.close()
-            response = self._without_password(f"{error.code} {error.message}")
+            response = f"{error.code} {error.message}"
+            if address.password:  # some relays repeat it
+                response = response.replace(address.password, "...")
             raise _deferred(f"the relay answered {response}") from error
         except (aiosmtplib.SMTPException, OSError, ValueError) as error:
             client.close()
-            place = f"{address.host}:{address.port}"
-            raise _deferred(
-                f"no connection to the relay {place}: {connection_error(error)}"
-            ) from error
+            relay = f"the relay {address.host}:{address.port}"
+            raise _deferred(f"no connection to {relay}: {connection_error(error)}") from error
         return connection
-
-    async def _connect_checked(self) -> socket.socket | None:
-        """A socket connected to a checked address; None if the owner named the server."""
-        address = self.address
-        if isinstance(address.reach, Anywhere):
-            return None
-        try:
-            async with asyncio.timeout(self.response_s):
-                return await allowed_hosts.connect(
-                    address.reach, address.host, address.port, SMTP_PORTS
-                )
-        except OSError as error:  # includes TimeoutError
-            raise _deferred(unreachable(address.host, address.port)) from error
-
-    def _without_password(self, text: str) -> str:
-        """A response without our password, which some relays repeat."""
-        return text.replace(self.address.password, "...") if self.address.password else text
 
     async def _mail(self, connection: _Connection, envelope: Envelope, raw: bytes) -> None:
         client = connection.client
@@ -307,7 +280,10 @@ class SmtpRelay:
             options.append(f"SIZE={len(raw)}".encode())
         if not raw.isascii() and client.supports_extension("8bitmime"):
             options.append(b"BODY=8BITMIME")
-        if _is_international(envelope, raw):
+        addresses = (envelope.sender, *envelope.recipients)
+        header = raw.partition(b"\r\n\r\n")[0]
+        # RFC 6531 §3.1
+        if not header.isascii() or not all(address.isascii() for address in addresses):
             if not client.supports_extension("smtputf8"):
                 raise _Refusal(_outcome(553, _NOT_INTERNATIONAL))
             options.append(b"SMTPUTF8")
@@ -372,13 +348,6 @@ def tls_context(address: RelayAddress) -> ssl.SSLContext | None:
         raise ValueError(f"its ca_file cannot be read: {connection_error(error)}") from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
-
-
-def _is_international(envelope: Envelope, raw: bytes) -> bool:
-    """Whether a mail needs SMTPUTF8 (RFC 6531 §3.1), by its envelope or by its headers."""
-    header = raw.partition(b"\r\n\r\n")[0]
-    addresses = (envelope.sender, *envelope.recipients)
-    return not header.isascii() or not all(address.isascii() for address in addresses)
 
 
 def _is_login_error(refusal: _Refusal) -> bool:

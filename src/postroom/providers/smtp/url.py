@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
-from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from postroom.model.view import ANYWHERE, Reach
 
@@ -34,51 +34,36 @@ def parse_relay_url(url: str) -> RelayAddress:
     """Parse the URL of a relay. Raises ValueError with the expected form.
 
     Only a relay on this machine without a password is used unencrypted; every other connection
-    needs TLS with a valid certificate.
+    needs TLS with a valid certificate. Errors never repeat the URL, which may contain the password.
     """
-    parts, host, port = _split(url)
-    options = _options(parts.query)
-    is_local = is_loopback(host)
-    if options.get("insecure") == "true" and not is_local:
-        raise ValueError("insecure=true is only allowed for a relay on this machine; use TLS")
-    return RelayAddress(
-        host=host,
-        port=port or (465 if parts.scheme == "smtps" else 587),
-        security=_security(parts.scheme, options, in_the_clear=is_local and not parts.username),
-        username=unquote(parts.username) if parts.username else None,
-        password=unquote(parts.password) if parts.password else None,
-        ca_file=Path(options["ca_file"]) if "ca_file" in options else None,
-    )
-
-
-def _split(url: str) -> tuple[SplitResult, str, int | None]:
-    """Split a URL. Errors never repeat it, since it may contain the password."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
         raise ValueError(_FORM) from None
-    if parts.scheme not in ("smtp", "smtps") or parts.path not in ("", "/") or "#" in url:
+    has_form = parts.scheme in ("smtp", "smtps") and parts.path in ("", "/") and "#" not in url
+    if not has_form or not host:
         raise ValueError(_FORM)
-    if not host:
-        raise ValueError(_FORM)
-    return parts, host, port
-
-
-def _options(query: str) -> dict[str, str]:
-    parsed = parse_qs(query, keep_blank_values=True)
-    options = {name: values[-1] for name, values in parsed.items()}
+    query = parse_qs(parts.query, keep_blank_values=True)
+    options = {name: values[-1] for name, values in query.items()}
     if set(options) - {"insecure", "ca_file"}:
         raise ValueError(f"unknown option; the options are insecure and ca_file. It {_FORM}")
-    return options
-
-
-def _security(scheme: str, options: dict[str, str], *, in_the_clear: bool) -> Security:
-    if scheme == "smtps":
-        return "tls"
-    if options.get("insecure") == "true" or (in_the_clear and "ca_file" not in options):
-        return "none"
-    return "starttls"
+    is_local, is_insecure = is_loopback(host), options.get("insecure") == "true"
+    if is_insecure and not is_local:
+        raise ValueError("insecure=true is only allowed for a relay on this machine; use TLS")
+    security: Security = "starttls"
+    if parts.scheme == "smtps":
+        security = "tls"
+    elif is_insecure or (is_local and not parts.username and "ca_file" not in options):
+        security = "none"
+    return RelayAddress(
+        host=host,
+        port=port or (465 if parts.scheme == "smtps" else 587),
+        security=security,
+        username=unquote(parts.username) if parts.username else None,
+        password=unquote(parts.password) if parts.password else None,
+        ca_file=Path(options["ca_file"]) if "ca_file" in options else None,
+    )
 
 
 def is_loopback(host: str) -> bool:

@@ -182,11 +182,14 @@ class Api:
             status, headers, data = await self._request_once(method, path, options)
             if status < 400:
                 return data
-            wait_s = _requested_wait_s(status, headers, data)
-            if wait_s is not None:
+            is_busy = status in BUSY or (status == 403 and b"ateLimitExceeded" in data)
+            wait_s = retry_after(headers.get("Retry-After"), datetime.now(UTC))
+            if is_busy:
                 self.limiter.pause(wait_s)
-            if wait_s is None or (once and status == _UNAVAILABLE):
-                raise self._refusal(status, await self._without_secret(data))
+            if not is_busy or (once and status == _UNAVAILABLE):
+                # Some providers repeat our token.
+                secret = (await self.authorizer.header()).rpartition(" ")[2].encode()
+                raise self._refusal(status, data.replace(secret, b"...") if secret else data)
             if wait_s > self.max_wait_s or attempt == _ATTEMPTS - 1:
                 raise self._rate_limited(wait_s)
         raise AssertionError("unreachable")
@@ -198,23 +201,19 @@ class Api:
         return self._rate_limited(wait_s)
 
     def _rate_limited(self, wait_s: int) -> RateLimited:
-        return RateLimited(
-            f"{self.account_id}: rate limit of the provider; retry in {wait_s} s",
-            retry_after=wait_s,
-        )
+        message = f"{self.account_id}: rate limit of the provider; retry in {wait_s} s"
+        return RateLimited(message, retry_after=wait_s)
 
     async def _request_once(
         self, method: str, path: str, options: RequestOptions
     ) -> tuple[int, httpx2.Headers, bytes]:
         for is_last in (False, True):
-            authorization = await self.authorizer.header()
-            async with self.stream(
-                method, path, authorization=authorization, **options
-            ) as response:
+            login = await self.authorizer.header()
+            async with self.stream(method, path, authorization=login, **options) as response:
                 data = await self._read_body(response)
             if response.status_code != 401:
                 return response.status_code, response.headers, data
-            if is_last or not await self.authorizer.renew(authorization):
+            if is_last or not await self.authorizer.renew(login):
                 break
         raise ProviderAuthFailed(f"{self.account_id}: the provider does not accept the login")
 
@@ -254,9 +253,8 @@ class Api:
         async for piece in response.aiter_bytes():
             body += piece
             if len(body) > self.max_bytes:
-                raise ProviderError(
-                    f"{self.account_id}: the response is larger than {self.max_bytes} bytes"
-                )
+                problem = f"the response is larger than {self.max_bytes} bytes"
+                raise ProviderError(f"{self.account_id}: {problem}")
         return bytes(body)
 
     def _decode(self, data: bytes) -> Any:
@@ -268,11 +266,6 @@ class Api:
             raise ProviderError(f"{self.account_id}: the response is {TOO_DEEP}")
         return value
 
-    async def _without_secret(self, data: bytes) -> bytes:
-        """A response body without our token, which some providers repeat."""
-        secret = (await self.authorizer.header()).rpartition(" ")[2].encode()
-        return data.replace(secret, b"...") if secret else data
-
     def _refusal(self, status: int, data: bytes) -> ProviderError:
         try:
             body = self._decode(data) if data.strip() else None
@@ -283,13 +276,6 @@ class Api:
         if status >= 500:
             return ProviderError(message, status=status)
         return ApiRefused(message, status=status, reason=reason, body=body)
-
-
-def _requested_wait_s(status: int, headers: httpx2.Headers, data: bytes) -> int | None:
-    """How long a response asks us to wait; None if it does not."""
-    if status not in BUSY and not (status == 403 and b"ateLimitExceeded" in data):
-        return None
-    return retry_after(headers.get("Retry-After"), datetime.now(UTC))
 
 
 def _error_of(body: Any) -> tuple[str, str]:
@@ -307,13 +293,11 @@ def _error_of(body: Any) -> tuple[str, str]:
 
 def retry_after(value: str | None, now: datetime) -> int:
     """The seconds in a Retry-After header, a number or a date (RFC 9110 §10.2.3); 5 by default."""
-    if value is None:
-        return 5
-    if value.strip().isascii() and value.strip().isdigit():
-        return min(int(value.strip()[:9]), 86_400)
+    text = (value or "").strip()
+    if text.isascii() and text.isdigit():
+        return min(int(text[:9]), 86_400)
     try:
-        at = parsedate_to_datetime(value)
-        return max(1, min(int((at - now).total_seconds()) + 1, 86_400))
+        return max(1, min(int((parsedate_to_datetime(text) - now).total_seconds()) + 1, 86_400))
     except (ValueError, TypeError):
         return 5
 

@@ -21,7 +21,8 @@ _SHAPE_ERRORS = (
     LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError,
 )  # fmt: skip
 _REQUESTING = (
-    "check", "identities", "changes", "fetch", "push", "save_sent", "look", "wait", "create_alias",
+    "check", "identities", "changes", "fetch", "push", "save_sent", "read_states", "wait",
+    "create_alias",
 )  # fmt: skip
 """The methods of a provider that send requests."""
 
@@ -46,18 +47,15 @@ def checks_responses(provider: str) -> Callable[[type[T]], type[T]]:
 
     def decorate(cls: type[T]) -> type[T]:
         for name in _REQUESTING:
-            method = vars(cls).get(name)
-            if inspect.isasyncgenfunction(method):
-                setattr(cls, name, _checks_stream(provider, method))
-            elif inspect.iscoroutinefunction(method):
-                setattr(cls, name, checks_response(provider)(method))
+            if hasattr(cls, name):
+                setattr(cls, name, checks_response(provider)(getattr(cls, name)))
         return cls
 
     return decorate
 
 
 def checks_response(provider: str) -> Callable[[F], F]:
-    """Decorate a coroutine function so that it runs inside `response_errors`."""
+    """Decorate a coroutine or an asynchronous generator to run inside `response_errors`."""
 
     def decorate(request: F) -> F:
         @functools.wraps(request)
@@ -65,20 +63,16 @@ def checks_response(provider: str) -> Callable[[F], F]:
             with response_errors(provider):
                 return await request(*args, **kwargs)
 
-        return cast(F, checked)
+        @functools.wraps(request)
+        async def checked_stream(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
+            with response_errors(provider):
+                async with aclosing(request(*args, **kwargs)) as parts:
+                    async for part in parts:
+                        yield part
+
+        return cast(F, checked_stream if inspect.isasyncgenfunction(request) else checked)
 
     return decorate
-
-
-def _checks_stream(provider: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(method)
-    async def checked(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
-        with response_errors(provider):
-            async with aclosing(method(*args, **kwargs)) as parts:
-                async for part in parts:
-                    yield part
-
-    return checked
 
 
 def message_count(value: Any) -> int | None:
@@ -111,7 +105,12 @@ def check_url(url: str, base: str, others: Mapping[str, tuple[str, ...]]) -> htt
         there, here = httpx2.URL(url), httpx2.URL(base)
     except (httpx2.InvalidURL, ValueError, TypeError):
         raise ProviderError("the provider named an invalid URL") from None
-    if there.userinfo or not (_origin(there) == _origin(here) or _is_known(there, here, others)):
+    known = others.get(here.host, ()) if _origin(here) == ("https", here.host, 443) else ()
+    host = there.host.rstrip(".")
+    is_known = _origin(there) == ("https", host, 443) and any(
+        host.endswith(name) if name.startswith(".") else host == name for name in known
+    )
+    if there.userinfo or not (_origin(there) == _origin(here) or is_known):
         raise ProviderError("the provider named a URL at another host; no login is sent there")
     return there
 
@@ -119,11 +118,3 @@ def check_url(url: str, base: str, others: Mapping[str, tuple[str, ...]]) -> htt
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
     default = 443 if url.scheme == "https" else 80
     return url.scheme, url.host.rstrip("."), url.port or default
-
-
-def _is_known(there: httpx2.URL, here: httpx2.URL, others: Mapping[str, tuple[str, ...]]) -> bool:
-    scheme, host, port = _origin(there)
-    if (scheme, port) != ("https", 443) or _origin(here) != ("https", here.host, 443):
-        return False
-    known = others.get(here.host, ())
-    return any(host.endswith(name) if name.startswith(".") else host == name for name in known)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, TypeAlias
 
 from postroom.errors import MailError, ProviderError
-from postroom.model.account import RemoteRef
+from postroom.model.account import Checkpoint, RemoteChanges, RemoteMessage, RemoteRef
+from postroom.ports.provider import Known
+
+Parts: TypeAlias = AsyncGenerator[RemoteChanges, None]
+"""Changes at a provider, each with the checkpoint after it."""
 
 CONCURRENT_REQUESTS = 8
 _MAX_LEVELS = 20
@@ -35,10 +40,6 @@ class FolderNames(ABC):
         folded = name.casefold()
         return next((k for k, known in self.names.items() if known.casefold() == folded), None)
 
-    def renamed_since(self, before: Mapping[str, str]) -> list[str]:
-        """The ids of folders that have another name now."""
-        return [key for key, name in self.names.items() if before.get(key, name) != name]
-
     async def id_of(self, name: str) -> str:
         """The id of a folder, which is created if necessary."""
         return self.find(name) or await self._create(name, None)
@@ -54,6 +55,67 @@ class FolderNames(ABC):
         if found is None:
             raise created
         return found
+
+
+class HistoryExpired(Exception):
+    """The history does not reach back to this position; the mailbox has to be listed again."""
+
+
+class HistoryReader(ABC):
+    """Reads an account whose provider has one history for all of its mail.
+
+    A checkpoint has the position in that history under `position_key`, and the names of folders or
+    labels under `names_key`. While `listing` is set, the first listing is not complete, and its
+    position is that of its start. `look_again` asks it to read known messages, too.
+    """
+
+    position_key: ClassVar[str]
+    names_key: ClassVar[str]
+    refusals: ClassVar[tuple[type[Exception], ...]] = (HistoryExpired,)
+    folders: FolderNames
+    _latest: str
+
+    @abstractmethod
+    def _messages_in(self, folder: str) -> AsyncIterator[tuple[RemoteMessage, ...]]:
+        """All messages of a folder."""
+
+    @abstractmethod
+    def _since(self, position: str) -> Parts:
+        """The changes since a position. Raises HistoryExpired."""
+
+    @abstractmethod
+    def _full_listing(self, since: Checkpoint | None, known: Known) -> Parts:
+        """List every message, newest first, from the position of *since* if it has one."""
+
+    async def changes(self, since: Checkpoint | None, known: Known) -> Parts:
+        await self.folders.load()
+        names, at = dict(self.folders.names), since or {}
+        before = at.get(self.names_key, {})
+        # Renames are not in the history.
+        for folder in [key for key, name in names.items() if before.get(key, name) != name]:
+            async for messages in self._messages_in(folder):
+                yield RemoteChanges(at, messages)
+        async for part in self._changes(since, known):
+            yield replace(part, checkpoint={**part.checkpoint, self.names_key: names})
+
+    async def _changes(self, since: Checkpoint | None, known: Known) -> Parts:
+        if since is not None and not since.get("listing"):
+            try:
+                async for part in self._since(since[self.position_key]):
+                    yield part
+            except HistoryExpired:
+                since = {"look_again": True}
+            else:
+                return
+        async for part in self._full_listing(since, known):
+            yield part
+
+    async def _new_mail(self, listing: Checkpoint) -> Parts:
+        """The changes since `_latest` during a long listing; removals are found at its end."""
+        with suppress(*self.refusals):
+            async for part in self._since(self._latest):
+                self._latest = part.checkpoint[self.position_key]
+                yield replace(part, checkpoint=listing, gone=())
 
 
 class FolderPaths(FolderNames):

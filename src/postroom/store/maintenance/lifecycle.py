@@ -20,32 +20,32 @@ from postroom.store.transaction import Engine, Transaction
 
 Kind = Literal["PostgreSQL", "folder"]
 
-FACTS = """
+STATE = """
     SELECT name, value FROM metadata
      WHERE name IN ('migrating', 'migrated', 'backup', 'secret', 'audit_key')
 """
-FORGET = "DELETE FROM metadata WHERE name IN ('migrated', 'backup')"
-KEEP = "INSERT INTO metadata (name, value) VALUES ('backup', :value)"
-LEAVE = "INSERT INTO metadata (name, value) VALUES ('migrated', :value)"
-STAY = "DELETE FROM metadata WHERE name = 'migrated'"
-MOVED = "SELECT name, value FROM metadata WHERE name = 'migrated'"
-IS_HELD = "SELECT 1 FROM metadata WHERE name IN ('migrated', 'backup')"
+CLEAR_STATE = "DELETE FROM metadata WHERE name IN ('migrated', 'backup')"
+MARK_BACKUP = "INSERT INTO metadata (name, value) VALUES ('backup', :value)"
+MARK_MIGRATED = "INSERT INTO metadata (name, value) VALUES ('migrated', :value)"
+UNMARK_MIGRATED = "DELETE FROM metadata WHERE name = 'migrated'"
+MIGRATED = "SELECT name, value FROM metadata WHERE name = 'migrated'"
+CANNOT_SEND = "SELECT 1 FROM metadata WHERE name IN ('migrated', 'backup')"
 
 INCOMPLETE = (
     "`postroom migrate` has not finished here, and mail is incomplete; run it again with the same "
     "--from and --to, or empty this place"
 )
-_MOVED: Mapping[Kind, str] = {
+_MIGRATED_TO: Mapping[Kind, str] = {
     "PostgreSQL": "this mail was migrated to PostgreSQL: set POSTROOM_DATABASE_URL to its address, "
     "also where an MCP client starts Postroom",
     "folder": "this mail was migrated to another folder: name that one with --data, without "
     "POSTROOM_DATABASE_URL, also where an MCP client starts Postroom",
 }
-_COME_BACK = (
+_HOW_TO_UNDO = (
     "To undo it, run `postroom migrate` from there into an empty place; if it is lost, see "
     "docs/operations.md, Moving an installation"
 )
-HELD = (
+CANNOT_SEND_ERROR = (
     "nothing is sent from a backup or from the source of a migration; bring it back with "
     "`postroom restore` or `postroom migrate` (docs/operations.md)"
 )
@@ -53,55 +53,55 @@ HELD = (
 
 def state_of(tx: Transaction) -> dict[str, bytes]:
     """The rows that describe the state of a database."""
-    return {str(name): bytes(value) for name, value in tx.all(FACTS)}
+    return {str(name): bytes(value) for name, value in tx.all(STATE)}
 
 
-def refuse_incomplete(facts: Mapping[str, bytes]) -> None:
+def refuse_incomplete(state: Mapping[str, bytes]) -> None:
     """Raise Conflict if a migration into this database is incomplete."""
-    if "migrating" in facts:
+    if "migrating" in state:
         raise Conflict(INCOMPLETE)
 
 
-def refuse_migrated(facts: Mapping[str, bytes]) -> None:
+def refuse_migrated(state: Mapping[str, bytes]) -> None:
     """Raise Conflict if all data was migrated elsewhere: mail must not be sent from both."""
-    if "migrated" in facts:
-        to: Kind = "PostgreSQL" if facts["migrated"].endswith(b"PostgreSQL") else "folder"
-        raise Conflict(f"{_MOVED[to]}. {_COME_BACK}")
+    if "migrated" in state:
+        to: Kind = "PostgreSQL" if state["migrated"].endswith(b"PostgreSQL") else "folder"
+        raise Conflict(f"{_MIGRATED_TO[to]}. {_HOW_TO_UNDO}")
 
 
 def refuse_sending(tx: Transaction) -> None:
     """Raise Conflict if mail must not be sent from this database."""
-    if tx.one(IS_HELD) is not None:
-        raise Conflict(HELD)
+    if tx.one(CANNOT_SEND) is not None:
+        raise Conflict(CANNOT_SEND_ERROR)
 
 
-def mark_migrated(tx: Transaction, facts: Mapping[str, bytes], token: bytes, to: Kind) -> None:
+def mark_migrated(tx: Transaction, state: Mapping[str, bytes], token: bytes, to: Kind) -> None:
     """Mark a database as migrated to the target with this token.
 
     Raises:
         Conflict: it was migrated to another target.
     """
-    if has_migrated_to(facts, token):
+    if has_migrated_to(state, token):
         return
-    refuse_migrated(facts)
-    tx.run(LEAVE, value=token + to.encode())
+    refuse_migrated(state)
+    tx.run(MARK_MIGRATED, value=token + to.encode())
 
 
-def unmark_migrated(tx: Transaction, facts: Mapping[str, bytes], token: bytes) -> None:
+def unmark_migrated(tx: Transaction, state: Mapping[str, bytes], token: bytes) -> None:
     """Undo `mark_migrated`."""
-    if has_migrated_to(facts, token):
-        tx.run(STAY)
+    if has_migrated_to(state, token):
+        tx.run(UNMARK_MIGRATED)
 
 
-def has_migrated_to(facts: Mapping[str, bytes], token: bytes) -> bool:
+def has_migrated_to(state: Mapping[str, bytes], token: bytes) -> bool:
     """Whether a database was migrated to the target with this token."""
-    return "migrated" in facts and facts["migrated"].startswith(token)
+    return "migrated" in state and state["migrated"].startswith(token)
 
 
 def mark_backup(tx: Transaction) -> int:
     """Mark a copy as a backup, from which nothing is sent. Returns the number of held mails, 0."""
-    tx.run(FORGET)
-    tx.run(KEEP, value=b"\1")
+    tx.run(CLEAR_STATE)
+    tx.run(MARK_BACKUP, value=b"\1")
     return 0
 
 

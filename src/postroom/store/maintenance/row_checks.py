@@ -5,147 +5,107 @@ from __future__ import annotations
 from postroom.model.storage import Reading, Words
 from postroom.store.transaction import Row, Transaction
 
+_ITS_MESSAGE = "y.message = x.number AND y.inbox = x.inbox"
+_MAILBOX = """
+    message_mailboxes y JOIN mailboxes b ON b.number = y.mailbox AND b.inbox = y.inbox
+"""
+_FED_INBOXES = "(SELECT id, account_id FROM inboxes WHERE account_id IS NOT NULL)"
+_PUSHED = "(SELECT message_id, message FROM pushes WHERE message IS NOT NULL)"
+_PLACED = """
+    (SELECT r.message, a.inbox FROM remote_messages r JOIN accounts a ON a.number = r.account
+      WHERE r.message IS NOT NULL)
+"""
+_INDEXED = """
+    (SELECT d.item FROM ranking_documents d JOIN ranking_collections c ON c.number = d.collection
+      WHERE c.kind = '{}')
+"""
+REQUIRED = {
+    "messages y WHERE y.number = x.message AND y.inbox = x.inbox": {
+        "attachment {} belongs to no message": "attachments.id",
+        "text of message number {} belongs to no message": "bodies.message",
+        "text to search of message number {} belongs to no message": "search_texts.message",
+        "a label is on message number {}, which does not exist": "message_labels.message",
+        "message number {} is in a mailbox, and does not exist": "message_mailboxes.message",
+        "message number {} is in the outbox, and does not exist": "outbox.message",
+        "a place at a provider holds message number {}, which is not in its account": (
+            f"{_PLACED}.message"
+        ),
+    },
+    "messages y WHERE y.number = x.message": {
+        "a change of {} waits, and its message does not exist": f"{_PUSHED}.message_id",
+    },
+    "messages y WHERE y.thread = x.number": {"thread {} has no message": "threads.id"},
+    "messages y WHERE y.number = x.item": {
+        "the index holds message number {}, which does not exist": f"{_INDEXED.format('mail')}.item"
+    },
+    f"bodies y WHERE {_ITS_MESSAGE}": {"message {} has no text": "messages.id"},
+    f"search_texts y WHERE {_ITS_MESSAGE}": {"message {} has no text to search": "messages.id"},
+    f"{_MAILBOX} WHERE {_ITS_MESSAGE}": {"message {} is in no mailbox": "messages.id"},
+    "threads y WHERE y.number = x.thread AND y.inbox = x.inbox": {
+        "message {} is in no thread": "messages.id",
+        "thread id {} leads to no thread": "thread_aliases.id",
+        "thread reference {} leads to no thread": "thread_ids.internet_id",
+    },
+    "inboxes y WHERE y.number = x.inbox": {
+        "message {} is in no inbox": "messages.id",
+        "contact {} belongs to no inbox": "contacts.address",
+        "the address {} belongs to no inbox": "identities.email",
+    },
+    "inboxes y WHERE y.number = x.inbox AND y.account_id = x.id": {
+        "account {} feeds no inbox": "accounts.id",
+    },
+    "identities y WHERE y.inbox = x.number": {"inbox {} has no address to send from": "inboxes.id"},
+    "accounts y WHERE y.id = x.account_id": {
+        "inbox {} is fed by an account that does not exist": f"{_FED_INBOXES}.id",
+    },
+    "accounts y WHERE y.number = x.account": {
+        "a place at a provider ({}) belongs to no account": "remote_messages.key",
+        "a change of {} waits for an account that does not exist": "pushes.message_id",
+    },
+    "memories y WHERE y.number = x.item": {
+        "the index holds memory number {}, which does not exist": (
+            f"{_INDEXED.format('memories')}.item"
+        ),
+    },
+    "memories y WHERE y.number = x.memory": {
+        "a link belongs to memory number {}, which does not exist": "memory_links.memory",
+    },
+    "ranking_documents y WHERE y.collection = x.collection AND y.item = x.number": {
+        "memory {} is not in the index": "memories.key",
+    },
+}
+"""What must exist for each row: the sentence if it does not, and table and column of the row."""
+
+
+def _without(required: str, place: str) -> str:
+    """The query for the rows of a table that lack what is required."""
+    table, _, column = place.rpartition(".")
+    return f"SELECT x.{column} FROM {table} x WHERE NOT EXISTS (SELECT 1 FROM {required})"
+
+
 CHECKS = {
-    "message {} has no text": """
-        SELECT id FROM messages m
-        WHERE NOT EXISTS (SELECT 1 FROM bodies b WHERE b.message = m.number AND b.inbox = m.inbox)
-    """,
-    "message {} has no text to search": """
-        SELECT id FROM messages m
-        WHERE NOT EXISTS (SELECT 1 FROM search_texts s WHERE s.message = m.number AND s.inbox =
-            m.inbox)
-    """,
-    "message {} is in no thread": """
-        SELECT id FROM messages m
-        WHERE NOT EXISTS (SELECT 1 FROM threads t WHERE t.number = m.thread AND t.inbox =
-            m.inbox)
-    """,
-    "message {} is in no inbox": """
-        SELECT id FROM messages m
-        WHERE NOT EXISTS (SELECT 1 FROM inboxes i WHERE i.number = m.inbox)
-    """,
-    "message {} is in no mailbox": """
-        SELECT id FROM messages m
-        WHERE NOT EXISTS (SELECT 1 FROM message_mailboxes x JOIN mailboxes b ON b.number =
-            x.mailbox AND b.inbox = x.inbox WHERE x.message = m.number AND x.inbox = m.inbox)
-    """,
+    **{
+        sentence: _without(required, place)
+        for required, places in REQUIRED.items()
+        for sentence, place in places.items()
+    },
     "thread {} counts its messages wrong": """
-        SELECT t.id FROM threads t LEFT JOIN (SELECT thread, count(*) AS n, min(date) AS a,
-            max(date) AS z FROM messages WHERE is_hidden = 0 GROUP BY thread) m ON m.thread =
-            t.number WHERE t.message_count <> coalesce(m.n, 0) OR coalesce(t.first_date, -1) <>
-            coalesce(m.a, -1) OR coalesce(t.last_date, -1) <> coalesce(m.z, -1)
-    """,
-    "thread {} has no message": """
-        SELECT id FROM threads t
-        WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.thread = t.number)
-    """,
-    "attachment {} belongs to no message": """
-        SELECT id FROM attachments a
-        WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.number = a.message AND m.inbox =
-            a.inbox)
-    """,
-    "text of message number {} belongs to no message": """
-        SELECT message FROM bodies b
-        WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.number = b.message AND m.inbox =
-            b.inbox)
-    """,
-    "text to search of message number {} belongs to no message": """
-        SELECT message FROM search_texts s
-        WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.number = s.message AND m.inbox =
-            s.inbox)
-    """,
-    "a label is on message number {}, which does not exist": """
-        SELECT message FROM message_labels x
-        WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.number = x.message AND m.inbox =
-            x.inbox)
-    """,
-    "message number {} is in a mailbox, and does not exist": """
-        SELECT message FROM message_mailboxes x
-        WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.number = x.message AND m.inbox =
-            x.inbox)
-    """,
-    "message number {} is in the outbox, and does not exist": """
-        SELECT message FROM outbox o
-        WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.number = o.message AND m.inbox =
-            o.inbox)
-    """,
-    "thread id {} leads to no thread": """
-        SELECT id FROM thread_aliases a
-        WHERE NOT EXISTS (SELECT 1 FROM threads t WHERE t.number = a.thread AND t.inbox =
-            a.inbox)
-    """,
-    "contact {} belongs to no inbox": """
-        SELECT address FROM contacts c
-        WHERE NOT EXISTS (SELECT 1 FROM inboxes i WHERE i.number = c.inbox)
-    """,
-    "account {} feeds no inbox": """
-        SELECT id FROM accounts a
-        WHERE NOT EXISTS (SELECT 1 FROM inboxes i WHERE i.number = a.inbox AND i.account_id = a.id)
-    """,
-    "inbox {} is fed by an account that does not exist": """
-        SELECT id FROM inboxes i WHERE account_id IS NOT NULL
-        AND NOT EXISTS (SELECT 1 FROM accounts a WHERE a.id = i.account_id)
-    """,
-    "a place at a provider ({}) belongs to no account": """
-        SELECT key FROM remote_messages r
-        WHERE NOT EXISTS (SELECT 1 FROM accounts a WHERE a.number = r.account)
-    """,
-    "a place at a provider holds message number {}, which is not in its account": """
-        SELECT r.message FROM remote_messages r JOIN accounts a ON a.number = r.account
-        WHERE r.message IS NOT NULL AND NOT EXISTS
-            (SELECT 1 FROM messages m WHERE m.number = r.message AND m.inbox = a.inbox)
-    """,
-    "a change of {} waits for an account that does not exist": """
-        SELECT message_id FROM pushes p
-        WHERE NOT EXISTS (SELECT 1 FROM accounts a WHERE a.number = p.account)
-    """,
-    "a change of {} waits, and its message does not exist": """
-        SELECT message_id FROM pushes p WHERE message IS NOT NULL
-        AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.number = p.message)
-    """,
-    "the address {} belongs to no inbox": """
-        SELECT email FROM identities d
-        WHERE NOT EXISTS (SELECT 1 FROM inboxes i WHERE i.number = d.inbox)
-    """,
-    "inbox {} has no address to send from": """
-        SELECT id FROM inboxes i
-        WHERE NOT EXISTS (SELECT 1 FROM identities d WHERE d.inbox = i.number)
-    """,
-    "thread reference {} leads to no thread": """
-        SELECT internet_id FROM thread_ids x
-        WHERE NOT EXISTS (SELECT 1 FROM threads t WHERE t.number = x.thread AND t.inbox =
-            x.inbox)
-    """,
-    "memory {} is not in the index": """
-        SELECT key FROM memories m
-        WHERE NOT EXISTS (SELECT 1 FROM ranking_documents l
-         WHERE l.collection = m.collection AND l.item = m.number)
-    """,
-    "the index holds memory number {}, which does not exist": """
-        SELECT l.item FROM ranking_documents l JOIN ranking_collections s ON s.number = l.collection
-        WHERE s.kind = 'memories'
-          AND NOT EXISTS (SELECT 1 FROM memories m WHERE m.number = l.item)
-    """,
-    "the index holds message number {}, which does not exist": """
-        SELECT l.item FROM ranking_documents l JOIN ranking_collections s ON s.number = l.collection
-        WHERE s.kind = 'mail' AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.number = l.item)
+        SELECT t.id FROM threads t
+          LEFT JOIN (SELECT thread, count(*) AS n, min(date) AS a, max(date) AS z FROM messages
+                      WHERE is_hidden = 0 GROUP BY thread) m ON m.thread = t.number
+         WHERE t.message_count <> coalesce(m.n, 0) OR coalesce(t.first_date, -1) <>
+               coalesce(m.a, -1) OR coalesce(t.last_date, -1) <> coalesce(m.z, -1)
     """,
     "ranking collection {} has wrong counts": """
-        SELECT s.name FROM ranking_collections s
-        WHERE s.documents <> (SELECT count(*) FROM ranking_documents l
-         WHERE l.collection = s.number)
-           OR s.total_length <> (SELECT coalesce(sum(l.length), 0) FROM ranking_documents l
-            WHERE l.collection = s.number)
-           OR s.buffered <> (SELECT count(*) FROM ranking_documents l
-                          WHERE l.collection = s.number AND l.terms IS NOT NULL)
-    """,
-    "a link belongs to memory number {}, which does not exist": """
-        SELECT memory FROM memory_links x
-        WHERE NOT EXISTS (SELECT 1 FROM memories m WHERE m.number = x.memory)
+        SELECT c.name FROM ranking_collections c
+          LEFT JOIN (SELECT collection, count(*) AS n, sum(length) AS total,
+                            count(terms) AS buffered
+                       FROM ranking_documents GROUP BY collection) d ON d.collection = c.number
+         WHERE c.documents <> coalesce(d.n, 0) OR c.total_length <> coalesce(d.total, 0)
+            OR c.buffered <> coalesce(d.buffered, 0)
     """,
 }
 """The sentence for a problem, and the query that finds the rows with it."""
-
 
 READINGS = """
     SELECT m.number, m.id, m.raw, m.subject, m.from_address, m.internet_id, m.snippet, b.text,

@@ -7,10 +7,10 @@ from pathlib import Path
 from postroom.blocking import in_thread
 from postroom.store.open import open_on
 from postroom.store.postgres.engine import PostgresEngine
-from postroom.store.store import SqlStore
+from postroom.store.store import Store
 
 
-async def open_store(url: str, folder: Path, audit_key: bytes | None = None) -> SqlStore:
+async def open_store(url: str, folder: Path, audit_key: bytes | None = None) -> Store:
     """Connect, upgrade the schema, and return the store on it.
 
     Without an audit key, one is read from or created in a file of the folder; machines that share a

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -76,15 +77,13 @@ def flush_buffer(tx: Transaction, collection: int, limit: int) -> None:
 
 
 def _write_segment(tx: Transaction, collection: int, rows: Sequence[Row]) -> None:
-    doc_ids: dict[str, list[int]] = {}
-    frequencies: dict[str, list[int]] = {}
+    found: dict[str, tuple[array[int], bytearray]] = {}
     for doc_id, row in enumerate(rows):
         for term, count in from_text(row[2]).items():
-            doc_ids.setdefault(term, []).append(doc_id)
-            frequencies.setdefault(term, []).append(min(count, 255))
-    flat = np.array([doc_id for found in doc_ids.values() for doc_id in found], DOC_ID)
-    counts = bytes(count for found in frequencies.values() for count in found)
-    postings = _split(doc_ids, [len(found) for found in doc_ids.values()], flat, counts)
+            doc_ids, frequencies = found.setdefault(term, (array("H"), bytearray()))
+            doc_ids.append(doc_id)
+            frequencies.append(min(count, 255))
+    postings = ((term, own.tobytes() + counts) for term, (own, counts) in found.items())
     documents, lengths = (np.array([row[at] for row in rows], NUMBER) for at in (0, 1))
     _insert(tx, collection, 0, documents, lengths, postings)
     tx.run(CLEAR_TERMS, collection=collection, last=rows[-1][0])
@@ -135,17 +134,10 @@ def _merged(rows: Sequence[Row], bases: dict[int, int]) -> Iterator[Posting]:
     totals: dict[str, int] = {}
     for row, size in pairs:
         totals[row[0]] = totals.get(row[0], 0) + size
-    return _split(totals, totals.values(), flat, frequencies)
-
-
-def _split(
-    terms: Iterable[str], sizes: Iterable[int], doc_ids: NDArray[np.uint16], frequencies: bytes
-) -> Iterator[Posting]:
-    """The part of each term, from the concatenated doc ids and frequencies."""
-    packed, start = doc_ids.tobytes(), 0
-    for term, size in zip(terms, sizes, strict=True):
-        end = start + size
-        yield term, packed[2 * start : 2 * end] + frequencies[start:end]
+    doc_ids, start = flat.tobytes(), 0
+    for term, total in totals.items():
+        end = start + total
+        yield term, doc_ids[2 * start : 2 * end] + frequencies[start:end]
         start = end
 
 

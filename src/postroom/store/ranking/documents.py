@@ -221,7 +221,6 @@ def store_vectors(
 
 
 def collections_of_other_models(tx: Transaction, model: str) -> list[int]:
-    """The collections with vectors of another model."""
     rows = tx.all(
         """SELECT number FROM ranking_collections s WHERE EXISTS (
                 SELECT 1 FROM ranking_documents l
@@ -233,7 +232,6 @@ def collections_of_other_models(tx: Transaction, model: str) -> list[int]:
 
 
 def delete_vectors(tx: Transaction, collections: Sequence[int]) -> None:
-    """Delete all vectors of some collections."""
     for collection in collections:
         tx.run(DELETE_VECTORS, collection=collection)
     _count_change(tx, collections)
@@ -353,7 +351,6 @@ def unembedded_mail(tx: Transaction, numbers: Sequence[int], model: str) -> list
 
 
 def unindex_mail(tx: Transaction, numbers: Sequence[int]) -> None:
-    """Delete the documents of some messages."""
     collection = find_collection(tx, MAIL_COLLECTION)
     if collection is not None:
         for number in numbers:

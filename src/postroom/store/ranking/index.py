@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 from postroom.model.memory import Vector
 
 if TYPE_CHECKING:
-    from postroom.store.ranking.collection_reader import CollectionCache
-    from postroom.store.ranking.mail_search import MailSearcher
-    from postroom.store.ranking.memory_search import MemorySearcher
+    from postroom.store.ranking.collection import CollectionCache
+    from postroom.store.ranking.searchers import MailSearcher, MemorySearcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +31,18 @@ class RankingIndex:
 
     @cached_property
     def _cache(self) -> CollectionCache:
-        from postroom.store.ranking.collection_reader import CollectionCache
+        from postroom.store.ranking.collection import CollectionCache
 
         return CollectionCache()
 
     @cached_property
     def memories(self) -> MemorySearcher:
-        from postroom.store.ranking.memory_search import MemorySearcher
+        from postroom.store.ranking.searchers import MemorySearcher
 
         return MemorySearcher(self._cache)
 
     @cached_property
     def mail(self) -> MailSearcher:
-        from postroom.store.ranking.mail_search import MailSearcher
+        from postroom.store.ranking.searchers import MailSearcher
 
         return MailSearcher(self._cache)

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from postroom.errors import InvalidInput
 from postroom.model.page import Place, Slice
-from postroom.store.ranking.index import Question
-from postroom.store.ranking.statistics import (
+from postroom.store.ranking.collection import (
     CURSOR_OUTDATED,
     Entries,
     Floats,
@@ -21,6 +20,7 @@ from postroom.store.ranking.statistics import (
     View,
     resume,
 )
+from postroom.store.ranking.index import Question
 from postroom.store.ranking.vectors import Reach
 from postroom.store.transaction import Transaction
 
@@ -61,7 +61,7 @@ def rank(
     tx: Transaction,
     view: View,
     question: Question,
-    allowed: Mask | None,
+    allowed: Mask,
     page: Slice,
     names: NDArray[np.int64] | None = None,
 ) -> Ranked:
@@ -75,14 +75,12 @@ def rank(
     """
     resumed = resume(page.after, question.terms)
     scores, state = _score_terms(tx, view, question.terms, resumed)
-    hits = scores > 0
-    if allowed is not None:
-        hits &= allowed
+    hits = (scores > 0) & allowed
     total = int(np.count_nonzero(hits))
     if not _uses_vectors(question, resumed):
         documents = _best(scores, hits, _needed(page, total), state.max_score)
         relevance = _relevance(scores[documents], state.max_score)
-        return _page(_named(documents, names), relevance, total, page, state)
+        return _page(documents, relevance, total, page, state, names)
     best = _compared(scores, hits, resumed, state.max_score)
     vectors, is_live = view.collection.vectors, view.collection.is_live
     vectors.refresh(tx, question.model)
@@ -92,7 +90,7 @@ def rank(
     state = resumed or replace(
         state, thresholds=(reach.distance, threshold), last_embedded=reach.last_embedded
     )
-    counts = is_live[near] if allowed is None else is_live[near] & allowed[near]
+    counts = is_live[near] & allowed[near]
     near, cosines = near[counts], cosines[counts]
     total += int(np.count_nonzero(~hits[near]))
     hits[near] = False
@@ -101,11 +99,7 @@ def rank(
     documents = np.concatenate([near, best[hits[best]]])
     relevance = np.float32(TERM_WEIGHT) * _relevance(scores[documents], state.max_score)
     relevance[: len(near)] += np.float32(VECTOR_WEIGHT) * cosines
-    return _page(_named(documents, names), relevance, total, page, state)
-
-
-def _named(documents: NDArray[np.intp], names: NDArray[np.int64] | None) -> NDArray[np.int64]:
-    return documents if names is None else names[documents]
+    return _page(documents, relevance, total, page, state, names)
 
 
 def _score_terms(
@@ -162,29 +156,26 @@ def _relevance(scores: Floats, max_score: float) -> Floats:
 def rank_keywords(
     tx: Transaction,
     view: View,
-    keywords: Sequence[Sequence[str]],
+    keywords: Sequence[tuple[Sequence[str], Mask]],
     *,
     needs_all: bool,
-    allowed: Sequence[Mask | None],
     page: Slice,
 ) -> Ranked:
-    """Find documents with all or any of some keywords; a keyword of several terms needs all of
-    them.
+    """Find documents with all or any of some keywords.
 
-    *allowed* restricts each keyword to some documents.
+    A keyword has terms, all of which are needed, and the documents in which it counts.
 
     Raises:
         InvalidInput: the cursor cannot be continued.
     """
-    all_terms = list(dict.fromkeys(t for terms in keywords for t in terms))
+    all_terms = list(dict.fromkeys(t for terms, _ in keywords for t in terms))
     resumed = resume(page.after, all_terms)
     entries = view.entries(tx, all_terms, resumed)
     scores = np.zeros(view.size, np.float32)
     counts = np.zeros(view.size, np.uint16)
-    for terms, mask in zip(keywords, allowed, strict=True):
+    for terms, mask in keywords:
         found, has_all = _keyword(view.size, entries, terms)
-        if mask is not None:
-            has_all &= mask
+        has_all &= mask
         scores += np.where(has_all, found, np.float32(0))
         counts += has_all
     hits = counts == len(keywords) if needs_all else counts > 0
@@ -216,27 +207,27 @@ def _needed(page: Slice, total: int) -> int:
 
 
 def _page(
-    names: NDArray[np.int64], relevance: Floats, total: int, page: Slice, state: RankingState
+    documents: NDArray[np.intp],
+    relevance: Floats,
+    total: int,
+    page: Slice,
+    state: RankingState,
+    names: NDArray[np.int64] | None = None,
 ) -> Ranked:
     """One page, best first; the highest name first among equals."""
     steps = np.clip(np.rint(relevance * _STEPS), 1, _STEPS).astype(np.int64)
     # One sort key for each: relevance, then name.
-    keys = np.sort(steps << _NAME_BITS | names)[::-1]
+    keys = np.sort(steps << _NAME_BITS | (documents if names is None else names[documents]))[::-1]
     offset = page.offset
     if page.after is not None:
         last = int(page.after[0]) << _NAME_BITS | int(page.after[1])
         offset = int(np.count_nonzero(keys >= last))
     shown = keys[offset : offset + page.limit].tolist()
-    numbers = tuple(key & (1 << _NAME_BITS) - 1 for key in shown)
-    steps_shown = [key >> _NAME_BITS for key in shown]
+    found = [divmod(key, 1 << _NAME_BITS) for key in shown]
     has_more = len(shown) > 0 and offset + len(shown) < total
-    return Ranked(
-        numbers,
-        tuple(step / _STEPS for step in steps_shown),
-        total,
-        offset,
-        (steps_shown[-1], numbers[-1], *state.place) if has_more else None,
-    )
+    following = (*found[-1], *state.place) if has_more else None
+    relevances = tuple(step / _STEPS for step, _ in found)
+    return Ranked(tuple(name for _, name in found), relevances, total, offset, following)
 
 
 def _best(scores: Floats, hits: Mask, count: int, max_score: float) -> NDArray[np.intp]:

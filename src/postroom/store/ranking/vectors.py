@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,18 @@ counted, because a sample would depend on documents that the caller cannot see."
 
 _SPREAD = 1.5
 """How many standard deviations a sketch may be off; 1 in 300 of the barely near is missed."""
+
+
+Values = TypeVar("Values", bound=np.generic)
+
+
+def grown(array: NDArray[Values], size: int, *, axis: int = 0, fill: int = 0) -> NDArray[Values]:
+    """The array with room for *size* elements; it is at least doubled, so that this is rare."""
+    shape, room = list(array.shape), array.shape[axis]
+    if size <= room:
+        return array
+    shape[axis] = max(size, 2 * room) - room
+    return np.concatenate([array, np.full(shape, fill, array.dtype)], axis)
 
 
 class Reach(NamedTuple):
@@ -104,35 +116,23 @@ class Vectors:
         self._rows[new] = rows
         self._documents[new], self._embedded_at[new] = documents, embedded
         self._sketches[:, new] = _sketch(rows).T
-        self._index_rows(documents)
+        self._row_of = grown(self._row_of, int(documents.max()) + 1, fill=-1)
+        self._row_of[documents] = np.arange(self._count, count, dtype=np.int32)
         for start in range(0, len(rows), _CHUNK):
             part = rows[start : start + _CHUNK].astype(np.float32)
             lengths = np.sqrt(np.einsum("ij,ij->i", part, part)).clip(1e-6)
             self._norms[self._count + start :][: len(part)] = lengths
         self._count = count
 
-    def _index_rows(self, documents: Numbers) -> None:
-        size = int(documents.max()) + 1
-        if size > len(self._row_of):
-            more = max(size, 2 * len(self._row_of)) - len(self._row_of)
-            self._row_of = np.concatenate([self._row_of, np.full(more, -1, np.int32)])
-        self._row_of[documents] = np.arange(
-            self._count, self._count + len(documents), dtype=np.int32
-        )
-
     def _reserve(self, count: int, size: int) -> None:
-        room = len(self._documents)
-        if count <= room:
-            return
-        more = max(count, 2 * room) - room
-        words = math.ceil(size / 64)
-        rows = self._rows if room else np.zeros((0, size), np.int8)
-        sketches = self._sketches if room else np.zeros((words, 0), np.uint64)
-        self._rows = np.concatenate([rows, np.zeros((more, size), np.int8)])
-        self._sketches = np.concatenate([sketches, np.zeros((words, more), np.uint64)], axis=1)
-        self._norms = np.concatenate([self._norms, np.ones(more, np.float32)])
-        self._documents = np.concatenate([self._documents, np.zeros(more, np.uint32)])
-        self._embedded_at = np.concatenate([self._embedded_at, np.zeros(more, np.int64)])
+        if not self._count:
+            self._rows = np.zeros((0, size), np.int8)
+            self._sketches = np.zeros((math.ceil(size / 64), 0), np.uint64)
+        self._rows = grown(self._rows, count)
+        self._sketches = grown(self._sketches, count, axis=1)
+        self._norms = grown(self._norms, count)
+        self._documents = grown(self._documents, count)
+        self._embedded_at = grown(self._embedded_at, count)
 
     def near(
         self,
@@ -154,24 +154,18 @@ class Vectors:
             return np.zeros(0, np.uint32), np.zeros(0, np.float32), Reach(-1, len(query))
         query = query / max(float(np.linalg.norm(query)), 1e-6)
         chosen, max_distance = self._select(query, rows, also, resumed and resumed.distance)
-        compared, min_cosine = (
-            (rows, MIN_COSINE) if chosen is None else (chosen, MIN_COSINE_OF_MANY)
-        )
+        compared = rows if chosen is None else chosen
         cosines = self._cosines(query, compared)
-        near = cosines >= min_cosine
-        return (
-            self._documents[compared][near],
-            cosines[near],
-            Reach(int(embedded[-1]), max_distance),
-        )
+        near = cosines >= (MIN_COSINE if chosen is None else MIN_COSINE_OF_MANY)
+        reach = Reach(int(embedded[-1]), max_distance)
+        return self._documents[compared][near], cosines[near], reach
 
     def _visible_rows(self, visible: Mask | None, resumed: Reach | None) -> Rows:
         """The rows of visible documents that were embedded when the list was started."""
         count = self._count
         if resumed is not None:
-            count = int(
-                np.searchsorted(self._embedded_at[:count], resumed.last_embedded, side="right")
-            )
+            embedded = self._embedded_at[:count]
+            count = int(embedded.searchsorted(resumed.last_embedded, side="right"))
         return slice(count) if visible is None else np.flatnonzero(visible[self._documents[:count]])
 
     def _select(

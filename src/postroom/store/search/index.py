@@ -2,7 +2,8 @@
 
 - `IndexSearcher.search` answers a `SearchQuery` inside a read transaction.
 - `index_message`, `reindex_message`, `unindex_message`, `unindex_inbox` and `update_message_sets`
-  run in the transaction that changes the message.
+  run in the transaction that changes the message. While a segment is merged, each change of a set
+  is also logged, and applied to the new segment before that becomes live.
 - `compact` does one piece of background work; `purge`, `rebuild` and `find_problems` belong to it.
 
 All other modules of this package are private to it.
@@ -10,55 +11,64 @@ All other modules of this package are private to it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import secrets
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from postroom.model.view import Everything, Numbers
-from postroom.store.search.compaction import jobs
-from postroom.store.search.compaction.jobs import unindex_inbox
+from postroom.store.search.compaction.jobs import abandon
 from postroom.store.search.compaction.merging import compact, purge
 from postroom.store.search.query.scan import (
-    DEFAULT_SCAN_LIMITS,
     ScanLimits,
+    SearchQuery,
+    SearchResult,
     count_up_to,
     scan,
-    scan_limit,
 )
-from postroom.store.search.query.search_query import SearchQuery, SearchResult
-from postroom.store.search.segments import verification
-from postroom.store.search.segments.message_sets import (
-    SetChange,
-    index_message,
-    mutable_sets,
-    reindex_message,
-    unindex_message,
-    update_message_sets,
+from postroom.store.search.segments import message_sets
+from postroom.store.search.segments.message_sets import REMOVED, DocChange, mutable_sets
+from postroom.store.search.segments.segment import (
+    BUILDING,
+    DROPPED,
+    LIVE,
+    Segment,
+    live_segments,
+    locate_messages,
+    segment_numbers,
 )
-from postroom.store.search.segments.segment import Segment, live_segments
+from postroom.store.sql.values import any_of
 from postroom.store.transaction import Engine, Transaction, remembered
 
 if TYPE_CHECKING:
     from postroom.store.search.query.segment_search import SegmentSearcher
 
-__all__ = (
-    "IndexSearcher",
-    "SearchQuery",
-    "SearchResult",
-    "SetChange",
-    "compact",
-    "find_problems",
-    "index_message",
-    "mutable_sets",
-    "purge",
-    "rebuild",
-    "reindex_message",
-    "unindex_inbox",
-    "unindex_message",
-    "update_message_sets",
-)
+__all__ = ("SearchQuery", "SearchResult", "compact", "mutable_sets", "purge")
+"""What is defined elsewhere; the rest is below."""
 
+_BATCH = 500
 _MAX_LARGE_SCOPES = 1_000
+_MAX_STAMP = (1 << 63) - 1
+
+ADD_TO_BUFFER = """
+    INSERT INTO search_buffer (message, inbox, stamp) VALUES (:message, :inbox, :stamp)
+"""
+RESET_IN_BUFFER = """
+    UPDATE search_buffer SET merging = NULL, stamp = :stamp
+     WHERE message = :message AND inbox = :inbox
+"""
+IN_BUFFER = """
+    SELECT message, merging FROM search_buffer WHERE inbox {inboxes} AND message {messages}
+"""
+LOG_CHANGE = """
+    INSERT INTO search_changes (segment, message, name, is_member)
+    VALUES (:segment, :message, :name, :is_member)
+"""
+LIVE_SETS = """
+    SELECT s.number, s.size, x.value FROM search_sets x
+      JOIN search_segments s ON s.number = x.segment
+     WHERE x.name = :name AND s.state = :live
+"""
 
 
 class IndexSearcher:
@@ -67,8 +77,8 @@ class IndexSearcher:
     It also remembers which scopes are large; one that has shrunk is only searched more slowly.
     """
 
-    def __init__(self, limits: ScanLimits = DEFAULT_SCAN_LIMITS) -> None:
-        self._limits = limits
+    def __init__(self, limits: ScanLimits | None = None) -> None:
+        self._limits = limits or ScanLimits()
         self._loaded: SegmentSearcher | None = None
         self._large_scopes: set[tuple[Numbers, int]] = set()
 
@@ -77,15 +87,12 @@ class IndexSearcher:
         segments = remembered(tx, live_segments, lambda: live_segments(tx))
         if not segments or self._is_small(tx, query, segments):
             return scan(tx, query)
-        return self._segment_searcher().search(tx, query, segments)
-
-    def _segment_searcher(self) -> SegmentSearcher:
         if self._loaded is None:
             # Importing numpy takes longer than searching a small store without it.
             from postroom.store.search.query.segment_search import SegmentSearcher
 
             self._loaded = SegmentSearcher()
-        return self._loaded
+        return self._loaded.search(tx, query, segments)
 
     def _is_small(self, tx: Transaction, query: SearchQuery, segments: Sequence[Segment]) -> bool:
         if query.thread is not None:
@@ -99,23 +106,132 @@ class IndexSearcher:
             key = (count_up_to, query.inboxes, limit)
             size = remembered(tx, key, lambda: count_up_to(tx, query, limit + 1))
         if size <= limit:
-            return size <= scan_limit(query, self._limits, len(segments))
+            return size <= self._limits.for_query(query, len(segments))
         if len(self._large_scopes) >= _MAX_LARGE_SCOPES:
             self._large_scopes.clear()
         self._large_scopes.add((query.inboxes, limit))
         return False
 
 
-async def find_problems(engine: Engine) -> tuple[str, ...]:
-    """Compare the index with the messages; one sentence for each problem."""
-    found = await engine.read(verification.check_membership)
-    for segment in await engine.read(verification.live_segment_numbers):
-        found += await engine.read(partial(verification.check_segment, segment=segment))
+def index_message(tx: Transaction, number: int, inbox: int) -> None:
+    """Add a new message to the buffer."""
+    tx.put(ADD_TO_BUFFER, message=number, inbox=inbox, stamp=_new_stamp())
+
+
+def _new_stamp() -> int:
+    """Unique for each text: a rolled-back message number can be reused."""
+    return 1 + secrets.randbelow(_MAX_STAMP)
+
+
+def reindex_message(tx: Transaction, number: int, inbox: int) -> None:
+    """Index a message again after its text has changed."""
+    if _add_tombstone(tx, number, inbox):
+        tx.put(RESET_IN_BUFFER, message=number, inbox=inbox, stamp=_new_stamp())
+    else:
+        index_message(tx, number, inbox)
+
+
+def unindex_message(tx: Transaction, number: int, inbox: int) -> None:
+    if _add_tombstone(tx, number, inbox):
+        sql = "DELETE FROM search_buffer WHERE message = :message AND inbox = :inbox"
+        tx.put(sql, message=number, inbox=inbox)
+
+
+def _add_tombstone(tx: Transaction, number: int, inbox: int) -> bool:
+    """Mark a message as removed in its segment; return whether it is in the buffer."""
+    return number in _apply_changes(tx, {number: {REMOVED: True}}, {inbox})
+
+
+class SetChange(NamedTuple):
+    """The sets of a message before and after a change."""
+
+    number: int
+    inbox: int
+    before: set[str]
+    after: set[str]
+
+
+def update_message_sets(tx: Transaction, changes: Sequence[SetChange]) -> None:
+    """Move messages from the sets they were in to those they are in now."""
+    by_message: dict[int, dict[str, bool]] = {}
+    for number, _, before, after in changes:
+        for name in sorted(before ^ after):
+            by_message.setdefault(number, {})[name] = name in after
+    _apply_changes(tx, by_message, {change.inbox for change in changes})
+
+
+def _apply_changes(
+    tx: Transaction, changes: Mapping[int, Mapping[str, bool]], inboxes: Collection[int]
+) -> Collection[int]:
+    """Add messages to sets or remove them; return those that are in the buffer."""
+    buffer = _in_buffer(tx, sorted(changes), sorted(inboxes))
+    targets = [(n, target) for n, target in buffer.items() if target is not None]
+    set_changes: dict[tuple[int, int, str], list[DocChange]] = {}
+    for number, location in locate_messages(tx, sorted(changes.keys() - buffer.keys())):
+        for name, is_in in changes[number].items():
+            changed_set = location.segment, location.size, name
+            set_changes.setdefault(changed_set, []).append((location.doc_id, is_in))
+        if location.merging is not None:
+            targets.append((number, location.merging))
+    for (segment, size, name), own in set_changes.items():
+        message_sets.change_set(tx, segment, size, name, own)
+    logged = [
+        {"segment": target, "message": number, "name": name, "is_member": int(is_in)}
+        for number, target in targets
+        for name, is_in in changes[number].items()
+    ]
+    if logged:
+        tx.many(LOG_CHANGE, logged)
+    return buffer.keys()
+
+
+def _in_buffer(
+    tx: Transaction, numbers: Sequence[int], inboxes: Sequence[int]
+) -> dict[int, int | None]:
+    """Those of some messages that are in the buffer, and the segment they are merged into."""
+    among_inboxes, scope = any_of("inbox", inboxes)
+    found: dict[int, int | None] = {}
+    for first in range(0, len(numbers), _BATCH):
+        among, params = any_of("message", numbers[first : first + _BATCH])
+        sql = IN_BUFFER.format(inboxes=among_inboxes, messages=among)
+        found.update((row[0], row[1]) for row in tx.all(sql, **scope, **params))
     return found
+
+
+def unindex_inbox(tx: Transaction, inbox: int) -> None:
+    """Remove all messages of an inbox from the index."""
+    tx.run("DELETE FROM search_buffer WHERE inbox = :inbox", inbox=inbox)
+    for number in segment_numbers(tx, BUILDING):
+        abandon(tx, number)
+    name = message_sets.inbox_set(inbox)
+    for segment, size, value in tx.all(LIVE_SETS, name=name, live=LIVE):
+        doc_ids = message_sets.tombstones(tx, segment) | {*message_sets.decode_set(value)}
+        removed = message_sets.encode_set(sorted(doc_ids), size)
+        tx.run(message_sets.WRITE_SET, name=REMOVED, segment=segment, value=removed)
+    tx.run("DELETE FROM search_sets WHERE name = :name", name=name)
 
 
 async def rebuild(engine: Engine) -> None:
     """Build the whole index again from the messages."""
-    await engine.write(jobs.reset_index)
+    await engine.write(reset_index)
     while await compact(engine):
         pass
+
+
+def reset_index(tx: Transaction) -> None:
+    """Drop all segments and put every message into the buffer."""
+    tx.run("UPDATE search_segments SET state = :dropped, merging = NULL", dropped=DROPPED)
+    for table in ("search_sets", "search_changes", "search_buffer"):
+        tx.run(f"DELETE FROM {table}")
+    tx.run("INSERT INTO search_buffer (message, inbox) SELECT number, inbox FROM messages")
+
+
+async def find_problems(engine: Engine) -> tuple[str, ...]:
+    """Compare the index with the messages; one sentence for each problem."""
+    # Loads numpy, which most commands do not need.
+    from postroom.store.search.segments.builder import check_membership, check_segment
+
+    found = await engine.read(check_membership)
+    for segment in await engine.read(partial(segment_numbers, state=LIVE)):
+        found += await engine.read(partial(check_segment, segment=segment))
+    return found

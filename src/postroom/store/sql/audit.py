@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Any
+from dataclasses import replace
 
 from postroom.model.audit import AuditEntry, AuditQuery, AuditRecord
 from postroom.model.memory import DEFAULT_NAMESPACE
 from postroom.model.message import ActionResult
 from postroom.model.page import Found, random_id
-from postroom.model.rule import Act, shown_act
+from postroom.model.rule import Action, shown_action
 from postroom.model.sending import Sent
 from postroom.model.storage import Added
 from postroom.model.view import Only
 from postroom.store.audit_hmac import START, AuditHmac
 from postroom.store.sql.conditions import Conditions, Listing
-from postroom.store.sql.values import any_of, dumps, from_text, moment, seconds, to_text
+from postroom.store.sql.values import any_of, dumps, from_text, insert, moment, seconds, to_text
 from postroom.store.transaction import Row, Transaction
 
 _BATCH_SIZE = 2_000
@@ -26,11 +25,7 @@ _CONTENT = "id, at, actor, action, target, inbox, details, namespace"
 _COLUMNS = f"number, {_CONTENT}, hash"
 _LISTING = Listing(_COLUMNS, "audit", "number", is_newest_first=True)
 
-_VALUES = ":id, :at, :actor, :action, :target, :inbox, :details, :namespace"
-
-INSERT_PENDING = f"INSERT INTO audit_pending ({_CONTENT}) VALUES ({_VALUES})"
 PENDING = f"SELECT {_CONTENT} FROM audit_pending ORDER BY number"
-INSERT = f"INSERT INTO audit ({_COLUMNS}) VALUES (:number, {_VALUES}, :hash)"
 ENTRY = "SELECT 1 FROM audit WHERE number = :number AND hash = :hash"
 UPDATE_HEAD = "UPDATE audit_head SET number = :number, hash = :hash, hmac = :proof"
 INSERT_HEAD = "INSERT INTO audit_head (number, hash, hmac) VALUES (:number, :hash, :proof)"
@@ -46,44 +41,31 @@ _NOT_OF_MEMORY = "(namespace IS NULL AND substr(action, 1, 7) <> 'memory_')"
 """Entries on memories without a namespace are shown only to callers who may see all."""
 
 
-def note(
-    tx: Transaction,
-    *,
-    at: datetime,
-    actor: str,
-    action: str,
-    target: str,
-    inbox_id: str | None,
-    details: dict[str, Any],
-    namespace: str | None = None,
-) -> None:
-    """Record one effect of this transaction."""
-    tx.put(
-        INSERT_PENDING,
+def add_entry(tx: Transaction, record: AuditRecord, target: str, inbox_id: str | None) -> None:
+    """Record one effect of this transaction; the targets of the record are ignored."""
+    insert(
+        tx,
+        "audit_pending",
         id=random_id("aud"),
-        at=seconds(at),
-        actor=actor,
-        action=action,
+        at=seconds(record.at),
+        actor=record.actor,
+        action=record.action,
         target=target,
         inbox=inbox_id,
-        details=dumps(details),
-        namespace=namespace,
+        details=dumps(record.details),
+        namespace=record.namespace,
     )
 
 
-def note_actions(
+def add_action_entries(
     tx: Transaction,
-    actions: Sequence[Act],
+    record: AuditRecord,
+    actions: Sequence[Action],
     *,
-    at: datetime,
-    actor: str,
-    action: str,
-    target: str,
     inbox_id: str,
-    details: dict[str, Any],
     failed: Sequence[str] = (),
 ) -> None:
-    """Record what a rule did with a message.
+    """Record what a rule did with a message, the only target of the record.
 
     The memories that it stored are a separate entry, visible to callers who can see the namespace.
     """
@@ -93,16 +75,9 @@ def note_actions(
         if not acts and not problems and (namespace is not None or actions):
             continue
         more = {"failed": list(problems)} if problems else {}
-        note(
-            tx,
-            at=at,
-            actor=actor,
-            action=action,
-            target=target,
-            inbox_id=inbox_id,
-            details={**details, "actions": [shown_act(act) for act in acts], **more},
-            namespace=namespace,
-        )
+        details = {**record.details, "actions": [shown_action(act) for act in acts], **more}
+        entry = replace(record, details=details, namespace=namespace)
+        add_entry(tx, entry, record.targets[0], inbox_id)
 
 
 def inboxes_of(tx: Transaction, targets: Sequence[str]) -> dict[str, str]:
@@ -116,7 +91,7 @@ def inboxes_of(tx: Transaction, targets: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def note_record(
+def add_entries(
     tx: Transaction, record: AuditRecord, before: dict[str, str], result: object
 ) -> None:
     """Record an effect of a caller, with one entry per target."""
@@ -125,16 +100,7 @@ def note_record(
     only = set(before.values())
     for target in targets:
         inbox_id = inboxes.get(target) or (next(iter(only)) if len(only) == 1 else None)
-        note(
-            tx,
-            at=record.at,
-            actor=record.actor,
-            action=record.action,
-            target=target,
-            inbox_id=inbox_id,
-            details=record.details,
-            namespace=record.namespace,
-        )
+        add_entry(tx, record, target, inbox_id)
 
 
 def _targets(record: AuditRecord, result: object) -> Sequence[str]:
@@ -151,7 +117,7 @@ def _targets(record: AuditRecord, result: object) -> Sequence[str]:
     return [own] if isinstance(own, str) else record.targets or [""]
 
 
-def seal(tx: Transaction, seal: AuditHmac) -> tuple[int, bytes] | None:
+def chain_entries(tx: Transaction, audit_hmac: AuditHmac) -> tuple[int, bytes] | None:
     """Chain the pending entries to the log; return number and hash of the newest entry, if any.
 
     Returns None, too, if the entry in `audit.mark` is missing from the log: the file must stay
@@ -163,21 +129,22 @@ def seal(tx: Transaction, seal: AuditHmac) -> tuple[int, bytes] | None:
     # This row serialises writers of the log.
     head = tx.one("UPDATE audit_head SET number = number + 0 RETURNING number, hash")
     number, link = (head[0], bytes(head[1])) if head else (0, START)
-    has_marked = _has_marked(tx, seal, (number, link))
+    has_marked = _has_marked(tx, audit_hmac, (number, link))
     for row in pending:
         number += 1
-        link = seal.link(link, _content(number, row))
-        tx.put(INSERT, **_named(number, row), hash=link)
+        link = audit_hmac.link(link, _content(number, row))
+        content = dict(zip(_CONTENT.split(", "), row, strict=True))
+        insert(tx, "audit", number=number, **content, hash=link)
     tx.put("DELETE FROM audit_pending")
-    proof = seal.head(number, link)
+    proof = audit_hmac.head(number, link)
     tx.put(UPDATE_HEAD if head else INSERT_HEAD, number=number, hash=link, proof=proof)
     return (number, link) if has_marked else None
 
 
-def _has_marked(tx: Transaction, seal: AuditHmac, head: tuple[int, bytes]) -> bool:
+def _has_marked(tx: Transaction, audit_hmac: AuditHmac, head: tuple[int, bytes]) -> bool:
     """Whether the entry in `audit.mark` is in the log; usually it is the last one."""
     try:
-        marked = seal.marked()
+        marked = audit_hmac.marked()
     except ValueError:
         return True  # a damaged file proves nothing
     if marked is None or marked == head:
@@ -189,10 +156,6 @@ def _content(number: int, row: Row) -> bytes:
     """The authenticated bytes; entries without a namespace have the format before namespaces."""
     *known, namespace = row
     return to_text([number, *known] if namespace is None else [number, *known, namespace])
-
-
-def _named(number: int, row: Row) -> dict[str, object]:
-    return {"number": number, **dict(zip(_CONTENT.split(", "), row, strict=True))}
 
 
 def find_entries(tx: Transaction, query: AuditQuery) -> Found[AuditEntry]:
@@ -222,13 +185,13 @@ def _entry(row: Row) -> AuditEntry:
 class AuditVerification:
     """Verifies the log from its beginning, in batches, and collects problems."""
 
-    def __init__(self, seal: AuditHmac) -> None:
-        self._seal = seal
+    def __init__(self, audit_hmac: AuditHmac) -> None:
+        self._audit_hmac = audit_hmac
         self._link = START
         self.number = 0
         self.problems: list[str] = []
         try:
-            self._marked = seal.marked()
+            self._marked = audit_hmac.marked()
         except ValueError:
             self._marked = None
             self._report("audit.mark beside the database is damaged or forged")
@@ -250,7 +213,7 @@ class AuditVerification:
         number = row[0]
         if number != self.number + 1:
             self._report(f"entries {self.number + 1} to {number - 1} are missing")
-        link = self._seal.link(self._link, _content(number, row[1:9]))
+        link = self._audit_hmac.link(self._link, _content(number, row[1:9]))
         stored = row[9] if isinstance(row[9], bytes) else b""
         if not hmac.compare_digest(link, stored):
             self._report(f"entry {number} ({row[1]}) was changed or moved")
@@ -274,7 +237,7 @@ class AuditVerification:
         number, link, proof = heads[0]
         if (number, link) != (self.number, self._link):
             self._report(f"the log ends at {self.number}, but should end at {number}")
-        elif not isinstance(proof, bytes) or proof != self._seal.head(number, link):
+        elif not isinstance(proof, bytes) or proof != self._audit_hmac.head(number, link):
             self._report("the HMAC of the audit head is wrong")
 
     def _report(self, problem: str) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from postroom.model.message import BlobKey
-from postroom.store.sql.values import any_of
+from postroom.store.sql.values import any_of, batches
 from postroom.store.transaction import Transaction
-
-_BATCH_SIZE = 500
 
 BLOBS_AFTER = """
     SELECT raw, size_bytes FROM messages WHERE raw > :after
@@ -21,8 +19,8 @@ BLOBS_AFTER = """
 def used_blobs(tx: Transaction, keys: Sequence[BlobKey]) -> frozenset[BlobKey]:
     """The keys that a message or an attachment uses."""
     used: set[BlobKey] = set()
-    for start in range(0, len(keys), _BATCH_SIZE):
-        among, params = any_of("key", keys[start : start + _BATCH_SIZE])
+    for batch in batches(keys):
+        among, params = any_of("key", batch)
         rows = tx.all(
             f"""SELECT raw FROM messages WHERE raw {among}
                 UNION SELECT sha256 FROM attachments WHERE sha256 {among}""",

@@ -8,7 +8,15 @@ from typing import TypeVar
 
 from postroom.model.page import Found, Slice
 from postroom.model.view import Everything, Numbers, Only, View
-from postroom.store.sql.values import CONTAINS, any_of, dumps, from_text, pattern, view_in
+from postroom.store.sql.values import (
+    CONTAINS,
+    any_of,
+    dumps,
+    from_text,
+    pattern,
+    scalar,
+    view_in,
+)
 from postroom.store.transaction import Row, Transaction
 
 
@@ -32,7 +40,6 @@ class Conditions:
         self.params: dict[str, object] = {}
 
     def add(self, clause: str, **params: object) -> None:
-        """Add one condition."""
         self._clauses.append(clause)
         self.params |= params
 
@@ -62,18 +69,14 @@ def page_of(found: Sequence[T], page: Slice) -> Found[T]:
     return Found(tuple(shown), len(found), start, (end,) if shown and end < len(found) else None)
 
 
-_MAX_NUMBER = 2**62
-
-
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A list query, ordered by a number, oldest first by default."""
+    """A list query in the order of its key, oldest first by default."""
 
     columns: str
     tables: str
-    number: str
-    position: int = 0
-    """The index of the number among the columns."""
+    key: str
+    """The columns that order the rows; together they are unique and not NULL."""
     is_newest_first: bool = False
     counted: str = ""
     """The tables that suffice for counting, if not all are needed."""
@@ -81,33 +84,33 @@ class Listing:
     def page(
         self, tx: Transaction, where: Conditions, page: Slice, read: Callable[[Row], T]
     ) -> Found[T]:
-        """One page of the matching rows, each converted to a value."""
-        ahead, passed, order = ("<", ">=", " DESC") if self.is_newest_first else (">", "<=", "")
-        total, offset = self._count(tx, where), page.offset
-        place = _MAX_NUMBER if self.is_newest_first else 0
-        if page.after:
-            place = int(page.after[0])
-            offset = self._count(tx, where, f" AND {self.number} {passed} :place", place=place)
+        """One page of the matching rows, each converted to a value.
+
+        The columns of the key are added to those that *read* gets; they are the cursor.
+        """
+        names = self.key.split(", ")
+        total, offset, ahead = self._count(tx, where), page.offset, ""
+        place = {f"after{n}": int(value) for n, value in enumerate(page.after or ())}
+        if place:
+            after = ", ".join(f":{name}" for name in place)
+            ahead = f" AND ({self.key}) {'<' if self.is_newest_first else '>'} ({after})"
+            offset = total - self._count(tx, where, ahead, **place)
+        order = [f"{name} DESC" if self.is_newest_first else name for name in names]
         rows = tx.all(
-            f"""SELECT {self.columns} FROM {self.tables}
-                 WHERE {where.sql} AND {self.number} {ahead} :place
-                 ORDER BY {self.number}{order} LIMIT :limit OFFSET :skipped""",
+            f"""SELECT {self.columns}, {self.key} FROM {self.tables} WHERE {where.sql}{ahead}
+                 ORDER BY {", ".join(order)} LIMIT :limit OFFSET :skipped""",
             **where.params,
-            place=place,
+            **place,
             limit=page.limit,
             skipped=page.offset,
         )
         has_more = rows and offset + len(rows) < total
-        following = (rows[-1][self.position],) if has_more else None
-        return Found(tuple(read(row) for row in rows), total, offset, following)
+        cursor = tuple(rows[-1][-len(names) :]) if has_more else None
+        return Found(tuple(read(row) for row in rows), total, offset, cursor)
 
     def _count(self, tx: Transaction, where: Conditions, more: str = "", **params: object) -> int:
-        row = tx.one(
-            f"SELECT count(*) FROM {self.counted or self.tables} WHERE {where.sql}{more}",
-            **where.params,
-            **params,
-        )
-        return int(row[0]) if row else 0
+        sql = f"SELECT count(*) FROM {self.counted or self.tables} WHERE {where.sql}{more}"
+        return int(scalar(tx, sql, **where.params, **params))
 
 
 _TABLES_WITH_INBOXES = ("rules", "plans", "webhooks")
@@ -132,8 +135,8 @@ def remove_inbox_references(tx: Transaction, inbox_id: str, account_id: str | No
 
 def _remove_from_keys(tx: Transaction, column: str, removed_id: str, inbox_id: str) -> None:
     for key_id, stored in _rows_naming(tx, "keys", column, removed_id):
-        former = tx.one("SELECT former_inboxes FROM keys WHERE id = :id", id=key_id)
-        known = from_text(former[0]) if former else []
+        former = scalar(tx, "SELECT former_inboxes FROM keys WHERE id = :id", id=key_id)
+        known = from_text(former) if former else []
         tx.run(
             f"UPDATE keys SET {column} = :remaining, former_inboxes = :former WHERE id = :id",
             remaining=_without(stored, removed_id),

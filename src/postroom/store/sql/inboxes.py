@@ -10,28 +10,28 @@ from postroom.model.message import BlobKey
 from postroom.model.page import Found, Slice
 from postroom.store.ranking.documents import unindex_mail
 from postroom.store.search.index import unindex_inbox
-from postroom.store.sql.accounts.address_claims import refuse_claim
-from postroom.store.sql.accounts.identities import add_own_identity, is_taken
+from postroom.store.sql.accounts.identities import add_own_identity, is_taken, refuse_claim
 from postroom.store.sql.blobs import unused_of
 from postroom.store.sql.conditions import Conditions, Listing, remove_inbox_references
 from postroom.store.sql.events.events import remove_events
-from postroom.store.sql.memories.memory_links import learnt_from
-from postroom.store.sql.memories.memory_writes import remove_without_mail
+from postroom.store.sql.memories.memories import remove_without_mail
+from postroom.store.sql.memories.memory_links import memories_from_mail
 from postroom.store.sql.messages.message_changes import OF_MESSAGES
 from postroom.store.sql.outbox.sends import retain_send_outcomes
 from postroom.store.sql.rules.plans import remove_inbox_from_plans
-from postroom.store.sql.values import any_of, caseless, moment, seconds
+from postroom.store.sql.values import (
+    any_of,
+    caseless,
+    inbox_number,
+    insert,
+    insert_numbered,
+    moment,
+    seconds,
+)
 from postroom.store.transaction import Row, Transaction
 
 _COLUMNS = "id, address, name, account_id, created_at"
-_LISTING = Listing(f"{_COLUMNS}, number", "inboxes", "number", position=-1)
-
-INSERT_INBOX = """
-    INSERT INTO inboxes (id, address, name, account_id, client_id, request_hash, created_at)
-    VALUES (:id, :address, :name, :account_id, :client_id, :payload, :created_at)
-    RETURNING number
-"""
-INSERT_MAILBOX = "INSERT INTO mailboxes (inbox, name, folded) VALUES (:inbox, :name, :folded)"
+_LISTING = Listing(_COLUMNS, "inboxes", "number")
 
 
 def _inbox(row: Row) -> Inbox:
@@ -45,7 +45,12 @@ def add_inbox(
     payload: bytes,
     rights: AddressRights = OWNERS_RIGHTS,
 ) -> Inbox:
-    """Insert an inbox, or return the one that was created with the same client id."""
+    """Insert an inbox, or return the one that the same client id and payload have created.
+
+    Raises:
+        Conflict: the address is taken, or the client id was used with another payload.
+        Forbidden: these rights do not include the address.
+    """
     if client_id is not None:
         made = tx.one(
             f"SELECT {_COLUMNS}, request_hash FROM inboxes WHERE client_id = :client_id",
@@ -58,19 +63,19 @@ def add_inbox(
     refuse_claim(tx, inbox.address.lower(), None, rights)
     if is_taken(tx, inbox.address):
         raise Conflict(f"the address {inbox.address} is taken; choose another")
-    row = tx.one(
-        INSERT_INBOX,
+    number = insert_numbered(
+        tx,
+        "inboxes",
         id=inbox.id,
         address=inbox.address,
         name=inbox.name,
         account_id=inbox.account_id,
         client_id=client_id,
-        payload=payload,
+        request_hash=payload,
         created_at=seconds(inbox.created_at),
     )
-    number = row[0] if row else 0
-    mailboxes = [(name, caseless(name)) for name in STANDARD_MAILBOXES]
-    tx.many(INSERT_MAILBOX, [{"inbox": number, "name": n, "folded": f} for n, f in mailboxes])
+    for name in STANDARD_MAILBOXES:
+        insert(tx, "mailboxes", inbox=number, name=name, folded=caseless(name))
     add_own_identity(tx, inbox, number)
     return inbox
 
@@ -102,7 +107,6 @@ def inboxes_at(tx: Transaction, addresses: Collection[str]) -> dict[str, Inbox]:
 
 
 def rename_inbox(tx: Transaction, inbox_id: str, name: str, visible: Visible) -> Inbox | None:
-    """Change the name of an inbox."""
     if visible.sees(inbox_id):
         tx.run("UPDATE inboxes SET name = :name WHERE id = :id", name=name, id=inbox_id)
     return get_inbox(tx, inbox_id, visible)
@@ -128,12 +132,15 @@ _OF_INBOX = (
 def remove_inbox(
     tx: Transaction, inbox_id: str, visible: Visible, *, force: bool
 ) -> tuple[BlobKey, ...] | None:
-    """Remove an inbox and everything in it; return the blobs that nothing uses any more."""
+    """Remove an inbox and everything in it; return the blobs that nothing uses any more.
+
+    Raises:
+        Conflict: it has mail, and *force* is false.
+    """
     inbox = get_inbox(tx, inbox_id, visible)
     if inbox is None:
         return None
-    row = tx.one("SELECT number FROM inboxes WHERE id = :id", id=inbox_id)
-    number = row[0] if row else 0
+    number = inbox_number(tx, inbox_id)
     if not force and tx.one("SELECT 1 FROM messages WHERE inbox = :inbox LIMIT 1", inbox=number):
         raise Conflict(f"the inbox {inbox_id} holds mail; delete it with force=true")
     keys = tx.all(
@@ -141,7 +148,7 @@ def remove_inbox(
            UNION SELECT sha256 FROM attachments WHERE inbox = :inbox""",
         inbox=number,
     )
-    memories = learnt_from(tx, "inbox = :inbox", inbox=number)
+    memories = memories_from_mail(tx, "inbox = :inbox", inbox=number)
     messages = tx.all("SELECT number FROM messages WHERE inbox = :inbox", inbox=number)
     retain_send_outcomes(tx, number)
     # by message number: these tables have no index on the inbox in SQLite

@@ -13,27 +13,26 @@ SET_NAME = """
 """
 
 
-def name_of(tx: Transaction) -> str | None:
+def installation_id(tx: Transaction) -> str | None:
     """The id; None if it has none yet."""
     row = tx.one(NAME)
     return bytes(row[0]).decode() if row else None
 
 
-def name(tx: Transaction, new: str) -> str:
+def set_installation_id(tx: Transaction, new: str) -> str:
     """Set the id of the installation unless it has one; return the id it has."""
     tx.put(SET_NAME, value=new.encode())
-    found = name_of(tx)
+    found = installation_id(tx)
     assert found is not None
     return found
 
 
-def rename(tx: Transaction, new: str) -> None:
-    """Replace the id of the installation."""
+def replace_installation_id(tx: Transaction, new: str) -> None:
     tx.run("DELETE FROM metadata WHERE name = 'installation'")
     tx.run(SET_NAME, value=new.encode())
 
 
-def secret_of(tx: Transaction) -> bytes:
+def installation_secret(tx: Transaction) -> bytes:
     """The random secret of this store."""
     row = tx.one("SELECT value FROM metadata WHERE name = 'secret'")
     return bytes(row[0]) if row else b""
@@ -67,11 +66,12 @@ def release(tx: Transaction, name: str, holder: str) -> None:
 
 
 def remove_expired_leases(tx: Transaction, now: datetime) -> None:
-    """Remove expired leases."""
     tx.run("DELETE FROM leases WHERE until <= :now", now=seconds(now))
 
 
-def beat(tx: Transaction, role: str, holder: str, *, now: datetime, lasting: timedelta) -> None:
+def add_heartbeat(
+    tx: Transaction, role: str, holder: str, *, now: datetime, lasting: timedelta
+) -> None:
     """Insert or renew a heartbeat; a new one also removes the expired heartbeats of its role."""
     name = f"{role} {holder}"
     known = tx.one("SELECT 1 FROM leases WHERE name = :name", name=name)
@@ -81,13 +81,12 @@ def beat(tx: Transaction, role: str, holder: str, *, now: datetime, lasting: tim
         tx.announce("heartbeats")
 
 
-def leave(tx: Transaction, role: str, holder: str) -> None:
-    """Remove a heartbeat."""
+def end_heartbeat(tx: Transaction, role: str, holder: str) -> None:
     release(tx, f"{role} {holder}", holder)
     tx.announce("heartbeats")
 
 
-def is_alive(tx: Transaction, role: str, now: datetime) -> bool:
+def has_heartbeat(tx: Transaction, role: str, now: datetime) -> bool:
     """Whether any process has a heartbeat for a role."""
     found = tx.one(
         f"SELECT 1 FROM leases WHERE {OF_ROLE} AND until > :now LIMIT 1",

@@ -9,12 +9,20 @@ from postroom.model.key import Key
 from postroom.model.page import Found, Slice
 from postroom.model.view import named_in
 from postroom.store.sql.conditions import Conditions, Listing
-from postroom.store.sql.values import any_of, dumps, from_text, moment, seconds, view_in
+from postroom.store.sql.values import (
+    any_of,
+    dumps,
+    from_text,
+    moment,
+    moment_or_none,
+    seconds,
+    view_in,
+)
 from postroom.store.transaction import Row, Transaction
 
 _COLUMNS = """id, name, scopes, inboxes, namespaces, accounts, created_at, last_used_at,
     former_inboxes"""
-_LISTING = Listing(f"{_COLUMNS}, number", "keys", "number", position=-1)
+_LISTING = Listing(_COLUMNS, "keys", "number")
 
 UPSERT_KEY = """
     INSERT INTO keys (
@@ -54,24 +62,21 @@ def _key(row: Row) -> Key:
         namespaces=view_in(row[4]),
         accounts=view_in(row[5]),
         created_at=moment(row[6]),
-        last_used_at=None if row[7] is None else moment(row[7]),
+        last_used_at=moment_or_none(row[7]),
         former_inboxes=tuple(from_text(row[8])),
     )
 
 
 def has_key(tx: Transaction, key_id: str) -> bool:
-    """Whether a key with this id exists."""
     return tx.one("SELECT 1 FROM keys WHERE id = :id", id=key_id) is not None
 
 
-def keys_with(tx: Transaction, ids: Sequence[str]) -> list[Key]:
-    """The keys with these ids."""
+def keys_by_id(tx: Transaction, ids: Sequence[str]) -> list[Key]:
     among, params = any_of("id", ids)
     return [_key(row) for row in tx.all(f"SELECT {_COLUMNS} FROM keys WHERE id {among}", **params)]
 
 
-def key_of(tx: Transaction, secret_hash: bytes) -> Key | None:
-    """The key with this secret hash."""
+def key_by_hash(tx: Transaction, secret_hash: bytes) -> Key | None:
     row = tx.one(f"SELECT {_COLUMNS} FROM keys WHERE secret_hash = :hash", hash=secret_hash)
     return _key(row) if row else None
 
@@ -87,6 +92,5 @@ def list_keys(tx: Transaction, page: Slice) -> Found[Key]:
 
 
 def remove_key(tx: Transaction, key_id: str) -> bool:
-    """Delete a key."""
     tx.announce("keys")
     return tx.run("DELETE FROM keys WHERE id = :id", id=key_id) > 0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache, lru_cache
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -36,6 +36,44 @@ def moment(value: int) -> datetime:
     return datetime.fromtimestamp(value, UTC)
 
 
+def seconds_or_none(moment: datetime | None) -> int | None:
+    """Convert a time that may be missing to its stored form."""
+    return None if moment is None else seconds(moment)
+
+
+def moment_or_none(value: int | None) -> datetime | None:
+    """Convert a stored time that may be NULL to a value."""
+    return None if value is None else moment(value)
+
+
+def scalar(tx: Transaction, sql: str, /, **params: object) -> Any:
+    """The first column of the first row; None if there is no row."""
+    row = tx.one(sql, **params)
+    return row[0] if row else None
+
+
+@cache
+def _insertion(table: str, columns: tuple[str, ...]) -> str:
+    values = ", ".join(f":{column}" for column in columns)
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values})"
+
+
+def insert(tx: Transaction, table: str, /, **values: object) -> None:
+    """Insert one row; the keywords are its columns."""
+    tx.put(_insertion(table, tuple(values)), **values)
+
+
+def insert_numbered(tx: Transaction, table: str, /, **values: object) -> int:
+    """Insert one row, and return the number that it gets."""
+    return int(scalar(tx, f"{_insertion(table, tuple(values))} RETURNING number", **values))
+
+
+def insert_many(tx: Transaction, table: str, rows: Sequence[Mapping[str, object]]) -> None:
+    """Insert rows that have the same columns."""
+    if rows:
+        tx.many(_insertion(table, tuple(rows[0])), rows)
+
+
 def caseless(name: str) -> str:
     """Casefold the name of a label or mailbox for comparison."""
     return name.casefold()
@@ -51,9 +89,17 @@ def flag_names(bits: int) -> tuple[str, ...]:
     return tuple(name for position, name in enumerate(FLAGS) if bits >> position & 1)
 
 
+_BATCH_SIZE = 500
 _PAD_TO = 16
 _MAX_CACHED = 200
 """Longer parameter lists are not cached, because they would fill the memory."""
+
+
+def batches(values: Iterable[T]) -> Iterator[list[T]]:
+    """Lists of at most so many values as one statement has parameters for."""
+    remaining = iter(values)
+    while batch := list(islice(remaining, _BATCH_SIZE)):
+        yield batch
 
 
 class _Parameters(NamedTuple):
@@ -122,6 +168,11 @@ def pattern(text: str) -> str:
 def is_storable(text: str) -> bool:
     """Whether the database can store a text: it accepts neither NUL nor surrogates."""
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def inbox_number(tx: Transaction, inbox_id: str) -> int:
+    """The number of an inbox; 0 if there is none."""
+    return int(scalar(tx, "SELECT number FROM inboxes WHERE id = :id", id=inbox_id) or 0)
 
 
 def visible_numbers(tx: Transaction, visible: Visible) -> Numbers:

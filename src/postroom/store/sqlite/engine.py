@@ -12,7 +12,7 @@ from typing import TypeVar
 import apsw
 
 from postroom.ports.events import Topic
-from postroom.store.maintenance.lifecycle import MOVED, refuse_migrated
+from postroom.store.maintenance.lifecycle import MIGRATED, refuse_migrated
 from postroom.store.sqlite.connection import (
     Reader,
     Role,
@@ -24,9 +24,8 @@ from postroom.store.sqlite.connection import (
 )
 from postroom.store.sqlite.migrations import migrate
 from postroom.store.sqlite.notifier import PipeNotifier
-from postroom.store.thread_pool import ThreadPool
+from postroom.store.thread_pool import Job, ThreadPool, WriteQueue
 from postroom.store.transaction import Transaction
-from postroom.store.write_queue import Job, WriteQueue
 
 T = TypeVar("T")
 READERS = 4
@@ -64,7 +63,6 @@ class SqliteEngine:
         return cls(path, writer)
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
-        """Run *work* on one consistent snapshot."""
         return await asyncio.wrap_future(
             self._readers.submit(partial(self._read, Role.READER, work))
         )
@@ -80,7 +78,6 @@ class SqliteEngine:
         return await asyncio.wrap_future(self._scanner.submit(work))
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
-        """Run *work* atomically; its writes are on disk when this returns."""
         return await self._writing.write(work)
 
     def check(self, tx: Transaction) -> tuple[str, ...]:
@@ -89,12 +86,10 @@ class SqliteEngine:
         return tuple(f"database: {row[0]}" for row in rows if row[0] != "ok")
 
     def counters(self, tx: Transaction, tables: Sequence[str]) -> dict[str, int]:
-        """The last number assigned in each table."""
         rows = tx.all("SELECT name, seq FROM sqlite_sequence")
         return {name: number for name, number in rows if name in tables}
 
     def set_counters(self, tx: Transaction, counters: Mapping[str, int]) -> None:
-        """Set the last assigned number of each table."""
         for name, number in counters.items():
             if tx.one(IS_COUNTED, name=name) is None:
                 continue
@@ -120,7 +115,6 @@ class SqliteEngine:
             tx.all("PRAGMA secure_delete = OFF")
 
     def guard(self) -> None:
-        """Refuse writes after the installation was migrated away."""
         self._is_guarded = True
 
     def begin_shutdown(self) -> None:
@@ -161,7 +155,7 @@ class SqliteEngine:
         """Run all jobs in one transaction; a job that fails does not affect the others."""
         self._writer.execute("BEGIN IMMEDIATE")
         if self._is_guarded:
-            refuse_migrated(dict(self._writer.execute(MOVED)))
+            refuse_migrated(dict(self._writer.execute(MIGRATED)))
         if len(batch) == 1:
             announced = self._run_single(batch[0])
         else:

@@ -19,24 +19,17 @@ if TYPE_CHECKING:
 
 _OAUTH = ("gmail", "outlook")
 
-_ways = [
-    click.option(
-        "--password-stdin",
-        is_flag=True,
-        help="Read the password or API token from standard input.",
-    ),
-    click.option("--device", is_flag=True, help="outlook: sign in on another device with a code."),
-    click.option(
-        "--paste",
-        is_flag=True,
-        help="Sign in with a browser elsewhere and paste the final address here.",
-    ),
-]
+_SECURITY = click.Choice(["tls", "starttls", "none"])
+_SIGN_IN = {
+    "--password-stdin": "Read the password or API token from standard input.",
+    "--device": "outlook: sign in on another device with a code.",
+    "--paste": "Sign in with a browser elsewhere and paste the final address here.",
+}
 
 
-def _with_ways(command: Any) -> Any:
-    for option in reversed(_ways):
-        command = option(command)
+def _with_sign_in(command: Any) -> Any:
+    for name, words in reversed(_SIGN_IN.items()):
+        command = click.option(name, is_flag=True, help=words)(command)
     return command
 
 
@@ -56,19 +49,13 @@ def _with_ways(command: Any) -> Any:
 @click.option("--user", metavar="TEXT", help="The user name, if it is not the address.")
 @click.option("--host", metavar="HOST", help="imap: the server.")
 @click.option("--port", metavar="NUMBER", help="imap: the port of the server.  [default: 993]")
-@click.option(
-    "--security",
-    type=click.Choice(["tls", "starttls", "none"]),
-    help="imap: the transport security.",
-)
+@click.option("--security", type=_SECURITY, help="imap: the transport security.")
 @click.option("--smtp-host", metavar="HOST", help="imap: the SMTP server.")
 @click.option(
     "--smtp-port", metavar="NUMBER", help="imap: the port of the SMTP server.  [default: 465]"
 )
 @click.option(
-    "--smtp-security",
-    type=click.Choice(["tls", "starttls", "none"]),
-    help="imap: the transport security of the SMTP server.",
+    "--smtp-security", type=_SECURITY, help="imap: the transport security of the SMTP server."
 )
 @click.option("--ca-file", metavar="FILE", help="Trust this certificate instead of the system's.")
 @click.option(
@@ -81,28 +68,18 @@ def _with_ways(command: Any) -> Any:
     multiple=True,
     help="What may be done with it; read is always included.  [default: all three]",
 )
-@_with_ways
+@_with_sign_in
 @click.pass_obj
-def add(
-    session: Session,
-    /,
-    *,
-    provider: str,
-    password_stdin: bool,
-    device: bool,
-    paste: bool,
-    **given: Any,
-) -> None:
+def add(session: Session, /, *, provider: str, **given: Any) -> None:
     from postroom.operations.accounts import add_account
 
     scopes = given.pop("scopes") or ("read", "draft", "send")
+    ways = {name: given.pop(name) for name in ("password_stdin", "device", "paste")}
     arguments = {name: value for name, value in given.items() if value is not None}
     arguments |= {"provider": provider, "scopes": list(scopes)}
 
     async def work(app: App) -> None:
-        secret = await _secret(
-            app, provider, scopes, from_stdin=password_stdin, device=device, paste=paste
-        )
+        secret = await _secret(app, provider, scopes, **ways)
         await _call(session, app, add_account, {**arguments, **secret})
         if not session.as_json:
             print("`postroom serve` syncs it; `postroom account sync` syncs it now")
@@ -112,27 +89,17 @@ def add(
 
 @click.command(help="Sign in to an account again, with another password or new tokens.")
 @click.argument("account_id", metavar="NAME")
-@_with_ways
+@_with_sign_in
 @click.pass_obj
-def login(
-    session: Session,
-    /,
-    *,
-    account_id: str,
-    password_stdin: bool,
-    device: bool,
-    paste: bool,
-) -> None:
-    from postroom.calls.lookups import account_of
+def login(session: Session, /, *, account_id: str, **ways: bool) -> None:
+    from postroom.calls.operation import account_of
     from postroom.model.key import OWNER
     from postroom.operations.accounts import log_in_account
 
     async def work(app: App) -> None:
         account = await account_of(app.context(OWNER), account_id)
         scopes = tuple(account.options.get("scopes", ()))
-        secret = await _secret(
-            app, account.provider, scopes, from_stdin=password_stdin, device=device, paste=paste
-        )
+        secret = await _secret(app, account.provider, scopes, **ways)
         await _call(session, app, log_in_account, {"account_id": account_id, **secret})
 
     session.run(work)
@@ -142,7 +109,7 @@ def login(
 @click.argument("account_id", metavar="NAME")
 @click.pass_obj
 def sync(session: Session, /, *, account_id: str) -> None:
-    from postroom.calls.lookups import account_of
+    from postroom.calls.operation import account_of
     from postroom.model.key import OWNER
     from postroom.operations.accounts import sync_account
     from postroom.pipeline.sync.scheduler import sync_once
@@ -168,21 +135,14 @@ async def _call(
 
 
 async def _secret(
-    app: App,
-    provider: str,
-    scopes: tuple[str, ...],
-    *,
-    from_stdin: bool,
-    device: bool,
-    paste: bool,
+    app: App, provider: str, scopes: tuple[str, ...], *, password_stdin: bool, **ways: bool
 ) -> dict[str, Any]:
     """The credentials: prompted for, read, or from an OAuth sign-in."""
-    if provider not in _OAUTH or from_stdin:
+    if provider not in _OAUTH or password_stdin:
         name = "access_token" if provider in _OAUTH else "password"
-        return {name: _typed(from_stdin=from_stdin)}
-    tokens = await app.sign_in(
-        provider, scopes, show=_show, ask=_ask if paste else None, device=device
-    )
+        return {name: _typed(from_stdin=password_stdin)}
+    ask = _ask if ways["paste"] else None
+    tokens = await app.sign_in(provider, scopes, show=_show, ask=ask, device=ways["device"])
     found: dict[str, Any] = {
         name: tokens[name] for name in ("access_token", "refresh_token") if name in tokens
     }

@@ -1,8 +1,9 @@
-"""`config`, `completion`, `version`, `audit verify` and `reparse`."""
+"""`config`, `completion`, `version`, `audit verify`, `verify` and `reparse`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +12,11 @@ from postroom import __version__
 from postroom.config import SETTINGS
 from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
 from postroom.surfaces.cli.session import Session
-from postroom.surfaces.cli.terminal import Progress, cell, write_json
+from postroom.surfaces.cli.terminal import Progress, cell, table
+
+if TYPE_CHECKING:
+    from postroom.app import App
+    from postroom.model.audit import AuditCheck
 
 _NAMES = "\n".join(f"{setting.variable}: {setting.summary}" for setting in SETTINGS)
 
@@ -23,27 +28,17 @@ _NAMES = "\n".join(f"{setting.variable}: {setting.summary}" for setting in SETTI
 )
 @click.pass_obj
 def config(session: Session) -> None:
-    from postroom.surfaces.cli.terminal import table, write_json
-
-    values = session.configuration().values
-    if session.as_json:
-        write_json({v.setting.variable: {"value": v.shown, "origin": v.origin} for v in values})
-    else:
-        table(
-            ("setting", "value", "origin"),
-            [(v.setting.variable, v.shown, v.origin) for v in values],
-        )
+    rows = [(v.setting.variable, v.shown, v.origin) for v in session.configuration().values]
+    session.report(
+        {name: {"value": value, "origin": origin} for name, value, origin in rows},
+        lambda: table(("setting", "value", "origin"), rows),
+    )
 
 
 @click.command(help="Show the version.")
 @click.pass_obj
 def version(session: Session) -> None:
-    if session.as_json:
-        from postroom.surfaces.cli.terminal import write_json
-
-        write_json({"version": __version__})
-    else:
-        print(f"postroom {__version__}")
+    session.report({"version": __version__}, lambda: print(f"postroom {__version__}"))
 
 
 @click.command(
@@ -61,43 +56,22 @@ def completion(shell: str) -> None:
     print(found(program, {}, "postroom", "_POSTROOM_COMPLETE").source())
 
 
-if TYPE_CHECKING:
-    from postroom.app import App
-    from postroom.model.audit import AuditCheck
-
-
 @click.command(
     help="Check the whole audit log: that no entry was altered, removed, moved "
     "or truncated. Exits with 1 if there is a problem."
 )
 @click.pass_obj
-def verify(session: Session) -> int:
-    found = session.run(_check)
-    if session.as_json:
-        from postroom.surfaces.to_json import to_json  # slow to import
-
-        write_json(to_json(found))
-    else:
-        for problem in found.problems:
-            print(f"problem: {cell(problem)}")
-        verdict = "no problems" if found.is_whole else f"{len(found.problems)} problems"
-        print(f"{found.entries} entries checked: {verdict}")
+def verify_audit(session: Session) -> int:
+    found = session.run(lambda app: app.services.store.check_audit())
+    session.report(found, lambda: _tell_audit(found))
     return OK if found.is_whole else EXIT_CODES["internal"]
 
 
-async def _check(app: App) -> AuditCheck:
-    return await app.services.store.check_audit()
-
-
-if TYPE_CHECKING:
-    from postroom.app import App
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The number of messages that were parsed again."""
-
-    reparsed: int
+def _tell_audit(found: AuditCheck) -> None:
+    for problem in found.problems:
+        print(f"problem: {cell(problem)}")
+    verdict = "no problems" if found.is_whole else f"{len(found.problems)} problems"
+    print(f"{found.entries} entries checked: {verdict}")
 
 
 @click.command(
@@ -110,17 +84,12 @@ class Outcome:
 )
 @click.pass_obj
 def reparse(session: Session, *, everything: bool) -> None:
-    outcome = session.run(lambda app: read_again(app, everything=everything))
-    if session.as_json:
-        from postroom.surfaces.to_json import to_json  # slow to import
-
-        write_json(to_json(outcome))
-    else:
-        print(f"{outcome.reparsed} messages parsed again")
+    count = session.run(lambda app: _reparse(app, everything=everything))
+    session.report({"reparsed": count}, lambda: print(f"{count} messages parsed again"))
 
 
-async def read_again(app: App, *, everything: bool) -> Outcome:
-    """Parse all messages that an older parser has parsed."""
+async def _reparse(app: App, *, everything: bool) -> int:
+    """Parse all messages that an older parser has parsed, and return their number."""
     from postroom.mail.message import PARSER_VERSION
     from postroom.pipeline.reparse import reparse as batches
 
@@ -131,4 +100,98 @@ async def read_again(app: App, *, everything: bool) -> Outcome:
         async for count in batches(app.services, version=version):
             done += count
             progress.tell(done, share=min(done / total, 1.0) if total else None)
-    return Outcome(done)
+    return done
+
+
+if TYPE_CHECKING:
+    from postroom.app import App
+    from postroom.model.message import BlobKey
+
+SWEEP_AGE = timedelta(hours=1)
+"""A blob that nothing uses may belong to a message that is being stored right now."""
+
+
+@dataclass(slots=True)
+class Findings:
+    """What verify looked at, and what is wrong."""
+
+    blobs: int = 0
+    bytes: int = 0
+    messages: int = 0
+    problems: list[str] = field(default_factory=list)
+    repaired: int | None = None
+    swept: int | None = None
+
+
+@click.command(
+    help="Check that every blob, row and index entry agree, and that each message says what its "
+    "bytes say. Ends with 1 if anything is wrong, and says what and how to mend it."
+)
+@click.option("--quick", is_flag=True, help="Leave out reading every message again.")
+@click.option("--repair", is_flag=True, help="First make the search index anew if it is wrong.")
+@click.option(
+    "--sweep",
+    is_flag=True,
+    help="Remove blobs that nothing uses, if an hour old, and what the search index still has of "
+    "removed mail.",
+)
+@click.pass_obj
+def verify(session: Session, *, quick: bool, repair: bool, sweep: bool) -> int:
+    findings = session.run(lambda app: examine(app, quick=quick, repair=repair, sweep=sweep))
+    session.report(findings, lambda: _tell(findings))
+    return EXIT_CODES["internal"] if findings.problems else OK
+
+
+async def examine(app: App, *, quick: bool, repair: bool, sweep: bool) -> Findings:
+    """Look at every row, every blob and every mail."""
+    from postroom.pipeline.blobs import sweep_blobs
+
+    store = app.services.store
+    repaired = await store.repair() if repair else None
+    findings = Findings(repaired=repaired, problems=list(await store.problems()))
+    damaged = await _examine_blobs(app, findings)
+    if not quick:
+        await _read_again(app, findings, damaged)
+    if sweep:
+        await store.purge()
+        findings.swept = await sweep_blobs(app.services, older_than=SWEEP_AGE)
+    return findings
+
+
+async def _examine_blobs(app: App, findings: Findings) -> set[BlobKey]:
+    """Read every blob that must be there; returns those that are not whole."""
+    damaged: set[BlobKey] = set()
+    with Progress("verifying", unit="blobs") as progress:
+        async for key, size in app.services.store.all_blobs():
+            findings.blobs += 1
+            findings.bytes += size
+            damage = await app.services.blobs.damage(key, size)
+            # What was removed meanwhile is gone with its message.
+            if damage is not None and await app.services.store.used_blobs([key]):
+                damaged.add(key)
+                findings.problems.append(damage)
+            progress.tell(findings.blobs)
+    return damaged
+
+
+async def _read_again(app: App, findings: Findings, damaged: set[BlobKey]) -> None:
+    from postroom.pipeline.reparse import parse_differences
+
+    with Progress("parsing", unit="messages") as progress:
+        async for count, problems in parse_differences(app.services, damaged=damaged):
+            findings.messages += count
+            findings.problems += problems
+            progress.tell(findings.messages)
+
+
+def _tell(findings: Findings) -> None:
+    for problem in findings.problems:
+        print(f"problem: {cell(problem)}")
+    count = len(findings.problems)
+    verdict = f"{count} problem{'s' * (count != 1)}" if count else "no problems"
+    print(f"{findings.blobs} blobs with {findings.bytes} bytes and all rows checked", end=", ")
+    print(f"{findings.messages} messages parsed again: {verdict}")
+    if findings.repaired:
+        print(f"search index rebuilt; problems found: {findings.repaired}")
+    if findings.swept is not None:
+        print(f"{findings.swept} unused blobs removed")

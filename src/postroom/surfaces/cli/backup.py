@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from postroom.config.readers import BLOBS, DATABASE, Reader
 from postroom.errors import Conflict, InvalidInput
 from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
 from postroom.surfaces.cli.session import Session
-from postroom.surfaces.cli.terminal import Progress, cell, write_json
-from postroom.surfaces.to_json import to_json
+from postroom.surfaces.cli.terminal import Progress, cell
 
 if TYPE_CHECKING:
     from postroom.backup import TransferResult
@@ -55,16 +55,11 @@ def migrate(
 ) -> int:
     settings = session.configuration().settings
     old, new = _place(settings, source, from_blobs), _place(settings, target, to_blobs)
-    if old.database_url == new.database_url and _is_same(old.data_dir, new.data_dir):
+    is_same_folder = old.data_dir.resolve() == new.data_dir.resolve()
+    if old.database_url == new.database_url and is_same_folder:
         raise InvalidInput("to: this is the same place as --from; name another one")
     if old.database_url is None and not (old.data_dir / "postroom.db").is_file():
         raise InvalidInput(f"from: there is no mail in {old.data_dir}")
-    return _report(
-        session, asyncio.run(_migrate(old, new, is_copy=copy)), "copied" if copy else "moved"
-    )
-
-
-async def _migrate(old: Settings, new: Settings, *, is_copy: bool) -> TransferResult:
     from postroom.backup import migrate_installation
 
     with Progress("migrating", unit="blobs") as blobs, Progress("migrating", unit="rows") as rows:
@@ -72,21 +67,22 @@ async def _migrate(old: Settings, new: Settings, *, is_copy: bool) -> TransferRe
         def tell(what: str, count: int, share: float | None) -> None:
             (rows if what == "rows" else blobs).tell(count, share)
 
-        return await migrate_installation(old, new, tell, is_copy=is_copy)
+        result = asyncio.run(migrate_installation(old, new, tell, is_copy=copy))
+    return _report(session, result, "copied" if copy else "moved")
 
 
 def _place(settings: Settings, place: str, blobs: str | None) -> Settings:
     """The settings with another database and other blobs."""
     if re.match(r"postgres(ql)?://", place):
         _warn_of_password(place)
-        found = replace(settings, database_url=_database(place))
+        found = replace(settings, database_url=_read(DATABASE, place, "the address of a database"))
     else:
         folder = _folder(place, "postgresql://…")
         found = replace(settings, data_dir=folder, database_url=None, blobs_url=None)
     if blobs is None:
         return found
     if blobs.startswith("s3://"):
-        return replace(found, blobs_url=_bucket(blobs))
+        return replace(found, blobs_url=_read(BLOBS, blobs, "blobs:"))
     if found.database_url is None:
         raise InvalidInput("blobs: a data folder has its blobs inside, or in a bucket (s3://…)")
     return replace(found, blobs_url=None, data_dir=_folder(blobs, "s3://…"))
@@ -104,22 +100,11 @@ def _warn_of_password(url: str) -> None:
         )
 
 
-def _bucket(url: str) -> str:
-    from postroom.config.readers import read_blobs
-
+def _read(reader: Reader[str], text: str, what: str) -> str:
     try:
-        return read_blobs(url)
+        return reader.read(text)
     except ValueError as error:
-        raise InvalidInput(f"blobs: {error}") from None
-
-
-def _database(url: str) -> str:
-    from postroom.config.readers import read_database
-
-    try:
-        return read_database(url)
-    except ValueError as error:
-        raise InvalidInput(f"the address of a database {error}") from None
+        raise InvalidInput(f"{what} {error}") from None
 
 
 def _folder(text: str, other: str) -> Path:
@@ -127,10 +112,6 @@ def _folder(text: str, other: str) -> Path:
     if "://" in text or re.search(r"\b(host|port|user|dbname|password)\s*=", text):
         raise InvalidInput(f"this is not a valid address; give a folder or {other}")
     return Path(text).expanduser().absolute()
-
-
-def _is_same(one: Path, other: Path) -> bool:
-    return one.resolve() == other.resolve()
 
 
 @click.command(
@@ -149,19 +130,14 @@ def backup(session: Session, folder: Path) -> int:
         )
     if not (settings.data_dir / "postroom.db").is_file():
         raise InvalidInput(f"data: there is no mail in {settings.data_dir}")
-    code = _report(session, asyncio.run(_create_backup(settings, folder.absolute())), "backed up")
-    from postroom.backup import holds_key
+    from postroom.backup import create_backup, holds_key
 
+    with Progress("copying", unit="blobs") as progress:
+        result = asyncio.run(create_backup(settings, folder.absolute(), progress.tell))
+    code = _report(session, result, "backed up")
     if holds_key(folder):
         print(_HOLDS_KEY, file=sys.stderr)
     return code
-
-
-async def _create_backup(settings: Settings, folder: Path) -> TransferResult:
-    from postroom.backup import create_backup
-
-    with Progress("copying", unit="blobs") as progress:
-        return await create_backup(settings, folder, progress.tell)
 
 
 @click.command(
@@ -179,27 +155,25 @@ def restore(session: Session, folder: Path) -> int:
         raise InvalidInput(f"folder: there is no backup in {folder}")
     if (settings.data_dir / "postroom.db").exists():
         raise Conflict(f"{settings.data_dir} has mail already; name an empty folder with --data")
-    return _report(session, asyncio.run(_restore_backup(folder.absolute(), settings)), "restored")
-
-
-async def _restore_backup(folder: Path, settings: Settings) -> TransferResult:
     from postroom.backup import restore_backup
 
     with Progress("copying", unit="blobs") as progress:
-        return await restore_backup(folder, settings, progress.tell)
+        result = asyncio.run(restore_backup(folder.absolute(), settings, progress.tell))
+    return _report(session, result, "restored")
 
 
 def _report(session: Session, result: TransferResult, verb: str) -> int:
     """Report what was done; the exit code is 1 if there were problems."""
-    if session.as_json:
-        write_json(to_json(result))
-    else:
-        for problem in result.problems:
-            print(f"problem: {cell(problem)}")
-        rows = "rows" if verb in ("moved", "copied") else "messages"
-        print(f"{verb}: {result.rows} {rows}, {result.blobs} blobs")
-        if result.held:
-            print(f"mails that may have been sent since: {result.held}; see: postroom outbox list")
-        for account in result.without_login:
-            print(f"the login of {account} is missing; run: postroom account login {account}")
+    session.report(result, lambda: _tell(result, verb))
     return EXIT_CODES["internal"] if result.problems else OK
+
+
+def _tell(result: TransferResult, verb: str) -> None:
+    for problem in result.problems:
+        print(f"problem: {cell(problem)}")
+    rows = "rows" if verb in ("moved", "copied") else "messages"
+    print(f"{verb}: {result.rows} {rows}, {result.blobs} blobs")
+    if result.held:
+        print(f"mails that may have been sent since: {result.held}; see: postroom outbox list")
+    for account in result.without_login:
+        print(f"the login of {account} is missing; run: postroom account login {account}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from postroom.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Bound("message delete", "message_changes.delete_message", ("message_id",)),
     Bound("message reply", "sending.reply_to_message", ("message_id",)),
     Bound("message forward", "sending.forward_message", ("message_id",)),
-    Bound("message wait", "message_wait.wait_for_message", ("inbox_id",)),
+    Bound("message wait", "messages.wait_for_message", ("inbox_id",)),
     Bound("message receive", "inbound.receive_message", ("recipient", "raw")),
     Bound("thread list", "threads.list_threads", ("inbox_id",)),
     Bound("thread show", "threads.get_thread", ("thread_id",)),
@@ -97,7 +97,7 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Bound("attachment save", "attachments.download_attachment", ("attachment_id",), saves_to=""),
     Bound("attachment link", "attachments.link_attachment", ("attachment_id",)),
     Bound("label list", "message_changes.list_labels"),
-    Bound("memory list", "memories.memory_list"),
+    Bound("memory list", "memory_search.memory_list"),
     Bound("memory add", "memories.memory_add", ("key", "text")),
     Bound("memory show", "memories.memory_get", ("key",)),
     Bound("memory update", "memories.memory_update", ("key", "text")),
@@ -144,15 +144,15 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Bound("rule apply", "rules.apply_rule_plan", ("plan_id",)),
     Bound("rule undo", "rules.undo_rule_plan", ("plan_id",)),
     Own("rule test", "rules:test"),
-    Bound("audit list", "audit.list_audit", ("target",)),
-    Own("audit verify", "administration:verify"),
+    Bound("audit list", "keys.list_audit", ("target",)),
+    Own("audit verify", "administration:verify_audit"),
     Bound("key create", "keys.create_key", ("name",)),
     Bound("key list", "keys.list_keys"),
     Bound("key delete", "keys.delete_key", ("key_id",)),
     Own("key reset", "serve:reset_key"),
     Own("config", "administration:config"),
     Own("doctor", "doctor:doctor"),
-    Own("verify", "verify:verify"),
+    Own("verify", "administration:verify"),
     Own("reparse", "administration:reparse"),
     Own("migrate", "backup:migrate"),
     Own("backup", "backup:backup"),

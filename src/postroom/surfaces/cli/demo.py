@@ -88,14 +88,10 @@ def _mail(
 
 
 async def _reply(ctx: RequestContext, step: dict[str, Any], number: int, before: Message) -> str:
-    sent = await call(
-        ctx,
-        reply_to_message,
-        {
-            "message_id": before.id,
-            "body_text": step["reply"],
-            "reply_all": step.get("reply_all", False),
-            "idempotency_key": f"postroom-demo-{number}",
-        },
-    )
-    return str(sent.message_id)
+    mail = {
+        "message_id": before.id,
+        "body_text": step["reply"],
+        "reply_all": step.get("reply_all", False),
+        "idempotency_key": f"postroom-demo-{number}",
+    }
+    return str((await call(ctx, reply_to_message, mail)).message_id)

@@ -20,7 +20,7 @@ from postroom.errors import Conflict, MailError, TooNew, TooOld
 from postroom.model.view import EVERYTHING, Only
 from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
 from postroom.surfaces.cli.session import Session
-from postroom.surfaces.cli.terminal import write_json
+from postroom.surfaces.cli.terminal import cell
 
 if TYPE_CHECKING:
     from postroom.app import App
@@ -48,20 +48,23 @@ def _ok(check: str, detail: str) -> Finding:
     return Finding(check, "ok", detail)
 
 
+def _warning(check: str, detail: str, fix: str) -> Finding:
+    return Finding(check, "warning", detail, fix)
+
+
+def _problem(check: str, detail: str, fix: str) -> Finding:
+    return Finding(check, "problem", detail, fix)
+
+
 @click.command(help="Check the installation and suggest fixes. Exits with 1 if there is a problem.")
 @click.pass_obj
 def doctor(session: Session) -> int:
     findings = asyncio.run(_examine(session))
-    if session.as_json:
-        write_json({"checks": [asdict(finding) for finding in findings]})
-    else:
-        _tell(findings)
+    session.report({"checks": [asdict(finding) for finding in findings]}, lambda: _tell(findings))
     return EXIT_CODES["internal"] if any(f.status == "problem" for f in findings) else OK
 
 
 def _tell(findings: list[Finding]) -> None:
-    from postroom.surfaces.cli.terminal import cell
-
     for finding in findings:
         print(f"{finding.status:8} {finding.check:9} {cell(finding.detail)}")
         if finding.fix:
@@ -69,23 +72,24 @@ def _tell(findings: list[Finding]) -> None:
 
 
 async def _examine(session: Session) -> list[Finding]:
-    findings = [_python(), _sqlite(), _tools()]
+    # Older versions of Python than 3.11 cannot run this file.
+    from postroom.surfaces.mcp.server import catalogue_hash
+
+    findings = [
+        _ok("python", ".".join(map(str, sys.version_info[:3]))),
+        _sqlite(),
+        _ok("tools", f"SHA-256 of the MCP tool list: {catalogue_hash()}"),
+    ]
     try:
         settings = session.settings
     except ConfigError as error:
         fix = "correct them; see `postroom config --help` and docs/settings.md"
-        return [*findings, Finding("settings", "problem", str(error), fix)]
+        return [*findings, _problem("settings", str(error), fix)]
     findings.append(_ok("settings", "all values are valid"))
-    findings += [_memory(settings), _logins(settings)]
-    findings += [*_folder(settings), await _port(settings)]
+    findings += [_memory(settings), _logins(settings), *_folder(settings), await _port(settings)]
     if not settings.data_dir.exists():
         return findings
     return findings + [finding async for finding in _installation(settings)]
-
-
-def _python() -> Finding:
-    """Older versions than 3.11 cannot run this file."""
-    return _ok("python", ".".join(map(str, sys.version_info[:3])))
 
 
 def _sqlite() -> Finding:
@@ -95,22 +99,16 @@ def _sqlite() -> Finding:
     if tuple(map(int, found.split("."))) >= _OLDEST_SQLITE:
         return _ok("sqlite", found)
     detail = f"sqlite_wal_reset: {found} can corrupt a database with several writers"
-    return Finding("sqlite", "problem", detail, "install apsw 3.51.3 or newer")
-
-
-def _tools() -> Finding:
-    from postroom.surfaces.mcp.server import catalogue_hash
-
-    return _ok("tools", f"SHA-256 of the MCP tool list: {catalogue_hash()}")
+    return _problem("sqlite", detail, "install apsw 3.51.3 or newer")
 
 
 def _memory(settings: Settings) -> Finding:
     if not settings.memory_search:
         fix = "set POSTROOM_MEMORY_SEARCH=true to turn it on"
-        return Finding("memory", "warning", "search of memories is off", fix)
+        return _warning("memory", "search of memories is off", fix)
     if settings.embeddings == "none":
         fix = "set POSTROOM_EMBEDDINGS=bundled to search by meaning as well"
-        return Finding("memory", "warning", "memories are searched by words only", fix)
+        return _warning("memory", "memories are searched by words only", fix)
     if settings.embeddings == "bundled":
         return _ok("memory", "searched by words and by meaning, with the bundled model")
     return _ok("memory", f"searched by words and by meaning, with {settings.embeddings}")
@@ -123,7 +121,7 @@ def _logins(settings: Settings) -> Finding:
     try:
         key = key_of_logins(settings)
     except (MailError, OSError) as error:
-        return Finding("logins", "problem", str(error), "follow the message; no data is damaged")
+        return _problem("logins", str(error), "follow the message; no data is damaged")
     if key is None:
         return _ok("logins", "none, or stored in the keyring of the operating system")
     if key.resolve().is_relative_to(settings.data_dir.resolve()):
@@ -132,10 +130,10 @@ def _logins(settings: Settings) -> Finding:
             "set POSTROOM_VAULT_KEY_FILE to the absolute path of a file in another folder, "
             "which must exist; the key is moved there on next use"
         )
-        return Finding("logins", "warning", detail, fix)
+        return _warning("logins", detail, fix)
     if key.stat().st_mode & 0o077:
         detail = f"other users of this machine can read {key}"
-        return Finding("logins", "warning", detail, f"chmod 600 {key}")
+        return _warning("logins", detail, f"chmod 600 {key}")
     return _ok("logins", f"stored in encrypted files; the key is {key}")
 
 
@@ -143,40 +141,30 @@ def _folder(settings: Settings) -> Iterator[Finding]:
     folder = settings.data_dir
     if not folder.exists():
         parent = next(path for path in folder.parents if path.exists())
-        yield (
-            _may_be_made(settings)
-            if os.access(parent, os.W_OK)
-            else Finding(
-                "folder",
-                "problem",
-                f"{folder} cannot be created",
-                f"make {parent} writable, or use --data",
-            )
-        )
+        if os.access(parent, os.W_OK):
+            yield _ok("folder", f"{folder} does not exist yet; the first command creates it")
+        else:
+            fix = f"make {parent} writable, or use --data"
+            yield _problem("folder", f"{folder} cannot be created", fix)
         return
     if not folder.is_dir() or not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        yield Finding("folder", "problem", f"{folder} cannot be used", f"chmod u+rwx {folder}")
+        yield _problem("folder", f"{folder} cannot be used", f"chmod u+rwx {folder}")
         return
     if folder.stat().st_mode & 0o077:
         detail = f"other users of this machine can read {folder}"
-        yield Finding("folder", "warning", detail, f"chmod 700 {folder}")
+        yield _warning("folder", detail, f"chmod 700 {folder}")
     else:
         yield _ok("folder", str(folder))
     yield _space(shutil.disk_usage(folder).free)
 
 
-def _may_be_made(settings: Settings) -> Finding:
-    return _ok("folder", f"{settings.data_dir} does not exist yet; the first command creates it")
-
-
 def _space(free: int) -> Finding:
     detail = f"{free // MB} MB are free"
     if free < 100 * MB:
-        return Finding(
-            "space", "problem", detail, "free some space; mail is refused when the disk is full"
-        )
+        fix = "free some space; mail is refused when the disk is full"
+        return _problem("space", detail, fix)
     if free < 1024 * MB:
-        return Finding("space", "warning", detail, "free some space")
+        return _warning("space", detail, "free some space")
     return _ok("space", detail)
 
 
@@ -190,11 +178,9 @@ async def _port(settings: Settings) -> Finding:
         if await _answers(settings):
             return _ok("port", f"Postroom is listening on {place}")
         fix = "stop the other program, or choose another port with --port or POSTROOM_PORT"
-        return Finding("port", "problem", f"another program is listening on {place}", fix)
+        return _problem("port", f"another program is listening on {place}", fix)
     except MailError as error:
-        return Finding(
-            "port", "problem", str(error), "choose an address of this machine with --host"
-        )
+        return _problem("port", str(error), "choose an address of this machine with --host")
     return _ok("port", f"{place} is free for `postroom serve`")
 
 
@@ -225,10 +211,10 @@ async def _installation(settings: Settings) -> AsyncIterator[Finding]:
             for check in (_store, _blobs, _keys, _addresses, _rules, _outbox, _clock):
                 yield await check(app)
     except (MailError, OSError) as error:
-        yield Finding("database", "problem", str(error), _mend_database(settings, error))
+        yield _problem("database", str(error), _database_fix(settings, error))
 
 
-def _mend_database(settings: Settings, error: Exception) -> str:
+def _database_fix(settings: Settings, error: Exception) -> str:
     if isinstance(error, TooNew):
         return f"install the version that created it, or a newer one; this is {__version__}"
     if isinstance(error, Conflict | TooOld):
@@ -251,18 +237,13 @@ async def _blobs(app: App) -> Finding:
         is_whole = await blobs.read(key) == content
         await blobs.discard([key], store.used_blobs)
     except (MailError, OSError) as error:
-        return Finding("blobs", "problem", str(error), _mend_blobs(app.settings))
+        fix = f"make {app.settings.data_dir / 'blobs'} writable"
+        if url := app.settings.blobs_url:
+            fix = f"check that {url} exists and that the AWS_… credentials allow writing"
+        return _problem("blobs", str(error), fix)
     if not is_whole:
-        return Finding(
-            "blobs", "problem", "the bytes read differ from those written", "check the disk"
-        )
+        return _problem("blobs", "the bytes read differ from those written", "check the disk")
     return _ok("blobs", "reads and writes work")
-
-
-def _mend_blobs(settings: Settings) -> str:
-    if settings.blobs_url is None:
-        return f"make {settings.data_dir / 'blobs'} writable"
-    return f"check that {settings.blobs_url} exists and that the AWS_… credentials allow writing"
 
 
 async def _keys(app: App) -> Finding:
@@ -291,9 +272,9 @@ async def _addresses(app: App) -> Finding:
         kept = f"; reserved names that the owner created: {names}" if names else ""
         return _ok("addresses", f"no conflicts{kept}")
     told = "; ".join(_doubt(one, by) for one, by in doubtful[:_MAX_NAMED])
-    more = f"; and {len(doubtful) - _MAX_NAMED} more" if len(doubtful) > _MAX_NAMED else ""
+    more = f";{_more(len(doubtful))}" if len(doubtful) > _MAX_NAMED else ""
     fix = "`postroom identity delete ID` removes an alias, `postroom inbox delete ID` an inbox"
-    return Finding("addresses", "warning", f"{told}{more}", f"if this is not intended: {fix}")
+    return _warning("addresses", f"{told}{more}", f"if this is not intended: {fix}")
 
 
 def _doubt(address: QuestionableAddress, maker: str) -> str:
@@ -322,16 +303,15 @@ async def _maker(app: App, address: QuestionableAddress) -> str:
 
 
 async def _rules(app: App) -> Finding:
-
-    doubts = await doubts_about_rules(app)
-    dropped = await dropped_at_upgrades(app)
+    doubts = [*await _idle(app), *await _without_rights(app)]
+    dropped = await _dropped_at_upgrades(app)
     details = [detail for detail, _ in doubts] or [
         "every enabled rule has the rights for its actions"
     ]
     detail = "; ".join([*details, *([dropped] if dropped else [])])
     if not doubts:
         return _ok("rules", detail)
-    return Finding("rules", "warning", detail, "; ".join(fix for _, fix in doubts))
+    return _warning("rules", detail, "; ".join(fix for _, fix in doubts))
 
 
 async def _outbox(app: App) -> Finding:
@@ -341,13 +321,13 @@ async def _outbox(app: App) -> Finding:
     mails = "1 mail is waiting" if state.waiting == 1 else f"{state.waiting} mails are waiting"
     if state.is_paused:
         fix = "`postroom outbox resume` resumes it"
-        return Finding("outbox", "warning", f"paused; {mails}", fix)
+        return _warning("outbox", f"paused; {mails}", fix)
     queued = await app.services.store.outbox(OutboxQuery(EVERYTHING, status="queued"))
     reasons = Counter(r.detail for entry in queued.rows for r in entry.recipients if r.detail)
     if not reasons:
         return _ok("outbox", mails)
     why = f"{mails}: {reasons.most_common(1)[0][0]}"
-    return Finding("outbox", "warning", why, "see `postroom outbox list --status queued`")
+    return _warning("outbox", why, "see `postroom outbox list --status queued`")
 
 
 async def _clock(app: App) -> Finding:
@@ -358,24 +338,18 @@ async def _clock(app: App) -> Finding:
     if now >= _RELEASED and newest <= now.timestamp() + 60:
         return _ok("clock", now.strftime("%Y-%m-%d %H:%M:%S UTC"))
     detail = f"the clock says {now:%Y-%m-%d %H:%M} UTC, which is earlier than the last write"
-    return Finding("clock", "problem", detail, "set the clock of this machine")
+    return _problem("clock", detail, "set the clock of this machine")
 
 
-if TYPE_CHECKING:
-    from postroom.app import App
 _WAITED = {"rule_job": "forwards or replies of {}", "delivery": "calls of {}"}
 _DROPPED = (
     "an upgrade dropped pending jobs whose caller is unknown or does not have the rights for them: "
 )
 
 
-async def doubts_about_rules(app: App) -> list[tuple[str, str]]:
-    """Problems of rules, each with its fix."""
-    return [*await _idle(app), *await _without_rights(app)]
-
-
 async def _idle(app: App) -> list[tuple[str, str]]:
-    rules = await app.services.store.every_rule()
+    """Rules for no inbox, with a fix."""
+    rules = await app.services.store.all_rules()
     idle = [r for r in rules if isinstance(r.inboxes, Only) and r.inboxes.is_empty]
     if not idle:
         return []
@@ -386,6 +360,7 @@ async def _idle(app: App) -> list[tuple[str, str]]:
 
 
 async def _without_rights(app: App) -> list[tuple[str, str]]:
+    """Rules whose owner lacks a right, with a fix."""
     from postroom.pipeline.apply_rules import rules_without_rights
 
     found = await rules_without_rights(app.services)
@@ -396,7 +371,7 @@ async def _without_rights(app: App) -> list[tuple[str, str]]:
     return [(f"{named}{_more(len(found))}", f"{fix}--no-enabled ends it")]
 
 
-async def dropped_at_upgrades(app: App) -> str:
+async def _dropped_at_upgrades(app: App) -> str:
     """What an upgrade dropped, as text; empty if nothing."""
     lost = await app.services.store.upgrade_losses()
     if not lost:

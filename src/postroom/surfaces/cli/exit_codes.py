@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from postroom.errors import MailError, RateLimited, Unavailable
 from postroom.surfaces.cli.commands import COMMANDS, Bound
-from postroom.surfaces.cli.terminal import write_json
+from postroom.surfaces.cli.terminal import inert, write_json
 
 if TYPE_CHECKING:
     from postroom.model.message import FailedAction
@@ -42,9 +42,9 @@ EXIT_CODES = {
 def explain(error: MailError, *, as_json: bool) -> int:
     """Print an error on stderr and return its exit code."""
     if as_json:
-        _complain_in_json(error)
+        _write_json(error)
     else:
-        _complain(_lines(error))
+        _write(_lines(error))
     return EXIT_CODES[error.code]
 
 
@@ -57,45 +57,44 @@ def explain_failures(failed: Sequence[FailedAction], *, as_json: bool) -> int:
         is_untrusted = failed[0].code.startswith("provider")
         write_json(presented({"untrusted": True, **body}) if is_untrusted else body, sys.stderr)
     else:
-        _complain([_with_commands(failure.message) for failure in failed])
+        _write([_with_commands(failure.message) for failure in failed])
     return EXIT_CODES[failed[0].code]
 
 
-def _complain(lines: Sequence[str]) -> None:
-    from postroom.surfaces.cli.terminal import inert
-
+def _write(lines: Sequence[str]) -> None:
     for line in lines:
         print(f"error: {inert(line)}", file=sys.stderr)
 
 
 def _with_commands(line: str) -> str:
     """Replace names of operations by commands."""
-    return _OPERATION.sub(lambda found: f"`postroom {_COMMAND[found.group()]}`", line)
+    commands = {
+        row.operation.partition(".")[2]: row.name
+        for row in reversed(COMMANDS)
+        if isinstance(row, Bound)
+    }
+    return re.sub(r"\w+", lambda found: _command(commands, found[0]), line)
 
 
-_COMMAND = {
-    row.operation.partition(".")[2]: row.name
-    for row in reversed(COMMANDS)
-    if isinstance(row, Bound)
-}
-_OPERATION = re.compile(rf"\b(?:{'|'.join(_COMMAND)})\b")
+def _command(commands: Mapping[str, str], word: str) -> str:
+    return f"`postroom {commands[word]}`" if word in commands else word
 
 
 def _lines(error: MailError) -> list[str]:
     problems = error.details.get("problems")
     if not isinstance(problems, list):
         return [_with_commands(str(error))]
-    return [_told(problem) for problem in problems]
+    return [_problem_line(problem) for problem in problems]
 
 
-def _told(problem: Mapping[str, Any]) -> str:
+def _problem_line(problem: Mapping[str, Any]) -> str:
     """One problem as a line; problems in a document keep the words of that document."""
     field, words = problem["field"], str(problem["problem"])
     line = f"{field}: {words}" if field else words
     return line if "line" in problem else _with_commands(line)
 
 
-def _complain_in_json(error: MailError) -> None:
+def _write_json(error: MailError) -> None:
     from postroom.surfaces.to_json import marked, to_json
 
     body: dict[str, Any] = {"code": error.code, "message": str(error)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import import_module
@@ -65,14 +65,6 @@ class Field:
         return bool(self.schema.get("type") == "array")
 
     @property
-    def is_attachment_inputs(self) -> bool:
-        return self.name == "attachments"
-
-    @property
-    def is_links(self) -> bool:
-        return self.name == "links"
-
-    @property
     def option(self) -> str:
         return "--" + self.name.replace("_", "-")
 
@@ -88,14 +80,10 @@ class Field:
 
     def parameters(self) -> Iterator[click.Parameter]:
         """The options for it."""
-        if self.is_attachment_inputs:
+        if self.name == "attachments":
             yield click.Option(["--attach"], multiple=True, metavar="FILE", help="A file to send.")
-            yield click.Option(
-                ["--attach-id"],
-                multiple=True,
-                metavar="ID",
-                help="The id of a stored attachment to send.",
-            )
+            words = "The id of a stored attachment to send."
+            yield click.Option(["--attach-id"], multiple=True, metavar="ID", help=words)
             return
         yield self._option()
         if self.name in FROM_FILE:
@@ -111,7 +99,7 @@ class Field:
             return click.Option([self.name, spelling], default=None, help=self.help)
         names = [self.name, self.option, *([SHORTER[self.name]] if self.name in SHORTER else [])]
         metavar = _METAVARS.get(self.schema.get("type", ""), "TEXT")
-        metavar = "FILE" if self.is_bytes else "TYPE=TO" if self.is_links else metavar
+        metavar = "FILE" if self.is_bytes else "TYPE=TO" if self.name == "links" else metavar
         return click.Option(names, multiple=self.is_list, metavar=metavar, help=self.help)
 
     def given(self, values: Mapping[str, Any], alone: list[str], limits: Limits) -> Any:
@@ -120,7 +108,7 @@ class Field:
         Raises:
             InvalidInput: it is given twice, or its file cannot be read.
         """
-        if self.is_attachment_inputs:
+        if self.name == "attachments":
             files = [_attachment_input(path, limits) for path in values["attach"]]
             return files + [{"attachment_id": id_} for id_ in values["attach_id"]] or None
         value = self._written(values)
@@ -129,11 +117,10 @@ class Field:
             del alone[: len(alone) if self.is_list else 1]
         if self.is_bytes and value is not None:
             return read_file(value, limits.message_bytes)
-        if self.is_links and value:
-            return [_link(item) for item in value if item != ""]
-        if self.is_list and value:
-            return [item for item in value if item != ""]
-        return None if value == () else value
+        if not self.is_list or not value:
+            return None if value == () else value
+        items = [item for item in value if item != ""]
+        return [_link(item) for item in items] if self.name == "links" else items
 
     def _written(self, values: Mapping[str, Any]) -> Any:
         path = values.get(f"{self.name}_file")
@@ -207,9 +194,7 @@ def read_file(path: str, most_bytes: int) -> bytes:
         raise InvalidInput(f"{path}: {error.strerror}") from None
 
 
-def _text_of(path: str | None) -> str | None:
-    if path is None:
-        return None
+def _text_of(path: str) -> str:
     try:
         return read_file(path, 20_000_000).decode("utf-8")
     except UnicodeDecodeError:
@@ -241,44 +226,39 @@ def bind(row: Bound, name: str) -> click.Command:
     fields = fields_of(operation.request, row.plain)
     params = parameters_of(fields)
     if row.saves_to is not None:
-        params.append(
-            click.Option(
-                ["--to", "save_to"],
-                metavar="FILE",
-                default=row.saves_to,
-                help="The file to write; - is standard output."
-                + ("" if row.saves_to else "  [default: its file name, in the current folder]"),
-            )
-        )
+        default = "" if row.saves_to else "  [default: its file name, in the current folder]"
+        words = f"The file to write; - is standard output.{default}"
+        names = ["--to", "save_to"]
+        params.append(click.Option(names, metavar="FILE", default=row.saves_to, help=words))
 
     @click.pass_obj
     def run(session: Session, /, **values: Any) -> int:
         arguments = arguments_of(fields, values, session.settings.limits)
-        return session.run(_work(session, operation, arguments, values.get("save_to")))
+        save_to = values.get("save_to") or ""
+        return session.run(
+            lambda app: _call(app, operation, arguments, save_to, as_json=session.as_json)
+        )
 
     return click.Command(name, params=params, callback=run, help=operation.description)
 
 
-def _work(
-    session: Session, operation: Operation[Any, Any], arguments: dict[str, Any], save_to: str | None
-) -> Callable[[App], Awaitable[int]]:
-    async def work(app: App) -> int:
-        async with app.sending() if operation.scope is Scope.SEND else nullcontext():
-            result = await call(app.context(OWNER), operation, arguments)
-        if isinstance(result, Download):
-            await save(result, save_to or "", as_json=session.as_json)
-            return OK
-        if isinstance(result, EventStream):
-            await follow(result, as_json=session.as_json)
-            return OK
-        show(operation, result, as_json=session.as_json)
-        return _outcome(result, as_json=session.as_json)
-
-    return work
-
-
-def _outcome(result: Any, *, as_json: bool) -> int:
-    """The exit code of an action: that of its first failure."""
-    if not isinstance(result, ActionResult) or not result.failed:
-        return OK
-    return explain_failures(result.failed, as_json=as_json)
+async def _call(
+    app: App,
+    operation: Operation[Any, Any],
+    arguments: dict[str, Any],
+    save_to: str,
+    *,
+    as_json: bool,
+) -> int:
+    """Call an operation and print its result; the first failure decides the exit code."""
+    async with app.sending() if operation.scope is Scope.SEND else nullcontext():
+        result = await call(app.context(OWNER), operation, arguments)
+    if isinstance(result, Download):
+        await save(result, save_to, as_json=as_json)
+    elif isinstance(result, EventStream):
+        await follow(result, as_json=as_json)
+    else:
+        show(operation, result, as_json=as_json)
+    if isinstance(result, ActionResult) and result.failed:
+        return explain_failures(result.failed, as_json=as_json)
+    return OK

@@ -31,46 +31,29 @@ from postroom.model.message import (
 from postroom.model.page import Page
 from postroom.model.rule import DryRunPlan, Rule
 from postroom.model.sending import Draft, OutboxEntry, OutboxPage
-from postroom.model.view import EVERYTHING, NOTHING, Everything, Only
+from postroom.model.view import EVERYTHING, Everything, Only
 from postroom.surfaces.cli.terminal import cell, inert, table, write_bytes, write_json
 from postroom.surfaces.to_json import answer, moment, presented, to_json
 
-COLUMNS: dict[type, tuple[str, ...]] = {
-    Account: ("id", "provider", "address", "state", "synced", "total", "detail", "last_refusal"),
-    Identity: ("id", "email", "name", "inbox_id", "is_default"),
-    Inbox: ("id", "address", "name", "created_at"),
-    MessageRow: ("id", "date", "from_address", "subject", "flags", "labels"),
-    ThreadMessage: ("id", "date", "from_address", "new_text"),
-    ThreadRow: ("id", "last_date", "message_count", "subject", "participants"),
-    Attachment: ("id", "filename", "content_type", "size", "message_id"),
-    Label: ("name", "message_count"),
-    Webhook: ("id", "url", "types", "inboxes"),
-    WebhookDelivery: ("id", "created_at", "type", "status", "attempts", "code", "detail"),
-    Draft: ("id", "updated_at", "to", "subject", "send_at"),
-    OutboxEntry: (
-        "message_id",
-        "status",
-        "attempts",
-        "next_attempt_at",
-        "is_paused",
-        "recipients",
-        "subject",
-    ),
-    Event: ("id", "at", "type", "inbox_id", "message_id"),
-    Key: (
-        "id",
-        "name",
-        "scopes",
-        "inboxes",
-        "accounts",
-        "namespaces",
-        "created_at",
-        "last_used_at",
-    ),
-    MemoryRow: ("key", "updated_at", "trust", "tags", "summary"),
-    MemoryHit: ("key", "relevance", "trust", "excerpt"),
-    Rule: ("id", "position", "enabled", "name", "description"),
-    AuditEntry: ("id", "at", "actor", "action", "target"),
+COLUMNS: dict[type, str] = {
+    Account: "id provider address state synced total detail last_refusal",
+    Identity: "id email name inbox_id is_default",
+    Inbox: "id address name created_at",
+    MessageRow: "id date from_address subject flags labels",
+    ThreadMessage: "id date from_address new_text",
+    ThreadRow: "id last_date message_count subject participants",
+    Attachment: "id filename content_type size message_id",
+    Label: "name message_count",
+    Webhook: "id url types inboxes",
+    WebhookDelivery: "id created_at type status attempts code detail",
+    Draft: "id updated_at to subject send_at",
+    OutboxEntry: "message_id status attempts next_attempt_at is_paused recipients subject",
+    Event: "id at type inbox_id message_id",
+    Key: "id name scopes inboxes accounts namespaces created_at last_used_at",
+    MemoryRow: "key updated_at trust tags summary",
+    MemoryHit: "key relevance trust excerpt",
+    Rule: "id position enabled name description",
+    AuditEntry: "id at actor action target",
 }
 """The fields of a row that a list shows."""
 
@@ -94,7 +77,7 @@ def _view_page(page: Page[Any]) -> None:
         print(words, file=sys.stderr)
         return
     kind = type(page.results[0])
-    names = COLUMNS[kind]
+    names = COLUMNS[kind].split()
     rows = [
         [cell(_scope_words(row, name) or to_json(getattr(row, name))) for name in names]
         for row in page.results
@@ -109,22 +92,15 @@ def _view_page(page: Page[Any]) -> None:
 def _scope_words(row: Any, name: str) -> str | None:
     """What a key or a webhook is limited to; an empty limit is not the same as none."""
     value = getattr(row, name, None)
-    if isinstance(row, Key):
-        value = _view_of_key(row, name, value)
+    # A key that is limited to inboxes or accounts sees none of the others of both.
+    other = {"accounts": "inboxes", "inboxes": "accounts"}.get(name)
+    if isinstance(row, Key) and other and value == EVERYTHING and getattr(row, other) != EVERYTHING:
+        return "none"
     if isinstance(value, Everything) or (isinstance(row, Webhook) and value == ()):
         return "all"
     if isinstance(value, Only) and value.is_empty:
         return "none"
     return None
-
-
-def _view_of_key(key: Key, name: str, value: Any) -> Any:
-    """What a key sees; a limit to inboxes or accounts excludes all others of both."""
-    if name == "accounts" and value == EVERYTHING and key.inboxes != EVERYTHING:
-        return NOTHING
-    if name == "inboxes" and value == EVERYTHING and key.accounts != EVERYTHING:
-        return NOTHING
-    return value
 
 
 def _view_fields(result: Any) -> None:
@@ -172,12 +148,9 @@ def _view_thread(thread: Thread) -> None:
     if thread.has_more:
         print(f"… there are older messages; show them with --before {thread.messages[0].id}")
     for message in thread.messages:
-        print(f"\n── {moment(message.date)}  {_from(message)}  {message.id}")
+        sender = cell(_named(message.from_name, message.from_address))
+        print(f"\n── {moment(message.date)}  {sender}  {message.id}")
         print(inert(message.new_text).rstrip())
-
-
-def _from(message: ThreadMessage) -> str:
-    return cell(_named(message.from_name, message.from_address))
 
 
 def _view_action(result: ActionResult) -> None:
@@ -194,8 +167,7 @@ def _view_waited(waited: Waited) -> None:
     _view_message(waited.message)
 
 
-def line_of(event: Event) -> str:
-    """An event in one line."""
+def _event_line(event: Event) -> str:
     told = [f"{name}={cell(value)}" for name, value in to_json(event.data).items()]
     return "\t".join([moment(event.at), event.type, event.message_id or event.inbox_id, *told])
 
@@ -242,7 +214,7 @@ async def follow(stream: EventStream, *, as_json: bool) -> None:
         if as_json:
             write_json(presented({"untrusted": True, **to_json(event)}))
         else:
-            print(line_of(event), flush=True)
+            print(_event_line(event), flush=True)
 
 
 async def save(download: Download, to: str, *, as_json: bool) -> None:

@@ -27,25 +27,17 @@ def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         setattr(ctx.find_object(Session), param.name, value)
 
 
+def _option(*names: str, **more: Any) -> click.Option:
+    """An option whose value goes to the session."""
+    return click.Option(names, expose_value=False, callback=_remember, **more)
+
+
 def everywhere() -> list[click.Parameter]:
     """The options that every command takes."""
+    formats = click.Choice(["table", "json"])
     return [
-        click.Option(
-            ["--data"],
-            metavar="FOLDER",
-            help="The data folder.",
-            expose_value=False,
-            is_eager=True,
-            callback=_remember,
-        ),
-        click.Option(
-            ["-o", "--output"],
-            type=click.Choice(["table", "json"]),
-            help="The output format.",
-            expose_value=False,
-            is_eager=True,
-            callback=_remember,
-        ),
+        _option("--data", metavar="FOLDER", help="The data folder.", is_eager=True),
+        _option("-o", "--output", type=formats, help="The output format.", is_eager=True),
     ]
 
 
@@ -65,7 +57,6 @@ class Program(click.Group):
     """The top level: it lists the commands without importing them."""
 
     def invoke(self, ctx: click.Context) -> Any:
-
         start_logging()
         return super().invoke(ctx)
 
@@ -85,10 +76,9 @@ class Program(click.Group):
 
 def _load(row: Bound | Own, name: str) -> click.Command:
     if isinstance(row, Own):
-        module, _, attribute = row.place.partition(":")
-        command: click.Command = getattr(
-            import_module(f"postroom.surfaces.cli.{module}"), attribute
-        )
+        name, _, attribute = row.place.partition(":")
+        module = import_module(f"postroom.surfaces.cli.{name}")
+        command: click.Command = getattr(module, attribute)
     else:
         from postroom.surfaces.cli.options import bind
 
@@ -104,13 +94,12 @@ program = Program(
     help="Postroom: the mail room for AI agents.",
     params=[
         *everywhere(),
-        click.Option(
-            ["--traceback", "shows_traceback"],
+        _option(
+            "--traceback",
+            "shows_traceback",
             is_flag=True,
             default=None,
             help="Show where an internal error happened.",
-            expose_value=False,
-            callback=_remember,
         ),
     ],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -142,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _stop_writing()
     except OSError as error:
         return _explain_system(error, session)
-    except Exception as error:  # noqa: BLE001  at the door, a bug ends in words too
+    except Exception as error:  # noqa: BLE001  a bug ends with a message, too
         return _explain_bug(error, session)
     return code if isinstance(code, int) else OK
 
@@ -188,13 +177,9 @@ def _explain_bug(error: Exception, session: Session) -> int:
         import traceback
 
         traceback.print_exception(error)
-    return explain(
-        MailError(
-            f"internal error: {type(error).__name__}: {error}; "
-            "`postroom --traceback …` shows where it happened"
-        ),
-        as_json=session.as_json,
-    )
+    message = f"internal error: {type(error).__name__}: {error}"
+    fault = MailError(f"{message}; `postroom --traceback …` shows where it happened")
+    return explain(fault, as_json=session.as_json)
 
 
 _OURS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -225,14 +210,10 @@ class _Lines(logging.Formatter):
 
 
 def _visible(text: str) -> str:
+    """Text with control characters escaped: logs are read on terminals and quote other servers."""
     from postroom.mail.text.invisible import unseen  # late, for a quick start
 
-    return unseen().sub(_escaped, text)
-
-
-def _escaped(match: re.Match[str]) -> str:
-    """A control character escaped: logs are read on terminals and quote other servers."""
-    return match[0].encode("unicode_escape").decode("ascii")
+    return unseen().sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def _short(value: object) -> str:

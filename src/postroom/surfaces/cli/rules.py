@@ -11,7 +11,7 @@ import click
 
 from postroom.errors import InvalidInput
 from postroom.model.inbox import INBOX
-from postroom.model.rule import Act, shown_act
+from postroom.model.rule import Action, shown_action
 from postroom.pipeline.backtest import back_test
 from postroom.pipeline.parser import Parser
 from postroom.pipeline.transfer.mail_files import Source, Unreadable, open_source
@@ -41,11 +41,12 @@ def read_rules(path: str) -> list[Definition]:
 @click.pass_obj
 def check(session: Session, *, files: tuple[str, ...]) -> int:
     found = [(path, rule.name) for path in files for rule in read_rules(path)]
-    if session.as_json:
-        write_json({"rules": [{"file": path, "name": name} for path, name in found]})
-    else:
+
+    def tell() -> None:
         for path, name in found:
             print(f"{path}: {cell(name)}: ok")
+
+    session.report({"rules": [{"file": path, "name": name} for path, name in found]}, tell)
     return OK
 
 
@@ -106,5 +107,5 @@ def _title(outcome: Outcome) -> str:
     return f"{cell(outcome.place)}: {cell(outcome.sender)}: {cell(outcome.subject)}"
 
 
-def _acts(actions: tuple[Act, ...]) -> str:
-    return cell(", ".join(": ".join(shown_act(act).values()) for act in actions) or "nothing")
+def _acts(actions: tuple[Action, ...]) -> str:
+    return cell(", ".join(": ".join(shown_action(act).values()) for act in actions) or "nothing")

@@ -11,7 +11,6 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +18,13 @@ import click
 
 from postroom import __version__
 from postroom.errors import Conflict, InvalidInput, MailError
+from postroom.model.values import dataclass
 from postroom.surfaces.cli.exit_codes import OK, explain
 from postroom.surfaces.cli.session import Session
 
 if TYPE_CHECKING:
     from postroom.app import App
     from postroom.config import Settings
-    from postroom.pipeline.counters import SharedCounters
     from postroom.surfaces.rest.server import Attempts
 
 _toolsets = click.option(
@@ -60,6 +59,7 @@ _read_only = click.option(
 @_read_only
 @click.pass_obj
 def serve(session: Session, /, *, no_auth: bool, demo: bool, workers: int, **given: Any) -> int:
+    from postroom.app import open_app
     from postroom.pipeline.counters import SharedCounters
     from postroom.surfaces.cli.supervisor import Supervisor, apart
     from postroom.surfaces.connections import allow_files
@@ -71,6 +71,7 @@ def serve(session: Session, /, *, no_auth: bool, demo: bool, workers: int, **giv
     if workers == 1:
         asyncio.run(_alone(settings, ports, no_auth=no_auth, demo=demo))
         return OK
+
     # Threads of the object store do not survive a fork; a child would wait for them.
     uses_bucket = settings.blobs_url is not None
     if (demo or uses_bucket) and (
@@ -82,14 +83,16 @@ def serve(session: Session, /, *, no_auth: bool, demo: bool, workers: int, **giv
     counters, attempts = SharedCounters(workers), new_attempts()
 
     def work(place: int, ready: Callable[[], None]) -> int:
-        part = counters.part(place)
-        one = _one_of_many(settings, ports, part, attempts, no_auth=no_auth, ready=ready)
-        return _finish(one, as_json=session.as_json)
+        async def run() -> None:
+            async with open_app(settings, counters.part(place)) as app:
+                await _serve(app, ports, no_auth=no_auth, ready=ready, attempts=attempts)
+
+        return _finish(run(), as_json=session.as_json)
 
     return Supervisor(workers, work).run()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Ports:
     """The listening sockets of a server, opened before anything else."""
 
@@ -104,18 +107,45 @@ class Ports:
 
         return cls(rest.listen(settings.host, settings.port), smtp.listen(settings))
 
-    def banner(self, settings: Settings, words: KeyWords) -> str:
-        """The banner for these sockets."""
+    def banner(self, settings: Settings, key: str, bearer: str | None) -> str:
+        """The banner of `serve`: *key* describes the owner's key, *bearer* is pasted for it.
 
-        port = self.smtp.getsockname()[1] if self.smtp else None
+        The stdio line is shown only if all data is in the folder: URLs of databases and buckets
+        contain passwords.
+        """
         url = base_url(settings.host, self.http.getsockname()[1])
-        return banner(
-            url,
-            settings.data_dir,
-            words,
-            smtp_words(settings.smtp_listen, port),
-            is_in_folder=settings.database_url is None and settings.blobs_url is None,
-        )
+        over_http: dict[str, object] = {"type": "http", "url": f"{url}/mcp"}
+        header = ""
+        if bearer is not None:
+            header = f'-H "Authorization: Bearer {bearer}" '
+            over_http["headers"] = {"Authorization": f"Bearer {bearer}"}
+        lines = [
+            f"Postroom {__version__} is listening on {url}",
+            "",
+            f"  data      {settings.data_dir.absolute()}",
+            f"  API docs  {url}/docs",
+            f"  mail in   {self._smtp_words(settings.smtp_listen)}",
+            f"  key       {key}",
+            f'  try it    curl -s {header}"{url}/v1/search/messages?q=invoice"',
+            "",
+        ]
+        if settings.database_url is None and settings.blobs_url is None:
+            lines += [
+                "  Add it to an MCP client, over stdio:",
+                f"    {_client(_mcp_command(settings.data_dir))}",
+                "  or over HTTP:",
+            ]
+        else:
+            lines.append("  Add it to an MCP client over HTTP:")
+        return "\n".join([*lines, f"    {_client(over_http)}", "", "  Stop it with Ctrl-C."])
+
+    def _smtp_words(self, wanted: str | None) -> str:
+        if wanted is None:
+            return "SMTP is off; --smtp 127.0.0.1:8725 turns it on"
+        host, _, number = wanted.rpartition(":")
+        if self.smtp is None:
+            return f"SMTP is off: port {number} is in use; choose another with --smtp"
+        return f"smtp://{host}:{self.smtp.getsockname()[1]}"
 
 
 async def _alone(settings: Settings, ports: Ports, *, no_auth: bool, demo: bool) -> None:
@@ -162,26 +192,28 @@ async def _introduce(settings: Settings, ports: Ports, *, no_auth: bool, demo: b
         print(await _greeting(app, ports, no_auth=no_auth, demo=demo), flush=True)
 
 
-async def _one_of_many(
-    settings: Settings,
-    ports: Ports,
-    counters: SharedCounters,
-    attempts: Attempts,
-    *,
-    no_auth: bool,
-    ready: Callable[[], None],
-) -> None:
-    from postroom.app import open_app
-
-    async with open_app(settings, counters) as app:
-        await _serve(app, ports, no_auth=no_auth, ready=ready, attempts=attempts)
-
-
 async def _greeting(app: App, ports: Ports, *, no_auth: bool, demo: bool) -> str:
+    """Make sure that an owner's key exists, create the demo, and return the banner."""
+    if demo:
+        from postroom.surfaces.cli.demo import seed_demo
+        from postroom.surfaces.cli.session import demo_key
 
-    key = await _prepare(app, demo=demo)
-    words = key_words(key, is_set=app.settings.api_key is not None, needs_key=not no_auth)
-    return ports.banner(app.settings, words)
+        await seed_demo(app)
+        key = await demo_key(app)
+    else:
+        key = await app.owner_key()
+    return ports.banner(app.settings, *_key_words(app.settings, key, needs_key=not no_auth))
+
+
+def _key_words(settings: Settings, key: str | None, *, needs_key: bool) -> tuple[str, str | None]:
+    """The owner's key in words, and as it is pasted; *key* is None if it cannot be shown."""
+    if not needs_key:
+        return "not required (--no-auth)", None
+    if key is not None:
+        return key, key
+    if settings.api_key is not None:
+        return "the value of POSTROOM_API_KEY", "$POSTROOM_API_KEY"
+    return "shown at the first start; `postroom key reset` creates a new one", "$KEY"
 
 
 async def _serve(
@@ -213,19 +245,12 @@ async def _serve(
     async with app.at_work(), AsyncExitStack() as stack:
         if ports.smtp is not None:
             await stack.enter_async_context(listening(app, ports.smtp))
-        await serve_on(
-            ports.http,
-            asgi,
-            ready=lambda _port: ready(),
-            stopping=app.begin_shutdown,
-        )
+        await serve_on(ports.http, asgi, ready=lambda _port: ready(), stopping=app.begin_shutdown)
 
 
 @click.command(help="Run background jobs (sending, webhooks, sync, indexing) without a server.")
 @click.option(
-    "--port",
-    metavar="NUMBER",
-    help="The port of /healthz, /readyz and /metrics.  [default: none]",
+    "--port", metavar="NUMBER", help="The port of /healthz, /readyz and /metrics.  [default: none]"
 )
 @click.pass_obj
 def worker(session: Session, /, *, port: str | None) -> None:
@@ -238,7 +263,10 @@ def worker(session: Session, /, *, port: str | None) -> None:
     bound = listen(settings.host, settings.port)
 
     async def watched(app: App) -> None:
-        await serve_on(bound, build_health(app), ready=_say_where, stopping=app.begin_shutdown)
+        def ready(port: int) -> None:
+            print(f"/healthz, /readyz and /metrics are on port {port}.", flush=True)
+
+        await serve_on(bound, build_health(app), ready=ready, stopping=app.begin_shutdown)
 
     asyncio.run(_work(settings, watched))
 
@@ -251,10 +279,6 @@ async def _work(settings: Settings, until: Callable[[App], Awaitable[None]]) -> 
         await until(app)
 
 
-def _say_where(port: int) -> None:
-    print(f"/healthz, /readyz and /metrics are on port {port}.", flush=True)
-
-
 async def _unwatched(app: App) -> None:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -263,28 +287,13 @@ async def _unwatched(app: App) -> None:
     app.begin_shutdown()
 
 
-async def _prepare(app: App, *, demo: bool) -> str | None:
-    """Make sure that an owner's key exists; return it if it may be shown."""
-    if not demo:
-        return await app.owner_key()
-    from postroom.surfaces.cli.demo import seed_demo
-    from postroom.surfaces.cli.session import demo_key
-
-    await seed_demo(app)
-    return await demo_key(app)
-
-
 @click.command(
     help="Serve an MCP client over stdin and stdout. No server has to be running. "
     "The client has the owner's rights, or those of the key in POSTROOM_KEY or --key-file."
 )
 @_toolsets
 @_read_only
-@click.option(
-    "--key-file",
-    metavar="FILE",
-    help="Use the key in this file.",
-)
+@click.option("--key-file", metavar="FILE", help="Use the key in this file.")
 @click.option(
     "--key",
     metavar="KEY",
@@ -298,13 +307,13 @@ def mcp(session: Session, /, *, key: str | None, key_file: str | None, **given: 
     from postroom.model.key import AGENT
     from postroom.surfaces.mcp.server import serve_stdio
 
-    gc.freeze()
-    gc.enable()
     settings = session.sure_settings(**given)
     bears = _key_of_client(settings, key, key_file)
 
     async def run() -> None:
         async with open_app(settings) as app, app.filling_in() as begin_background:
+            gc.freeze()
+            gc.enable()
             try:
                 await serve_stdio(
                     app,
@@ -346,18 +355,15 @@ def _key_of_client(settings: Settings, key: str | None, key_file: str | None) ->
 @click.pass_obj
 def reset_key(session: Session) -> None:
     from postroom.surfaces.cli.session import keep_key, read_key
-    from postroom.surfaces.cli.terminal import write_json
 
     if session.settings.api_key is not None:
         raise Conflict("the owner's key is the setting POSTROOM_API_KEY; change it there")
     key = session.run(lambda app: app.reset_owner_key())
     if read_key(session.settings.data_dir) is not None:
         keep_key(session.settings.data_dir, key)
-    if session.as_json:
-        write_json({"id": "owner", "key": key})
-        return
-    print(key)
-    print("This is the owner's key. It is shown only once.", file=sys.stderr)
+    session.report({"id": "owner", "key": key}, lambda: print(key))
+    if not session.as_json:
+        print("This is the owner's key. It is shown only once.", file=sys.stderr)
 
 
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
@@ -369,77 +375,13 @@ def base_url(host: str, port: int) -> str:
     return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
 
 
-def mcp_command(data_dir: Path) -> dict[str, object]:
+def _mcp_command(data_dir: Path) -> dict[str, object]:
     """The command with which an MCP client starts `postroom mcp`."""
     started = Path(os.path.abspath(sys.argv[0]))
     arguments = ["mcp", "--data", str(data_dir.absolute())]
     if started.suffix == ".py":
         return {"command": sys.executable, "args": ["-m", "postroom", *arguments]}
     return {"command": str(started), "args": arguments}
-
-
-@dataclass(frozen=True, slots=True)
-class KeyWords:
-    """The key in the banner: as text, and in lines to paste."""
-
-    said: str
-    pasted: str | None
-
-
-def key_words(key: str | None, *, is_set: bool, needs_key: bool) -> KeyWords:
-    """Describe the owner's key; *key* is None if it cannot be shown."""
-    if not needs_key:
-        return KeyWords("not required (--no-auth)", None)
-    if key is not None:
-        return KeyWords(key, key)
-    if is_set:
-        return KeyWords("the value of POSTROOM_API_KEY", "$POSTROOM_API_KEY")
-    return KeyWords("shown at the first start; `postroom key reset` creates a new one", "$KEY")
-
-
-def smtp_words(wanted: str | None, port: int | None) -> str:
-    """Describe the SMTP listener."""
-    if wanted is None:
-        return "SMTP is off; --smtp 127.0.0.1:8725 turns it on"
-    host, _, number = wanted.rpartition(":")
-    if port is None:
-        return f"SMTP is off: port {number} is in use; choose another with --smtp"
-    return f"smtp://{host}:{port}"
-
-
-def banner(url: str, data_dir: Path, key: KeyWords, smtp: str, *, is_in_folder: bool = True) -> str:
-    """The banner of `serve`. The stdio line is shown only if all data *is in the folder*: URLs of
-    databases and buckets contain passwords.
-    """
-    over_http: dict[str, object] = {"type": "http", "url": f"{url}/mcp"}
-    header = ""
-    if key.pasted is not None:
-        header = f'-H "Authorization: Bearer {key.pasted}" '
-        over_http["headers"] = {"Authorization": f"Bearer {key.pasted}"}
-    return "\n".join(
-        [
-            f"Postroom {__version__} is listening on {url}",
-            "",
-            f"  data      {data_dir.absolute()}",
-            f"  API docs  {url}/docs",
-            f"  mail in   {smtp}",
-            f"  key       {key.said}",
-            f'  try it    curl -s {header}"{url}/v1/search/messages?q=invoice"',
-            "",
-            *(_over_stdio(data_dir) if is_in_folder else ("  Add it to an MCP client over HTTP:",)),
-            f"    {_client(over_http)}",
-            "",
-            "  Stop it with Ctrl-C.",
-        ]
-    )
-
-
-def _over_stdio(data_dir: Path) -> tuple[str, ...]:
-    return (
-        "  Add it to an MCP client, over stdio:",
-        f"    {_client(mcp_command(data_dir))}",
-        "  or over HTTP:",
-    )
 
 
 def _client(server: dict[str, object]) -> str:

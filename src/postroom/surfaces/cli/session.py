@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from postroom.errors import Conflict, InvalidInput
 
@@ -32,6 +32,16 @@ class Session:
     @property
     def as_json(self) -> bool:
         return self.output == "json"
+
+    def report(self, result: Any, tell: Callable[[], None]) -> None:
+        """Print the result of a command: as JSON, or in words with *tell*."""
+        if not self.as_json:
+            tell()
+            return
+        from postroom.surfaces.cli.terminal import write_json
+        from postroom.surfaces.to_json import to_json
+
+        write_json(to_json(result))
 
     def configuration(self, **given: object) -> Configuration:
         """The settings, overridden by options of the command. Raises ConfigError."""
@@ -124,14 +134,15 @@ def read_key_file(path: str) -> str:
 def keep_key(data_dir: Path, key: str) -> None:
     """Write the key atomically to a file that only the owner can read."""
     part = data_dir / f".{NAME}.{os.getpid()}"
-    with open(part, "w", encoding="ascii", opener=_private) as file:
+    with open(part, "w", encoding="ascii", opener=private) as file:
         file.write(key + "\n")
         file.flush()
         os.fsync(file.fileno())
     os.replace(part, data_dir / NAME)
 
 
-def _private(path: str, flags: int) -> int:
+def private(path: str, flags: int) -> int:
+    """Open a file that only its owner can read."""
     return os.open(path, flags, 0o600)
 
 

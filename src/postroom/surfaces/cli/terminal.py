@@ -7,8 +7,11 @@ import re
 import sys
 import time
 from collections.abc import Collection, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
 
 
 def write_json(value: Any, stream: TextIO | None = None) -> None:
@@ -20,15 +23,10 @@ def json_line(value: Any) -> bytes:
     """A value as a line of compact JSON; control and invisible characters are escaped."""
     line = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     if not line.isascii() or "\x7f" in line:
-        line = _told(line)
+        from postroom.mail.text.invisible import unseen  # late, for a quick start
+
+        line = unseen().sub(_escaped, line)
     return line.encode("utf-8", "replace") + b"\n"
-
-
-def _told(line: str) -> str:
-    """Escape control and invisible characters, as JSON allows."""
-    from postroom.mail.text.invisible import unseen  # late, for a quick start
-
-    return unseen().sub(_escaped, line)
 
 
 def _escaped(match: re.Match[str]) -> str:
@@ -90,7 +88,8 @@ def _lay_out(titles: Sequence[str], rows: Sequence[Sequence[str]], spare: Collec
 
     used = [place for place, _ in enumerate(titles) if any(row[place] for row in rows)]
     console = Console()
-    if _width(titles, rows, used) > console.width:
+    width = sum(_BETWEEN + max(len(row[place]) for row in (titles, *rows)) for place in used)
+    if width > console.width:
         used = [place for place in used if titles[place] not in spare]
     laid_out = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for place in used:
@@ -100,15 +99,6 @@ def _lay_out(titles: Sequence[str], rows: Sequence[Sequence[str]], spare: Collec
         laid_out.add_row(*(Text(row[at], no_wrap=True, overflow="ellipsis") for at in used))
     console.print(laid_out)
 
-
-def _width(titles: Sequence[str], rows: Sequence[Sequence[str]], used: Sequence[int]) -> int:
-    """The approximate width of a line without truncation."""
-    return sum(_BETWEEN + max(len(row[place]) for row in (titles, *rows)) for place in used)
-
-
-if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
-    from rich.progress import TaskID
 
 _LINE_EVERY_S = 5.0
 
@@ -129,12 +119,7 @@ class Progress:
             self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 

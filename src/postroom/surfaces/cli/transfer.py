@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
 import click
 
@@ -16,26 +15,28 @@ from postroom.calls.operation import call
 from postroom.errors import Conflict, InvalidInput, NotFound
 from postroom.model.inbox import INBOX, Inbox
 from postroom.model.key import OWNER
-from postroom.model.memory import Memory
 from postroom.model.view import EVERYTHING
 from postroom.operations.inboxes import create_inbox
-from postroom.pipeline.transfer.export_mail import (
+from postroom.pipeline.transfer.import_export import (
+    BATCH_MAILS,
     ExportResult,
+    ImportResult,
     MboxTarget,
     Target,
     export_mail,
+    import_mail,
     open_target,
 )
-from postroom.pipeline.transfer.import_mail import BATCH_MAILS, ImportResult, import_mail
 from postroom.pipeline.transfer.mail_files import Kind, Source, open_source
 from postroom.pipeline.transfer.mbox import Quoting
 from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
-from postroom.surfaces.cli.session import Session
-from postroom.surfaces.cli.terminal import Progress, cell, json_line, write_json
+from postroom.surfaces.cli.session import Session, private
+from postroom.surfaces.cli.terminal import Progress, cell, json_line
 from postroom.surfaces.to_json import came_from_mail, to_json
 
 if TYPE_CHECKING:
     from postroom.app import App
+    from postroom.operations.memories import ImportedMemories
 
 _KINDS = click.Choice(["mbox", "maildir", "eml"])
 
@@ -109,7 +110,7 @@ def import_(
     except KeyboardInterrupt:
         print("interrupted; run it again to continue", file=sys.stderr)
         raise
-    _tell_import(session, outcome)
+    session.report(asdict(outcome), lambda: _tell_import(outcome))
     return OK
 
 
@@ -118,10 +119,7 @@ def _share(sources: list[Source]) -> float | None:
     return min(sum(source.done_bytes for source in sources) / total, 1.0) if total else None
 
 
-def _tell_import(session: Session, outcome: ImportResult) -> None:
-    if session.as_json:
-        write_json(asdict(outcome))
-        return
+def _tell_import(outcome: ImportResult) -> None:
     for problem in outcome.problems:
         print(f"refused: {cell(problem.place)}: {cell(problem.problem)}", file=sys.stderr)
     untold = outcome.refused - len(outcome.problems)
@@ -142,7 +140,10 @@ def _tell_import(session: Session, outcome: ImportResult) -> None:
 @click.option("--format", "kind", type=_KINDS, help="The format.  [default: by the name of PATH]")
 @click.pass_obj
 def export(session: Session, *, path: str, inbox: str, kind: str | None) -> int:
-    chosen = cast("Kind", kind) if kind else _kind_for(path)
+    is_mbox = path == "-" or Path(path.removesuffix(".xz").removesuffix(".gz")).suffix == ".mbox"
+    if not kind and not is_mbox:
+        raise InvalidInput(f"{path}: use a name that ends in .mbox, or --format maildir or eml")
+    chosen = cast("Kind", kind or "mbox")
     if path == "-" and chosen != "mbox":
         raise InvalidInput("only an mbox can be written to standard output")
 
@@ -161,12 +162,6 @@ def export(session: Session, *, path: str, inbox: str, kind: str | None) -> int:
     return EXIT_CODES["internal"] if outcome.problems else OK
 
 
-def _kind_for(path: str) -> Kind:
-    if path == "-" or Path(path.removesuffix(".xz").removesuffix(".gz")).suffix == ".mbox":
-        return "mbox"
-    raise InvalidInput(f"{path}: use a name that ends in .mbox, or --format maildir or eml")
-
-
 def _target(path: str, kind: Kind) -> AbstractContextManager[Target]:
     if path == "-":
         return nullcontext(MboxTarget(sys.stdout.buffer))
@@ -178,10 +173,9 @@ def _tell_export(session: Session, outcome: ExportResult, path: str) -> None:
         print(f"missing: {cell(problem.place)}: {cell(problem.problem)}", file=sys.stderr)
     if path == "-":
         sys.stdout.buffer.flush()
-    elif session.as_json:
-        write_json({"path": path, **asdict(outcome)})
     else:
-        print(f"{path}: {outcome.written} mails written")
+        written = f"{path}: {outcome.written} mails written"
+        session.report({"path": path, **asdict(outcome)}, lambda: print(written))
 
 
 async def find_inbox(app: App, name: str, *, create: bool) -> Inbox:
@@ -196,13 +190,7 @@ async def find_inbox(app: App, name: str, *, create: bool) -> Inbox:
         raise NotFound(
             f"no inbox {name}; use --create to create it; `postroom inbox list` lists inboxes"
         )
-    made: Inbox = await call(app.context(OWNER), create_inbox, {"address": name})
-    return made
-
-
-if TYPE_CHECKING:
-    from postroom.app import App
-    from postroom.operations.memory_export import ImportedMemories
+    return cast(Inbox, await call(app.context(OWNER), create_inbox, {"address": name}))
 
 
 @click.command(
@@ -212,17 +200,14 @@ if TYPE_CHECKING:
 @click.argument("path", metavar="PATH")
 @click.pass_obj
 def import_memories(session: Session, *, path: str) -> int:
-    from postroom.operations.memory_export import import_memories
+    from postroom.operations.memories import import_memories
 
     async def work(app: App) -> ImportedMemories:
-        with _opened(path) as lines:
+        with _opened(path, "rb") as lines:
             return await import_memories(app.context(OWNER), lines)
 
     outcome = session.run(work)
-    if session.as_json:
-        write_json(asdict(outcome))
-    else:
-        _tell(outcome)
+    session.report(asdict(outcome), lambda: _tell(outcome))
     return EXIT_CODES["invalid_input"] if outcome.refused else OK
 
 
@@ -236,12 +221,16 @@ def _tell(outcome: ImportedMemories) -> None:
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[BinaryIO]:
+def _opened(path: str, mode: Literal["rb", "xb"]) -> Iterator[BinaryIO]:
+    """A file to read, or a new file that only its owner can read; - is a standard stream."""
     if path == "-":
-        yield sys.stdin.buffer
+        yield sys.stdin.buffer if mode == "rb" else sys.stdout.buffer
+        sys.stdout.buffer.flush()
         return
     try:
-        file = open(path, "rb")  # noqa: SIM115
+        file = open(path, mode, opener=private)  # noqa: SIM115
+    except FileExistsError:
+        raise Conflict(f"{path} exists; choose another name") from None
     except OSError as error:
         raise InvalidInput(f"{path}: {error.strerror}") from None
     with file:
@@ -257,44 +246,19 @@ def _opened(path: str) -> Iterator[BinaryIO]:
 )
 @click.pass_obj
 def export_memories(session: Session, *, path: str, namespace: tuple[str, ...]) -> int:
-    from postroom.operations.memory_export import export_memories
+    from postroom.operations.memories import export_memories
 
     async def work(app: App) -> int:
         written = 0
-        with _memory_target(path) as file:
+        with _opened(path, "xb") as file:
             async for memory in export_memories(app.context(OWNER), namespace or None):
-                file.write(_line(memory))
+                mark = {"untrusted": True} if came_from_mail(memory) else {}
+                file.write(json_line({**mark, **to_json(memory)}))
                 written += 1
         return written
 
     written = session.run(work)
-    if path != "-" and session.as_json:
-        write_json({"path": path, "memories": written})
-    elif path != "-":
-        print(f"{path}: {written} memories")
+    if path != "-":
+        words = f"{path}: {written} memories"
+        session.report({"path": path, "memories": written}, lambda: print(words))
     return OK
-
-
-def _line(memory: Memory) -> bytes:
-    mark = {"untrusted": True} if came_from_mail(memory) else {}
-    return json_line({**mark, **to_json(memory)})
-
-
-@contextmanager
-def _memory_target(path: str) -> Iterator[BinaryIO]:
-    if path == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    try:
-        file = open(path, "xb", opener=_private)  # noqa: SIM115
-    except FileExistsError:
-        raise Conflict(f"{path} exists; choose another name") from None
-    except OSError as error:
-        raise InvalidInput(f"{path}: {error.strerror}") from None
-    with file:
-        yield file
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    asynccontextmanager,
-    nullcontext,
-)
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any, Protocol
 
 from mcp.server.context import ServerRequestContext
@@ -54,20 +49,20 @@ class McpEndpoint:
     """An ASGI application for one path of an HTTP server, which explains the MailErrors it raises.
 
     An answer is plain JSON, which costs half of a stream, unless the client asks for progress.
-    Calls of *tools* that wait for mail take no room.
+    Calls of *tools* that wait for mail do not count against the concurrency limit.
     """
 
     def __init__(
         self,
         server: Server[Any],
-        door: AccessControl,
+        access: AccessControl,
         most_bytes: int,
         concurrency_limit: ConcurrencyLimit,
-        arrivals: RequestBodies,
+        request_bodies: RequestBodies,
         tools: Iterable[Tool] = (),
     ) -> None:
-        self._server, self._door, self._most_bytes = server, door, most_bytes
-        self._concurrency_limit, self._arrivals = concurrency_limit, arrivals
+        self._server, self._access, self._most_bytes = server, access, most_bytes
+        self._concurrency_limit, self._request_bodies = concurrency_limit, request_bodies
         self._tools = {tool.name: tool for tool in tools}
         waiting = [name for name, tool in self._tools.items() if tool.operation.waits]
         self._waiting = tuple(f'"{name}"'.encode() for name in waiting)
@@ -82,31 +77,25 @@ class McpEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        self._door.check_origin(headers, scope)
+        self._access.check_origin(headers, scope)
         with self._concurrency_limit.place():
-            caller = await self._door.caller(headers, scope)
+            caller = await self._access.caller(headers, scope)
         if scope["method"] != "POST":
             await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
             return
         ends = Ends()
         try:
-            async with self._body(ends.of(_chunks(receive)), headers, caller) as body:
-                with self._place(body):
+            chunks, sender = ends.of(_chunks(receive)), known(caller.key_id)
+            stated = headers.get("content-length", "")
+            async with self._request_bodies.body(chunks, sender, self._most_bytes, stated) as body:
+                waits = self._is_waiting(body)
+                with nullcontext() if waits else self._concurrency_limit.place():
                     await self._serve({**scope, _CALLER: caller}, body, receive, send)
         except StorageFull as error:
             await refusal(error, ends, self._tools)(scope, receive, send)
         except TooDeep as error:
             reply = Response(write_frame(error.reply), 400, media_type="application/json")
             await reply(scope, receive, send)
-
-    def _body(
-        self, chunks: AsyncIterator[bytes], headers: Headers, caller: Caller
-    ) -> AbstractAsyncContextManager[bytes]:
-        stated = headers.get("content-length", "")
-        return self._arrivals.body(chunks, known(caller.key_id), self._most_bytes, stated)
-
-    def _place(self, body: bytes) -> AbstractContextManager[None]:
-        return nullcontext() if self._is_waiting(body) else self._concurrency_limit.place()
 
     def _is_waiting(self, body: bytes) -> bool:
         return any(name in body for name in self._waiting)

@@ -7,14 +7,13 @@ operations, which are loaded with the first call of a tool. A test compares the 
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from postroom.errors import InvalidInput
+from postroom.model.values import dataclass
 
 DEFAULT = ("inbox", "mail", "memory")
 ON_DEMAND = ("imap",)
@@ -37,7 +36,7 @@ class Listable(Protocol):
 T = TypeVar("T", bound=Listable)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ListedTool:
     """A tool as the file has it; `entry` is what `tools/list` shows."""
 
@@ -85,6 +84,8 @@ def choose(
 def _check(toolset: str) -> None:
     known = (*DEFAULT, *ON_DEMAND)
     if toolset not in known:
+        import difflib
+
         close = difflib.get_close_matches(toolset, known, n=1)
         advice = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
         raise InvalidInput(f"no toolset {toolset}; {advice}")

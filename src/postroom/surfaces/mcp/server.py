@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
-import hashlib
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -103,7 +101,9 @@ def _choice(app: App) -> dict[str, Any]:
 
 def catalogue_hash() -> str:
     """A name for the whole list of tools: it changes when any word of it does."""
-    from postroom.surfaces.mcp.result_size import as_text
+    import hashlib
+
+    from postroom.surfaces.mcp.call_tool import as_text
     from postroom.surfaces.mcp.tool import describe
     from postroom.surfaces.mcp.toolsets import choose_tools
 
@@ -111,6 +111,8 @@ def catalogue_hash() -> str:
 
 
 def _unknown(name: str, known: Iterable[str]) -> str:
+    import difflib
+
     close = difflib.get_close_matches(name, known, n=1)
     return f"unknown tool {name[:100]}" + (f"; did you mean {close[0]}?" if close else "")
 
@@ -141,20 +143,15 @@ async def serve_stdio(
     entries = [tool.entry for tool in listed]
     server = _server(app, entries, load_tools, lambda _: agent, after_call)
     with anyio.CancelScope() as serving:
-        _on_signals(serving.cancel)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
         async with stdio_streams(app.settings.limits.request_bytes) as (incoming, outgoing):
             await server.run(incoming, outgoing, server.create_initialization_options())
     leave_in_time()
 
 
-def _on_signals(stop: Callable[[], None]) -> None:
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, stop)
-
-
 def http_app(
-    app: App, door: AccessControl, *, toolsets: Iterable[str] = (), read_only: bool = False
+    app: App, access: AccessControl, *, toolsets: Iterable[str] = (), read_only: bool = False
 ) -> McpEndpoint:
     """The endpoint for `/mcp` of the HTTP server; its `lifespan` belongs into that server's."""
     from postroom.surfaces.mcp.http import McpEndpoint, caller_of
@@ -163,4 +160,4 @@ def http_app(
     tools = choose_tools(toolsets, read_only=read_only, **_choice(app))
     server = make_server(app, tools, caller_of)
     most_bytes = app.settings.limits.request_bytes
-    return McpEndpoint(server, door, most_bytes, app.concurrency_limit, app.arrivals, tools)
+    return McpEndpoint(server, access, most_bytes, app.concurrency_limit, app.request_bodies, tools)

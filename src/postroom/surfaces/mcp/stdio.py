@@ -10,7 +10,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
@@ -43,9 +42,13 @@ class TooDeep(Unreadable):
 
 
 def check_depth(line: bytes) -> None:
-    """Look at a message that somebody else will read. Raises TooDeep."""
+    """Check a message that the SDK will read. Raises TooDeep."""
     if not is_shallow_json(line):
-        raise TooDeep(_id_at_the_ends(line))
+        from postroom.surfaces.mcp.call_tool import END_BYTES, Ends
+
+        # The message cannot be parsed, but the id of a request is near one end of the line.
+        ends = Ends(line[:END_BYTES], line[-END_BYTES:])
+        raise TooDeep(ends.members().get("id"))
 
 
 def read_frame(line: bytes) -> types.JSONRPCMessage:
@@ -66,13 +69,6 @@ def read_frame(line: bytes) -> types.JSONRPCMessage:
     except ValidationError:
         problem = "not a JSON-RPC 2.0 message"
         raise Unreadable(types.INVALID_REQUEST, problem, data.get("id")) from None
-
-
-def _id_at_the_ends(line: bytes) -> object:
-    """The id of a request that cannot be parsed: it is near one end of the line."""
-    from postroom.surfaces.mcp.call_tool import END_BYTES, Ends
-
-    return Ends(line[:END_BYTES], line[-END_BYTES:]).members().get("id")
 
 
 def _is_id(value: object) -> bool:
@@ -168,7 +164,7 @@ def _read(wire: int) -> bytes:
         return b""
 
 
-class _Hand:
+class _DaemonThread:
     """A daemon thread for calls that may block forever."""
 
     def __init__(self) -> None:
@@ -191,18 +187,16 @@ class _Hand:
                 future.set_exception(error)
 
 
-@dataclass(slots=True)
 class _Wire:
     """Reads and writes lines, and tracks requests without a response."""
 
-    lines: Iterator[bytes | None]
-    wire_out: int
-    when_gone: Callable[[], None]
-    is_flushed: anyio.Event = field(default_factory=anyio.Event)
-    _unanswered: set[str | int] = field(default_factory=set)
-    _all_answered: anyio.Event = field(default_factory=anyio.Event)
-    _reader: _Hand = field(default_factory=_Hand)
-    _writer: _Hand = field(default_factory=_Hand)
+    def __init__(
+        self, lines: Iterator[bytes | None], wire_out: int, when_gone: Callable[[], None]
+    ) -> None:
+        self.lines, self.wire_out, self.when_gone = lines, wire_out, when_gone
+        self.is_flushed, self._all_answered = anyio.Event(), anyio.Event()
+        self._unanswered: set[str | int] = set()
+        self._reader, self._writer = _DaemonThread(), _DaemonThread()
 
     async def receive(self, to_server: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         """Pass every message to the server; at the end, wait for running calls."""
@@ -217,7 +211,10 @@ class _Wire:
                     break
                 self._expect(message)
                 await to_server.send(SessionMessage(message))
-            await self._drain()
+            self._all_answered = anyio.Event()
+            if self._unanswered:
+                with anyio.move_on_after(DRAIN_S):
+                    await self._all_answered.wait()
 
     def _next(self) -> types.JSONRPCMessage | None:
         for line in self.lines:
@@ -230,20 +227,18 @@ class _Wire:
     def _expect(self, message: types.JSONRPCMessage) -> None:
         if isinstance(message, types.JSONRPCRequest):
             self._unanswered.add(message.id)
-        elif isinstance(message, types.JSONRPCNotification):
-            self._forget(_cancelled(message))
+        elif (
+            isinstance(message, types.JSONRPCNotification)
+            and message.method == "notifications/cancelled"
+        ):
+            # A request that the client cancels gets no response.
+            self._forget((message.params or {}).get("requestId"))
 
     def _forget(self, request_id: object) -> None:
         if isinstance(request_id, (str, int)):
             self._unanswered.discard(request_id)
         if not self._unanswered:
             self._all_answered.set()
-
-    async def _drain(self) -> None:
-        self._all_answered = anyio.Event()
-        if self._unanswered:
-            with anyio.move_on_after(DRAIN_S):
-                await self._all_answered.wait()
 
     async def send(self, from_server: MemoryObjectReceiveStream[SessionMessage]) -> None:
         """Write whatever the server says."""
@@ -259,13 +254,6 @@ class _Wire:
         except OSError:
             self.when_gone()
         self._forget(getattr(message, "id", None))
-
-
-def _cancelled(message: types.JSONRPCNotification) -> object:
-    """The request that the client cancels; it gets no response."""
-    if message.method != "notifications/cancelled":
-        return None
-    return (message.params or {}).get("requestId")
 
 
 def _write_all(wire: int, data: memoryview) -> None:

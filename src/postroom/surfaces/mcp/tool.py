@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from postroom.calls.operation import Operation
@@ -12,25 +12,15 @@ from postroom.model.key import Scope
 from postroom.surfaces.schema import Schema, request_schema, result_schema
 from postroom.surfaces.to_json import to_json
 
-CODES = {
-    "invalid_input": "INVALID_REQUEST",
-    "malformed": "INVALID_REQUEST",
-    "unauthenticated": "PERMISSION_DENIED",
-    "forbidden": "PERMISSION_DENIED",
-    "write_disabled": "PERMISSION_DENIED",
-    "not_found": "NOT_FOUND",
-    "feature_disabled": "NOT_FOUND",
-    "conflict": "INVALID_REQUEST",
-    "too_large": "INVALID_REQUEST",
-    "too_slow": "INVALID_REQUEST",
-    "rate_limited": "RATE_LIMIT_EXCEEDED",
-    "provider_error": "PROVIDER_ERROR",
-    "provider_auth": "PROVIDER_ERROR",
-    "provider_timeout": "PROVIDER_ERROR",
-    "unavailable": "INTERNAL_ERROR",
-    "storage_full": "INTERNAL_ERROR",
-    "internal": "INTERNAL_ERROR",
+_KINDS = {
+    "INVALID_REQUEST": ("invalid_input", "malformed", "conflict", "too_large", "too_slow"),
+    "PERMISSION_DENIED": ("unauthenticated", "forbidden", "write_disabled"),
+    "NOT_FOUND": ("not_found", "feature_disabled"),
+    "RATE_LIMIT_EXCEEDED": ("rate_limited",),
+    "PROVIDER_ERROR": ("provider_error", "provider_auth", "provider_timeout"),
+    "INTERNAL_ERROR": ("unavailable", "storage_full", "internal"),
 }
+CODES = {kind: code for code, kinds in _KINDS.items() for kind in kinds}
 """From our kinds to the codes of contract 001."""
 
 
@@ -50,15 +40,11 @@ def explain_error(error: MailError) -> dict[str, Any]:
 Body = dict[str, Any]
 
 
-def _as_it_is(body: Body) -> Body:
+def _unchanged(body: Body, _seconds: float = 0) -> Body:
     return body
 
 
-def _unstamped(body: Body, _: float) -> Body:
-    return body
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Tool:
     """What an agent sees of an operation.
 
@@ -77,6 +63,7 @@ class Tool:
     name: str
     title: str
     operation: Operation[Any, Any]
+    _: KW_ONLY
     description: str | None = None
     is_idempotent: bool = False
     rename: Mapping[str, str] = field(default_factory=dict)
@@ -85,10 +72,10 @@ class Tool:
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     tell_default: frozenset[str] = frozenset()
     answers: tuple[str, ...] = ()
-    present: Callable[[Body], Body] = _as_it_is
+    present: Callable[[Body], Body] = _unchanged
     explain: Callable[[MailError], Body] = explain_error
-    stamp: Callable[[Body, float], Body] = _unstamped
-    outline: Callable[[Body], Body] = _as_it_is
+    stamp: Callable[[Body, float], Body] = _unchanged
+    outline: Callable[[Body], Body] = _unchanged
     go_on: str = "ask for less: a smaller limit, or fewer extras"
     whole: bool = False
     is_elsewhere: bool = False
@@ -125,7 +112,7 @@ class Tool:
 
 
 _BOUNDS = ("minLength", "maxLength", "minItems", "maxItems", "pattern")
-"""Checked at the door, but a model learns nothing from them."""
+"""Checked at the access, but a model learns nothing from them."""
 
 
 def describe(tools: Iterable[Tool]) -> list[dict[str, Any]]:
@@ -197,12 +184,11 @@ def output_schema(tool: Tool) -> Schema:
     page = [name for name in _PAGE if name != "next_cursor" or "cursor" not in tool.hide]
     names = tool.answers or (page if "results" in schema else schema)
     typed = {name: schema[name] for name in names if isinstance(schema[name].get("type"), str)}
-    properties = {name: _without_words(_outline(value)) for name, value in typed.items()}
+    # An answer shows its words itself: which ones there are need not stand in every list.
+    properties = {
+        name: {key: item for key, item in _outline(value).items() if key != "enum"}
+        for name, value in typed.items()
+    }
     shape = tool.outline({"type": "object", "properties": properties})
     shape["properties"]["error"] = {"type": "object"}
     return shape
-
-
-def _without_words(schema: Schema) -> Schema:
-    """An answer shows its words itself; which ones there are need not stand in every list."""
-    return {name: value for name, value in schema.items() if name != "enum"}

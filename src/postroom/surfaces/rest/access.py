@@ -16,7 +16,7 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from postroom.app import App
-from postroom.config import ConfigError, Settings
+from postroom.config import ConfigError
 from postroom.errors import Forbidden, Unauthenticated
 from postroom.model.key import AGENT, Caller
 
@@ -56,7 +56,10 @@ _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104
 
 @dataclass(frozen=True, slots=True)
 class AccessControl:
-    """Authenticates requests. Without `needs_key`, no key means the owner's agent."""
+    """Authenticates requests. Without `needs_key`, no key means the owner's agent.
+
+    `names` are the host names of this server, besides loopback.
+    """
 
     app: App
     names: frozenset[str]
@@ -73,9 +76,10 @@ class AccessControl:
                 f"--no-auth works on loopback only, and {settings.host} is not; "
                 "use keys, or --host 127.0.0.1"
             )
-        public = _origin_of(settings.public_url) if settings.public_url else None
-        is_everywhere = settings.host in _EVERYWHERE
-        return cls(app, _names(settings), public, is_everywhere, not no_auth)
+        public = _host_of(settings.public_url) if settings.public_url else None
+        names = frozenset(name for name in (settings.host.lower(), public) if name)
+        origin = _origin_of(settings.public_url) if settings.public_url else None
+        return cls(app, names, origin, settings.host in _EVERYWHERE, not no_auth)
 
     def check_origin(self, headers: Headers, scope: Scope) -> None:
         """Refuse requests that a page of another site could have caused. Raises Forbidden."""
@@ -165,12 +169,6 @@ def _is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _names(settings: Settings) -> frozenset[str]:
-    """The host names of this server, besides loopback."""
-    public = _host_of(settings.public_url) if settings.public_url else None
-    return frozenset(name for name in (settings.host.lower(), public) if name)
 
 
 def _host_of(url: str) -> str | None:

@@ -39,7 +39,7 @@ from uvicorn.server import ServerState
 from postroom.errors import Malformed, TooSlow, Unavailable
 from postroom.surfaces.connections import http_connections
 from postroom.surfaces.rest.access import PEER
-from postroom.surfaces.rest.problems import as_problem
+from postroom.surfaces.rest.responses import as_problem
 from postroom.surfaces.rest.surface import new_request_id
 
 log = logging.getLogger(__name__)
@@ -128,7 +128,7 @@ class Protocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self._is_being_answered:
-            self._forget_head()
+            self._cancel_head_timer()
         elif self._head_timer is None:
             # The next bytes are a head, or the rest of a body that was refused.
             self._head_timer = self.loop.call_later(HEAD_S, self._too_slow)
@@ -147,13 +147,15 @@ class Protocol(H11Protocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._forget_unread()
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
         self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._forget_head()
-        self._forget_unread()
+        self._cancel_head_timer()
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
         self.server_state.waited_for.pop(self, None)
 
     def timeout_keep_alive_handler(self) -> None:
@@ -190,15 +192,10 @@ class Protocol(H11Protocol):
         elif not self.transport.is_closing():
             self.server_state.waited_for.setdefault(self)
 
-    def _forget_head(self) -> None:
+    def _cancel_head_timer(self) -> None:
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
-
-    def _forget_unread(self) -> None:
-        if self._unread_timer is not None:
-            self._unread_timer.cancel()
-            self._unread_timer = None
 
     def _too_slow(self) -> None:
         if self._has_begun and not self.transport.is_closing():

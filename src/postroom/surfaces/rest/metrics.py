@@ -41,25 +41,27 @@ class Metrics:
         return "\n".join([*(line for kind in kinds for line in kind), ""])
 
 
+def heading(name: str, kind: str, meaning: str) -> str:
+    """The lines above the samples of a metric."""
+    return f"# HELP postroom_{name} {meaning}\n# TYPE postroom_{name} {kind}"
+
+
 def _requests(totals: Mapping[Name, list[int]]) -> Iterator[str]:
-    yield "# HELP postroom_http_requests_total Requests answered."
-    yield "# TYPE postroom_http_requests_total counter"
+    yield heading("http_requests_total", "counter", "Requests answered.")
     for (method, route, status), [count] in _of(_REQUESTS, totals):
         labels = f'method="{method}",route="{route}",status="{status}"'
         yield f"postroom_http_requests_total{{{labels}}} {count}"
 
 
 def _errors(totals: Mapping[Name, list[int]]) -> Iterator[str]:
-    yield "# HELP postroom_http_errors_total Requests refused or failed, by kind."
-    yield "# TYPE postroom_http_errors_total counter"
+    yield heading("http_errors_total", "counter", "Requests refused or failed, by kind.")
     for (code,), [count] in _of(_ERRORS, totals):
         yield f'postroom_http_errors_total{{code="{code}"}} {count}'
 
 
 def _latency(totals: Mapping[Name, list[int]]) -> Iterator[str]:
     name = "postroom_http_request_seconds"
-    yield f"# HELP {name} Time until the response was sent."
-    yield f"# TYPE {name} histogram"
+    yield heading("http_request_seconds", "histogram", "Time until the response was sent.")
     for (route,), [*counts, taken_ns] in _of(_TIMES, totals):
         total = 0
         for bound, count in zip((*BUCKETS_S, "+Inf"), counts, strict=True):

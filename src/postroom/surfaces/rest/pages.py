@@ -22,8 +22,7 @@ from postroom.pipeline.heartbeats import check_ready
 from postroom.surfaces.rest import metrics
 from postroom.surfaces.rest.access import AccessControl, presented_key
 from postroom.surfaces.rest.openapi import document
-from postroom.surfaces.rest.problems import as_problem
-from postroom.surfaces.rest.responses import JSON
+from postroom.surfaces.rest.responses import JSON, as_problem
 from postroom.surfaces.rest.surface import Answer
 
 _SCRIPT = "text/javascript; charset=utf-8"
@@ -42,7 +41,7 @@ _ASSET_POLICY = (
 )
 
 
-def pages(app: App, counts: metrics.Metrics, door: AccessControl) -> dict[str, Answer]:
+def pages(app: App, counts: metrics.Metrics, access: AccessControl) -> dict[str, Answer]:
     """Each plain page under its path."""
 
     @cache
@@ -53,10 +52,10 @@ def pages(app: App, counts: metrics.Metrics, door: AccessControl) -> dict[str, A
         return Response(written(), media_type=JSON)
 
     assets = {path: _asset(name, kind) for path, (name, kind) in ASSETS.items()}
-    return {**pages_of_health(app, counts, door), "/openapi.json": openapi, **assets}
+    return {**pages_of_health(app, counts, access), "/openapi.json": openapi, **assets}
 
 
-def pages_of_health(app: App, counts: metrics.Metrics, door: AccessControl) -> dict[str, Answer]:
+def pages_of_health(app: App, counts: metrics.Metrics, access: AccessControl) -> dict[str, Answer]:
     """Health and metrics. From other machines, metrics and details need a key."""
 
     async def healthz(_request: Request, _values: dict[str, str]) -> Response:
@@ -68,12 +67,13 @@ def pages_of_health(app: App, counts: metrics.Metrics, door: AccessControl) -> d
         try:
             await readiness.check(request.scope["request_id"])
         except Exception as error:  # noqa: BLE001 - the log says it
-            return _not_ready(await _reason(error, request, door), request)
+            reason = await _reason(error, request, access)
+            return as_problem(Unavailable(reason, retry_after=2), request.scope)
         return Response(encode({"status": "ready"}), media_type=JSON)
 
     async def metrics_page(request: Request, _values: dict[str, str]) -> Response:
-        if not door.is_here(request.headers, request.scope):
-            _check_sees_all(await door.caller(request.headers, request.scope))
+        if not access.is_here(request.headers, request.scope):
+            _check_sees_all(await access.caller(request.headers, request.scope))
         text = counts.text() + _counted(app) + await _outbox(app)
         return Response(text, headers={"Content-Type": metrics.MEDIA_TYPE})
 
@@ -87,22 +87,17 @@ def _check_sees_all(caller: Caller) -> None:
         raise Forbidden("this needs a key with the scope read that is limited to nothing")
 
 
-async def _reason(error: Exception, request: Request, door: AccessControl) -> str:
+async def _reason(error: Exception, request: Request, access: AccessControl) -> str:
     """The reason why the server is not ready, for callers on this machine or with a key."""
-    reason = "the store does not answer; see the log"
-    if isinstance(error, MailError):
-        reason = str(error)
-    if door.is_here(request.headers, request.scope):
+    is_known = isinstance(error, MailError)
+    reason = str(error) if is_known else "the store does not answer; see the log"
+    if access.is_here(request.headers, request.scope):
         return reason
     if presented_key(request.headers):
         with suppress(Unavailable):
-            _check_sees_all(await door.caller(request.headers, request.scope))
+            _check_sees_all(await access.caller(request.headers, request.scope))
             return reason
     return "not now; the log says why, and so does this page to whoever brings a key"
-
-
-def _not_ready(reason: str, request: Request) -> Response:
-    return as_problem(Unavailable(reason, retry_after=2), request.scope)
 
 
 @dataclass(slots=True)
@@ -134,7 +129,7 @@ def _counted(app: App) -> str:
     """Counters of background work."""
     totals = app.services.counts.totals()
     return "".join(
-        f"# HELP postroom_{name}_total {meaning}\n# TYPE postroom_{name}_total counter\n"
+        f"{metrics.heading(f'{name}_total', 'counter', meaning)}\n"
         f"postroom_{name}_total {totals[name]}\n"
         for name, meaning in COUNTED.items()
     )
@@ -146,13 +141,11 @@ async def _outbox(app: App) -> str:
         state = await app.services.store.outbox_state()
     except MailError:
         return ""
+    waiting = metrics.heading("outbox_waiting", "gauge", "Sent messages that are not out yet.")
+    paused = metrics.heading("outbox_paused", "gauge", "Whether the outbox holds mail back.")
     return (
-        "# HELP postroom_outbox_waiting Sent messages that are not out yet.\n"
-        "# TYPE postroom_outbox_waiting gauge\n"
-        f"postroom_outbox_waiting {state.waiting}\n"
-        "# HELP postroom_outbox_paused Whether the outbox holds mail back.\n"
-        "# TYPE postroom_outbox_paused gauge\n"
-        f"postroom_outbox_paused {int(state.is_paused)}\n"
+        f"{waiting}\npostroom_outbox_waiting {state.waiting}\n"
+        f"{paused}\npostroom_outbox_paused {int(state.is_paused)}\n"
     )
 
 

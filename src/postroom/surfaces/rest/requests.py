@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Any
 from urllib.parse import parse_qsl
 
 from msgspec import DecodeError
@@ -19,11 +18,12 @@ from postroom.calls.request import Request as Arguments
 from postroom.errors import Conflict, InvalidInput, MailError, Malformed
 from postroom.model.limits import TOO_DEEP, is_shallow
 from postroom.surfaces.rest.routing import Place, Route
+from postroom.surfaces.schema import is_list
 
 
 @asynccontextmanager
 async def whole_body(
-    request: Request, route: Route, arrivals: RequestBodies, bearer: BodySender, most: int
+    request: Request, route: Route, bodies: RequestBodies, sender: BodySender, most: int
 ) -> AsyncIterator[bytes]:
     """The whole body, for as long as the block lasts.
 
@@ -38,7 +38,7 @@ async def whole_body(
         return
     if not route.takes_body and stated != "0":
         raise _no_body(request)
-    async with arrivals.body(aiter(request.stream()), bearer, most, stated) as body:
+    async with bodies.body(aiter(request.stream()), sender, most, stated) as body:
         if body and not route.takes_body:
             raise _no_body(request)
         yield body
@@ -120,7 +120,11 @@ def read_arguments(
     """
     arguments: dict[str, Any] = dict(path)
     _add(arguments, route, "query", _values(route, query))
-    _add(arguments, route, "raw" if route.raw else "body", _said(route, request, body))
+    if route.raw:
+        _add(arguments, route, "raw", {route.raw: body})
+    else:
+        content_type = request.headers.get("content-type", "application/json")
+        _add(arguments, route, "body", read_object(body, content_type))
     if route.posted:
         arguments["headers"] = dict(request.headers)
     for header, name in route.headers.items():
@@ -143,18 +147,12 @@ def naming_headers(route: Route, request: Request) -> Iterator[None]:
         raise
 
 
-def _said(route: Route, request: Request, body: bytes) -> dict[str, Any]:
-    if route.raw:
-        return {route.raw: body}
-    return read_object(body, request.headers.get("content-type", "application/json"))
-
-
 def _values(route: Route, query: dict[str, list[str]]) -> dict[str, Any]:
     """The values of a query: a list where one is taken, else one each."""
     model: type[Arguments] = route.operation.request
-    lists = _list_arguments(model)
+    lists, repeatable = _repeated_arguments(model)
     several = {name for name, values in query.items() if len(values) > 1}
-    twice = [name for name in query if name in several - lists - _repeatable_arguments(model)]
+    twice = [name for name in query if name in several - lists - repeatable]
     if twice:
         raise _wrong((name, "is given more than once") for name in twice)
     return {n: values if n in lists | several else values[0] for n, values in query.items()}
@@ -179,24 +177,9 @@ def _wrong(problems: Iterable[tuple[str, str]]) -> InvalidInput:
 
 
 @cache
-def _list_arguments(model: type[Arguments]) -> frozenset[str]:
-    return frozenset(
-        info.alias or name
-        for name, info in model.model_fields.items()
-        if _takes_list(info.annotation)
-    )
-
-
-@cache
-def _repeatable_arguments(model: type[Arguments]) -> frozenset[str]:
-    return frozenset(
-        info.alias or name
-        for name, info in model.model_fields.items()
-        if any(isinstance(mark, Repeatable) for mark in info.metadata)
-    )
-
-
-def _takes_list(annotation: Any) -> bool:
-    if get_origin(annotation) in (Union, types.UnionType, Annotated):
-        return any(_takes_list(arg) for arg in get_args(annotation))
-    return get_origin(annotation) is list
+def _repeated_arguments(model: type[Arguments]) -> tuple[frozenset[str], frozenset[str]]:
+    """The arguments that are lists, and others that may be given more than once."""
+    infos = {info.alias or name: info for name, info in model.model_fields.items()}
+    marks = {name: any(isinstance(m, Repeatable) for m in i.metadata) for name, i in infos.items()}
+    lists = frozenset(name for name, info in infos.items() if is_list(info.annotation))
+    return lists, frozenset(name for name, is_marked in marks.items() if is_marked)

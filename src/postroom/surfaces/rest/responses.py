@@ -1,21 +1,143 @@
-"""From the result of an operation to an HTTP response."""
+"""HTTP responses: results of operations, and errors as problem documents (RFC 9457)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote
 
-from msgspec.json import Encoder
+from msgspec.json import Encoder, encode
 from starlette.responses import Response, StreamingResponse
 
-from postroom.errors import MailError
+from postroom.errors import (
+    InvalidInput,
+    MailError,
+    NotFound,
+    RateLimited,
+    TooLarge,
+    TooSlow,
+    Unavailable,
+)
 from postroom.mail.mime.attachments import content_disposition
-from postroom.mail.text.display import is_inert
+from postroom.mail.text.display import is_inert, shown
 from postroom.model.event import EventStream
-from postroom.model.message import ActionResult, Download, FailedAction
+from postroom.model.message import Download, FailedAction
 from postroom.surfaces.rest.routing import Route
 from postroom.surfaces.to_json import answer, presented, to_json
+
+NEVER_AGAIN = {"mailgun": 406, "postmark": 403, "resend": 200}
+"""Statuses for providers that interpret the usual ones differently."""
+
+POSTED_BY = "postroom.posted_by"
+"""Where the scope of a request names the provider."""
+
+_LATER = 503
+
+
+def status_for(error: MailError, scope: Mapping[str, Any]) -> int | None:
+    """The status of an answer to a provider; None if it is the one that everybody gets."""
+    provider = scope.get(POSTED_BY)
+    if provider is None:
+        return None
+    if isinstance(error, (RateLimited, TooSlow)):
+        return _LATER
+    return NEVER_AGAIN.get(provider) if isinstance(error, (NotFound, TooLarge)) else None
+
+
+MEDIA_TYPE = "application/problem+json"
+_MAX_PATH = 1_000
+
+
+class Kind(NamedTuple):
+    """The HTTP status and title of a kind of error, and when it occurs."""
+
+    status: int
+    title: str
+    meaning: str
+
+
+KINDS = {
+    "invalid_input": Kind(422, "Invalid input", "An argument is wrong; `errors` names each."),
+    "malformed": Kind(400, "Malformed request", "The request cannot be read, such as bad JSON."),
+    "unauthenticated": Kind(401, "Key required", "There is no key, or not one of ours."),
+    "forbidden": Kind(403, "Forbidden", "The key lacks a scope, or the origin is not ours."),
+    "write_disabled": Kind(403, "Writing is off", "A gate that keeps writes out is closed."),
+    "not_found": Kind(404, "Not found", "It does not exist, or not for this key."),
+    "feature_disabled": Kind(404, "Switched off", "A setting has switched this off."),
+    "method_not_allowed": Kind(405, "Method not allowed", "`Allow` lists the methods there are."),
+    "too_slow": Kind(408, "Too slow", "The request did not come in time."),
+    "conflict": Kind(409, "Conflict", "The world is not as the request assumes."),
+    "too_large": Kind(413, "Too large", "Too many bytes."),
+    "rate_limited": Kind(429, "Too fast", "Try again after `retry_after` seconds."),
+    "internal": Kind(500, "Internal error", "A bug of ours; `request_id` finds it in the log."),
+    "provider_error": Kind(502, "Provider failed", "A server we depend on failed or refused."),
+    "provider_auth": Kind(502, "Provider login failed", "A server refused our login."),
+    "unavailable": Kind(503, "Not ready", "The store cannot be read or written now."),
+    "provider_timeout": Kind(504, "Provider timed out", "A server did not answer in time."),
+    "storage_full": Kind(507, "Storage full", "Nothing was written; free some space."),
+}
+"""Every kind of `errors.py`, and one that only HTTP knows."""
+
+
+def problem(
+    code: str,
+    detail: str,
+    scope: Mapping[str, Any],
+    *,
+    headers: Mapping[str, str] | None = None,
+    status: int | None = None,
+    **more: object,
+) -> Response:
+    """An error as an answer; *more* are members beside those that every problem has."""
+    kind = KINDS[code]
+    status = status or kind.status
+    body = {
+        "type": f"/docs#{code}",
+        "title": kind.title,
+        "status": status,
+        "detail": detail,
+        "instance": quote(scope["path"][:_MAX_PATH]),
+        "code": code,
+        "request_id": scope["request_id"],
+        **more,
+    }
+    if "untrusted" in more:
+        body = shown({"untrusted": True, **body})
+    return Response(encode(body), status, headers, MEDIA_TYPE)
+
+
+def as_problem(error: MailError, scope: Mapping[str, Any]) -> Response:
+    """The problem document of an error."""
+    more: dict[str, object] = {}
+    headers: dict[str, str] = {}
+    if isinstance(error, InvalidInput) and (fields := bad_fields(error)):
+        more["errors"] = fields
+    if isinstance(error, (RateLimited, Unavailable)):
+        more["retry_after"] = error.retry_after
+        headers["Retry-After"] = str(error.retry_after)
+    if error.code == "unauthenticated":
+        headers["WWW-Authenticate"] = 'Bearer realm="postroom"'
+    if error.code == "too_slow":
+        headers["Connection"] = "close"
+    if error.is_untrusted:
+        more["untrusted"] = True
+    status = status_for(error, scope)
+    return problem(error.code, str(error), scope, headers=headers, status=status, **more)
+
+
+def bad_fields(error: InvalidInput) -> list[dict[str, object]]:
+    """The invalid fields, each with its problem."""
+    if problems := error.details.get("problems"):
+        assert isinstance(problems, list)
+        return [p for p in problems if p["field"]]
+    named = _NAMED.fullmatch(str(error))
+    return [{"field": named["field"], "problem": named["problem"]}] if named else []
+
+
+_NAMED = re.compile(
+    r"(?P<field>[a-z_]{1,64}(?:\[\d+\])?)(?: \([^)]*\))?: (?P<problem>.+)", re.DOTALL
+)
 
 JSON = "application/json"
 _encode = Encoder().encode
@@ -30,8 +152,8 @@ async def respond(route: Route, result: Any, *, is_head: bool) -> Response:
         return _events(result, is_head=is_head)
     if route.status == 204:
         return Response(status_code=204)
-    if route.single:
-        _raise_failure(result)
+    if route.single and result.status == "failed":
+        raise as_error(result.failed[0])
     status = route.statuses.get(getattr(result, "status", ""), route.status)
     return Response(_written(answer(route.operation, result)), status, media_type=JSON)
 
@@ -67,9 +189,9 @@ async def _continued(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[
 
 def _events(stream: EventStream, *, is_head: bool) -> Response:
     headers = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
-    return (
-        Response(headers=headers) if is_head else StreamingResponse(_lines(stream), headers=headers)
-    )
+    if is_head:
+        return Response(headers=headers)
+    return StreamingResponse(_lines(stream), headers=headers)
 
 
 async def _lines(stream: EventStream) -> AsyncIterator[bytes]:
@@ -86,11 +208,6 @@ async def _lines(stream: EventStream) -> AsyncIterator[bytes]:
 def safe_media_type(stated: str) -> str:
     """The declared content type if it is valid; it comes from a mail and goes into a header."""
     return stated.lower() if _MEDIA_TYPE.fullmatch(stated) else "application/octet-stream"
-
-
-def _raise_failure(result: ActionResult) -> None:
-    if result.status == "failed":
-        raise as_error(result.failed[0])
 
 
 def as_error(failure: FailedAction) -> MailError:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from postroom.calls.operation import Operation
 from postroom.operations import (
     accounts,
     attachments,
-    audit,
     drafts,
     events,
     identities,
@@ -15,7 +17,6 @@ from postroom.operations import (
     memories,
     memory_search,
     message_changes,
-    message_wait,
     messages,
     outbox,
     rules,
@@ -25,8 +26,12 @@ from postroom.operations import (
 )
 from postroom.surfaces.rest.routing import Route
 
-ONCE = {"Idempotency-Key": "idempotency_key"}
-"""The header under which a send happens once."""
+
+def _send(path: str, operation: Operation[Any, Any]) -> Route:
+    """A send, which a header makes happen once."""
+    once = {"Idempotency-Key": "idempotency_key"}
+    return Route("POST", path, operation, status=201, headers=once)
+
 
 ROUTES = (
     Route("POST", "/v1/inboxes", inboxes.create_inbox, status=201),
@@ -35,8 +40,8 @@ ROUTES = (
     Route("PATCH", "/v1/inboxes/{inbox_id}", inboxes.rename_inbox),
     Route("DELETE", "/v1/inboxes/{inbox_id}", inboxes.delete_inbox, status=204),
     Route("GET", "/v1/messages", messages.list_messages),
-    Route("POST", "/v1/messages", sending.send_message, status=201, headers=ONCE),
-    Route("GET", "/v1/messages/wait", message_wait.wait_for_message),
+    _send("/v1/messages", sending.send_message),
+    Route("GET", "/v1/messages/wait", messages.wait_for_message),
     Route("GET", "/v1/messages/{message_id}", messages.get_message),
     Route("PATCH", "/v1/messages/{message_id}", message_changes.update_message, single=True),
     Route("DELETE", "/v1/messages/{message_id}", message_changes.delete_message, single=True),
@@ -49,20 +54,8 @@ ROUTES = (
     Route("GET", "/v1/messages/{message_id}/link", attachments.link_message),
     Route("POST", "/v1/messages/labels", message_changes.apply_label),
     Route("POST", "/v1/messages/{message_id}/move", message_changes.move_message, single=True),
-    Route(
-        "POST",
-        "/v1/messages/{message_id}/reply",
-        sending.reply_to_message,
-        status=201,
-        headers=ONCE,
-    ),
-    Route(
-        "POST",
-        "/v1/messages/{message_id}/forward",
-        sending.forward_message,
-        status=201,
-        headers=ONCE,
-    ),
+    _send("/v1/messages/{message_id}/reply", sending.reply_to_message),
+    _send("/v1/messages/{message_id}/forward", sending.forward_message),
     Route("GET", "/v1/search/messages", messages.search_messages),
     Route("GET", "/v1/threads", threads.list_threads),
     Route("GET", "/v1/threads/{thread_id}", threads.get_thread),
@@ -101,7 +94,7 @@ ROUTES = (
     Route("GET", "/v1/drafts/{draft_id}", drafts.get_draft),
     Route("PATCH", "/v1/drafts/{draft_id}", drafts.update_draft),
     Route("DELETE", "/v1/drafts/{draft_id}", drafts.delete_draft, status=204),
-    Route("POST", "/v1/drafts/{draft_id}/send", drafts.send_draft, status=201, headers=ONCE),
+    _send("/v1/drafts/{draft_id}/send", drafts.send_draft),
     Route("GET", "/v1/outbox", outbox.list_outbox),
     Route("POST", "/v1/outbox/pause", outbox.pause_outbox),
     Route("POST", "/v1/outbox/resume", outbox.resume_outbox),
@@ -121,17 +114,10 @@ ROUTES = (
     Route("POST", "/v1/webhooks/{webhook_id}/renew", webhooks.renew_webhook),
     Route("GET", "/v1/webhooks/{webhook_id}/deliveries", webhooks.list_deliveries),
     Route(
-        "POST",
-        "/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver",
-        webhooks.redeliver,
+        "POST", "/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver", webhooks.redeliver
     ),
-    Route(
-        "POST",
-        "/v1/memories",
-        memories.memory_add,
-        statuses={"created": 201, "updated": 200},
-    ),
-    Route("GET", "/v1/memories", memories.memory_list),
+    Route("POST", "/v1/memories", memories.memory_add, statuses={"created": 201, "updated": 200}),
+    Route("GET", "/v1/memories", memory_search.memory_list),
     Route("GET", "/v1/memories/search", memory_search.memory_search),
     Route("GET", "/v1/memories/fulltext", memory_search.memory_fulltext_search),
     Route("GET", "/v1/memories/{key}", memories.memory_get),
@@ -146,7 +132,7 @@ ROUTES = (
     Route("GET", "/v1/plans/{plan_id}", rules.get_rule_plan),
     Route("POST", "/v1/plans/{plan_id}/apply", rules.apply_rule_plan),
     Route("POST", "/v1/plans/{plan_id}/undo", rules.undo_rule_plan),
-    Route("GET", "/v1/audit", audit.list_audit),
+    Route("GET", "/v1/audit", keys.list_audit),
     Route("GET", "/v1/identities", identities.list_identities),
     Route("POST", "/v1/identities", identities.create_alias, status=201),
     Route("PATCH", "/v1/identities/{identity_id}", identities.update_identity),

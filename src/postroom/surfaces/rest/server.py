@@ -16,15 +16,9 @@ from starlette.types import ASGIApp
 
 from postroom.app import App
 from postroom.errors import Conflict, InvalidInput
+from postroom.surfaces.rest import http_protocol as http
 from postroom.surfaces.rest.access import AccessControl
 from postroom.surfaces.rest.failed_logins import Attempts
-from postroom.surfaces.rest.http_protocol import (
-    BACKLOG,
-    KEEP_ALIVE_S,
-    MAX_HEAD_BYTES,
-    Protocol,
-    Server,
-)
 from postroom.surfaces.rest.metrics import Metrics
 from postroom.surfaces.rest.pages import pages, pages_of_health
 from postroom.surfaces.rest.routes import ROUTES
@@ -37,7 +31,6 @@ __all__ = [
     "build_health",
     "listen",
     "new_attempts",
-    "serve",
     "serve_on",
 ]
 
@@ -47,8 +40,8 @@ GRACE_S = 1
 INSIST_S = 1.0
 """A second signal after this time ends running requests."""
 
-TAKEN_AT_ONCE = 64
-"""How many connections we take before we look again whether there are too many."""
+ACCEPTED_AT_ONCE = 64
+"""How many connections are accepted before the limit is checked again."""
 
 Lifespan = Callable[[], AbstractAsyncContextManager[object]]
 """What a mounted application needs to be running while we are."""
@@ -73,8 +66,10 @@ def build(
         ConfigError: `no_auth` would open more than this machine.
     """
     metrics = Metrics(app.services.counts.counters)
-    door = AccessControl.of(app, no_auth=no_auth)
-    surface = Surface(app, door, ROUTES, pages(app, metrics, door), mounts or {}, metrics, attempts)
+    access = AccessControl.of(app, no_auth=no_auth)
+    surface = Surface(
+        app, access, ROUTES, pages(app, metrics, access), mounts or {}, metrics, attempts
+    )
 
     @asynccontextmanager
     async def lifespan(_router: object) -> AsyncIterator[None]:
@@ -89,28 +84,9 @@ def build(
 def build_health(app: App) -> ASGIApp:
     """An application with health and metrics only, for processes without a surface."""
     metrics = Metrics(app.services.counts.counters)
-    door = AccessControl.of(app, no_auth=False)
-    surface = Surface(app, door, (), pages_of_health(app, metrics, door), {}, metrics)
+    access = AccessControl.of(app, no_auth=False)
+    surface = Surface(app, access, (), pages_of_health(app, metrics, access), {}, metrics)
     return Router(default=surface, redirect_slashes=False)
-
-
-async def serve(
-    asgi: ASGIApp,
-    host: str,
-    port: int,
-    *,
-    ready: Callable[[int], None] | None = None,
-    stopping: Callable[[], None] | None = None,
-) -> None:
-    """Serve until SIGTERM or SIGINT; *ready* is told the port once it listens.
-
-    *stopping* is told before we wait for answers under way: some never end by themselves.
-
-    Raises:
-        Conflict: the port is taken.
-        InvalidInput: the address is not one of this machine.
-    """
-    await serve_on(listen(host, port), asgi, ready=ready, stopping=stopping)
 
 
 async def serve_on(
@@ -120,22 +96,25 @@ async def serve_on(
     ready: Callable[[int], None] | None = None,
     stopping: Callable[[], None] | None = None,
 ) -> None:
-    """The same on a port that is taken already."""
+    """Serve until SIGTERM or SIGINT; *ready* is called with the port once it listens.
+
+    *stopping* is called before running requests are awaited: some never end by themselves.
+    """
     with bound:
         config = uvicorn.Config(
             asgi,
-            http=Protocol,
+            http=http.Protocol,
             ws="none",
-            backlog=TAKEN_AT_ONCE,
-            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+            backlog=ACCEPTED_AT_ONCE,
+            h11_max_incomplete_event_size=http.MAX_HEAD_BYTES,
             lifespan="on",
             log_config=None,
             access_log=False,
             server_header=False,
-            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_keep_alive=http.KEEP_ALIVE_S,
             timeout_graceful_shutdown=GRACE_S,
         )
-        server = Server(config, stopping)
+        server = http.Server(config, stopping)
         with _stopped_by_signals(server):
             if ready is not None:
                 ready(bound.getsockname()[1])
@@ -165,7 +144,7 @@ def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Take the port.
+    """Open the port.
 
     Raises:
         Conflict: another program has it.
@@ -183,7 +162,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
-        bound.listen(BACKLOG)
+        bound.listen(http.BACKLOG)
     except OSError as error:
         bound.close()
         if error.errno == errno.EADDRINUSE:

@@ -1,4 +1,4 @@
-"""The machinery under the table: find the row, call its operation, write the answer."""
+"""The REST surface: find the route of a request, call its operation, write the response."""
 
 from __future__ import annotations
 
@@ -7,16 +7,9 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -29,23 +22,14 @@ from postroom.calls.operation import call
 from postroom.errors import MailError, NotFound, RateLimited, Unauthenticated, Unavailable
 from postroom.model.key import POSTING
 from postroom.surfaces.connections import cancel_on_disconnect, http_connections
+from postroom.surfaces.rest import requests
 from postroom.surfaces.rest.access import ATTEMPTS, AccessControl, peer_of, presented_key
 from postroom.surfaces.rest.failed_logins import Attempts, TooManyKeys
 from postroom.surfaces.rest.metrics import Metrics
-from postroom.surfaces.rest.problems import KINDS, POSTED_BY, as_problem, problem
-from postroom.surfaces.rest.requests import (
-    choose,
-    naming_headers,
-    read_arguments,
-    read_query,
-    whole_body,
-)
-from postroom.surfaces.rest.responses import respond
+from postroom.surfaces.rest.responses import KINDS, POSTED_BY, as_problem, problem, respond
 from postroom.surfaces.rest.routing import Paths, Route, segments_of
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 Answer = Callable[[Request, dict[str, str]], Awaitable[Response]]
 """Answers a request, given the variable segments of its path."""
@@ -86,7 +70,7 @@ class Surface:
     def __init__(
         self,
         app: App,
-        door: AccessControl,
+        access: AccessControl,
         routes: Iterable[Route],
         pages: Mapping[str, Answer],
         mounts: Mapping[str, ASGIApp],
@@ -94,8 +78,8 @@ class Surface:
         attempts: Attempts | None = None,
     ) -> None:
         self._attempts = attempts or new_attempts()
-        self._app, self._door, self._metrics, self._mounts = app, door, metrics, mounts
-        self._pages, self._present, self._most = frozenset(pages), 0, _most_present()
+        self._app, self._access, self._metrics, self._mounts = app, access, metrics, mounts
+        self._pages, self._open, self._most_open = frozenset(pages), 0, _most_open()
         self._resources: Paths[Resource] = Paths()
         for path, answers in _by_path(routes).items():
             bound = {method: self._answer(rows) for method, rows in answers.items()}
@@ -107,101 +91,100 @@ class Surface:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1000})
             return
-        visit = _Visit({**scope, ATTEMPTS: self._attempts}, send)
-        self._present += 1
+        exchange = _Exchange({**scope, ATTEMPTS: self._attempts}, send)
+        self._open += 1
         try:
-            await self._serve(visit, receive)
+            await self._serve(exchange, receive)
         finally:
-            self._present -= 1
-            self._metrics.record(visit.method, visit.route, visit.status or _GONE, visit.seconds)
+            self._open -= 1
+            self._metrics.record(
+                exchange.method, exchange.route, exchange.status or _GONE, exchange.seconds
+            )
 
-    async def _serve(self, visit: _Visit, receive: Receive) -> None:
-        request = Request(visit.scope, receive)
+    async def _serve(self, exchange: _Exchange, receive: Receive) -> None:
+        request = Request(exchange.scope, receive)
         try:
-            self._door.check_origin(request.headers, visit.scope)
-            self._check_present(visit)
-            if mounted := self._mounted(visit):
-                await mounted(visit.scope, receive, visit.send)
+            self._access.check_origin(request.headers, exchange.scope)
+            self._check_open(exchange)
+            if mounted := self._mounted(exchange):
+                await mounted(exchange.scope, receive, exchange.send)
                 return
-            response = await self._respond(request, visit)
+            response = await self._respond(request, exchange)
         except ClientDisconnect:
             return
         except Unauthenticated as error:
-            if visit.status:
+            if exchange.status:
                 raise
-            response = self._refuse(await self._slowed_down(error, request, visit), visit)
+            response = self._refuse(await self._slowed_down(error, request, exchange), exchange)
         except Exception as error:
-            if visit.status:
+            if exchange.status:
                 raise
-            response = self._refuse(error, visit)
+            response = self._refuse(error, exchange)
             await self._pause(error)
-        await response(visit.scope, receive, visit.send)
+        await response(exchange.scope, receive, exchange.send)
 
     async def _pause(self, error: Exception) -> None:
-        """Whoever is told to come later and asks again at once would keep us busy with refusals."""
+        """Delay the refusal, so that a client that retries at once does not keep us busy."""
         if isinstance(error, TooManyKeys):
             await self._attempts.pause()
         elif isinstance(error, RateLimited):
             await asyncio.sleep(min(error.retry_after, _PAUSE_S))
 
     async def _slowed_down(
-        self, error: Unauthenticated, request: Request, visit: _Visit
+        self, error: Unauthenticated, request: Request, exchange: _Exchange
     ) -> MailError:
-        """What whoever guesses is told, once they have waited for it."""
+        """Delay a failed login; returns the error to answer with."""
         key = presented_key(request.headers)
         if key or POSTED_BY in request.scope:
             try:
                 # What is signed is another attempt each time.
-                await self._attempts.refuse(peer_of(visit.scope), key or new_request_id())
+                await self._attempts.refuse(peer_of(exchange.scope), key or new_request_id())
             except RateLimited as limited:
                 return limited
         return error
 
-    def _check_present(self, visit: _Visit) -> None:
-        """Keep some connections for others; how we are, we tell everybody. Raises Unavailable."""
-        if self._present > self._most and visit.scope["path"] not in self._pages:
+    def _check_open(self, exchange: _Exchange) -> None:
+        """Keep some connections free; health pages are always served. Raises Unavailable."""
+        if self._open > self._most_open and exchange.scope["path"] not in self._pages:
             raise Unavailable("the server is at capacity; retry later", retry_after=1)
 
-    def _refuse(self, error: Exception, visit: _Visit) -> Response:
-        """The last door: what is inside us goes into the log and not to the caller."""
+    def _refuse(self, error: Exception, exchange: _Exchange) -> Response:
+        """The problem document of an error; details of an internal error go to the log only."""
         cause = None if isinstance(error, MailError) else error
         if not isinstance(error, MailError):
             error = MailError("internal error; the log has the details under this request_id")
         self._metrics.refuse(error.code)
-        response = as_problem(error, visit.scope)
+        response = as_problem(error, exchange.scope)
         if KINDS[error.code].status >= 500:
-            context = {**visit.context, "code": error.code, "error": str(error)}
+            context = {**exchange.context, "code": error.code, "error": str(error)}
             log.error("request.failed", extra=context, exc_info=cause)
         return response
 
-    def _mounted(self, visit: _Visit) -> ASGIApp | None:
-        path: str = visit.scope["path"]
+    def _mounted(self, exchange: _Exchange) -> ASGIApp | None:
+        path: str = exchange.scope["path"]
         for prefix, mounted in self._mounts.items():
             if path == prefix or path.startswith(prefix + "/"):
-                visit.route = prefix
+                exchange.route = prefix
                 return mounted
         return None
 
-    async def _respond(self, request: Request, visit: _Visit) -> Response:
-        resource, values = self._resources.find(segments_of(visit.scope))
+    async def _respond(self, request: Request, exchange: _Exchange) -> Response:
+        resource, values = self._resources.find(segments_of(exchange.scope))
         if resource is None:
-            raise NotFound(f"there is nothing at this path; {self._where_to_look()}")
-        visit.route = resource.path
+            hint = f"what there is: {', '.join(sorted(self._pages))}"
+            hint = f"GET {_INDEX} lists what there is" if _INDEX in self._pages else hint
+            raise NotFound(f"there is nothing at this path; {hint}")
+        exchange.route = resource.path
         answer = resource.answers.get("GET" if request.method == "HEAD" else request.method)
         if answer is None:
             self._metrics.refuse("method_not_allowed")
             return problem(
                 "method_not_allowed",
                 f"{request.method} does nothing here; allowed are {resource.allowed}",
-                visit.scope,
+                exchange.scope,
                 headers={"Allow": resource.allowed},
             )
         return await answer(request, values)
-
-    def _where_to_look(self) -> str:
-        if _INDEX in self._pages:
-            return f"GET {_INDEX} lists what there is"
-        return f"what there is: {', '.join(sorted(self._pages))}"
 
     def _answer(self, rows: Sequence[Route]) -> Answer:
         """The answer that one or several rows of the table give."""
@@ -214,14 +197,16 @@ class Surface:
         async def answer(request: Request, values: dict[str, str]) -> Response:
             with place():
                 ctx = await self._context(request, rows)
-                query = read_query(request)
-                route = choose(rows, query)
-                bearer, most = self._expected(ctx, route, request, values)
-            async with whole_body(request, route, self._app.arrivals, bearer, most) as body:
+                query = requests.read_query(request)
+                route = requests.choose(rows, query)
+                sender, most = self._expected(ctx, route, request, values)
+            async with requests.whole_body(
+                request, route, self._app.request_bodies, sender, most
+            ) as body:
                 with place():
-                    arguments = read_arguments(route, request, values, query, body)
+                    arguments = requests.read_arguments(route, request, values, query, body)
                     asked = call(ctx, route.operation, arguments)
-                    with naming_headers(route, request):
+                    with requests.naming_headers(route, request):
                         result = await (
                             cancel_on_disconnect(request.receive, asked) if waits else asked
                         )
@@ -232,12 +217,12 @@ class Surface:
     async def _context(self, request: Request, rows: Sequence[Route]) -> RequestContext:
         if any(row.posted for row in rows):
             return self._app.context(POSTING)
-        return self._app.context(await self._door.caller(request.headers, request.scope))
+        return self._app.context(await self._access.caller(request.headers, request.scope))
 
     def _expected(
         self, ctx: RequestContext, route: Route, request: Request, values: dict[str, str]
     ) -> tuple[BodySender, int]:
-        """Who brings the body, as far as we know, and how long it may be."""
+        """The sender of the body, as far as it is known, and how long it may be."""
         if route.expect is None:
             return known(ctx.caller.key_id), self._app.settings.limits.request_bytes
         request.scope[POSTED_BY] = values["provider"]
@@ -250,8 +235,8 @@ def new_attempts() -> Attempts:
     return Attempts(most_waiting=http_connections() // 4)
 
 
-def _most_present() -> int:
-    """How many we have for a while: not all that may be connected, so that others are told so."""
+def _most_open() -> int:
+    """How many requests may be open: fewer than connections, so that the others are refused."""
     most = http_connections()
     return most - most // 16
 
@@ -263,8 +248,8 @@ def _by_path(routes: Iterable[Route]) -> dict[str, dict[str, list[Route]]]:
     return table
 
 
-class _Visit:
-    """One request on its way: what the metrics and the headers of the answer need to know."""
+class _Exchange:
+    """One request: what the metrics and the headers of its response need."""
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self.scope = {**scope, "request_id": _request_id(scope)}

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import cast
 
 from postroom.errors import InvalidInput
-from postroom.mail.composing.compose import parse_address
+from postroom.mail.addresses import parse_address
 
 MAX_ADDRESS_CHARS = 320
 _PATH = re.compile(r"(FROM|TO):\s?<((?:@[^:<>\s]{1,255}:)?)([^<>]*)>(?:\s+(\S.*))?", re.IGNORECASE)
 
-_QUOTED = re.compile(r'"([\w.!#$%&\'*+/=?^`{|}~-]{1,64})"@([^@"]{1,255})')
+_QUOTED = re.compile(r'\A"([\w.!#$%&\'*+/=?^`{|}~-]{1,64})"@([^@"]{1,255})\Z')
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,25 +30,17 @@ def parse_path(word: str, argument: str) -> Path | None:
     match = _PATH.fullmatch(argument.strip())
     if match is None or match[1].upper() != word:
         return None
-    address = _unquoted(match[3])
-    if address and not _is_address(address) and not (word == "TO" and _is_postmaster(address)):
+    # Unnecessary quotes are removed (RFC 5321 §4.1.2).
+    address = _QUOTED.sub(r"\1@\2", match[3])
+    # RFC 5321 §4.1.1.3: the postmaster is the one recipient that needs no domain.
+    is_postmaster = word == "TO" and address.lower() == "postmaster"
+    if address and not is_postmaster and not _is_address(address):
         return None
     parameters: dict[str, str] = {}
     for part in (match[4] or "").split():
         name, _, value = part.partition("=")
         parameters[name.upper()] = value
     return Path(address, parameters)
-
-
-def _is_postmaster(address: str) -> bool:
-    """RFC 5321 §4.1.1.3: the one recipient that needs no domain."""
-    return address.lower() == "postmaster"
-
-
-def _unquoted(address: str) -> str:
-    """The address without unnecessary quotes (RFC 5321 §4.1.2)."""
-    match = _QUOTED.fullmatch(address)
-    return f"{match[1]}@{match[2]}" if match else address
 
 
 def _is_address(text: str) -> bool:

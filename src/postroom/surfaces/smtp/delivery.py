@@ -127,7 +127,8 @@ class Delivery:
         if not isinstance(became, MailError):
             self.failed("smtp_failed", cause=became)
             return "451 4.3.0 internal error; try again later"
-        words = _problem(became)
+        kinds = (words for kind, words in _PROBLEMS.items() if isinstance(became, kind))
+        words = next(kinds, "451 4.3.0 the message cannot be stored now; try again later")
         if words.startswith("4"):
             self.failed("smtp_failed", error=str(became))
         return words
@@ -147,10 +148,3 @@ _PROBLEMS: Mapping[type[MailError], str] = {
     NotFound: "550 5.1.1 the mailbox no longer exists",
     InvalidInput: "554 5.6.0 the message is empty",
 }
-
-
-def _problem(error: MailError) -> str:
-    for kind, words in _PROBLEMS.items():
-        if isinstance(error, kind):
-            return words
-    return "451 4.3.0 the message cannot be stored now; try again later"

@@ -36,7 +36,7 @@ class Listener:
     _peers: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self._intake = BatchIngest(self.app.services)
+        self._ingest = BatchIngest(self.app.services)
         self._most = smtp_connections()
         per_minute = self.app.services.limits.smtp_per_minute
         self._rates = RateLimits(per_second=per_minute / 60, burst=per_minute)
@@ -68,7 +68,7 @@ class Listener:
         self._peers[peer] += 1
         try:
             name = self.app.settings.domains[0]
-            session = Session(wire, self._intake, name, self.tls, self._rates, self._spools)
+            session = Session(wire, self._ingest, name, self.tls, self._rates, self._spools)
             await session.run()
         finally:
             self._peers[peer] -= 1

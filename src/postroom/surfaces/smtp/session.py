@@ -10,7 +10,9 @@ import asyncio
 import secrets
 import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from postroom.admission.rate_limits import RateLimits
 from postroom.errors import MailError, RateLimited
@@ -62,17 +64,12 @@ class Session:
             while True:
                 await self._answer(await self._line())
         except TimeoutError:
-            await self._farewell("421 4.4.2 timeout; try again later")
+            with suppress(Gone):
+                await self._say("421 4.4.2 timeout; try again later")
         except (Gone, _Over):
             pass
         finally:
             self.wire.close()
-
-    async def _farewell(self, words: str) -> None:
-        try:
-            await self._say(words)
-        except Gone:
-            return
 
     async def _say(self, *lines: str) -> None:
         said = "".join(f"{line}\r\n" for line in lines).encode()
@@ -103,12 +100,13 @@ class Session:
         if line is None:
             return
         verb, _, argument = line.partition(" ")
-        command = _COMMANDS.get(verb.upper())
-        if command is None:
+        if command := _COMMANDS.get(verb.upper()):
+            await command(self, argument.strip())
+        elif reply := _REPLIES.get(verb.upper()):
+            await self._say(reply)
+        else:
             missing = "500 5.5.2 syntax error: empty line"
             await self._refuse("500 5.5.1 command not recognized" if verb else missing)
-            return
-        await command(self, argument.strip())
 
     async def _refuse(self, words: str) -> None:
         self._errors += 1
@@ -117,7 +115,8 @@ class Session:
             raise _Over
         await self._say(words)
 
-    async def _hello(self, name: str, *, is_lmtp: bool, is_extended: bool) -> None:
+    async def hello(self, name: str, *, is_lmtp: bool = False, is_extended: bool = True) -> None:
+        """HELO, EHLO (RFC 5321 §4.1.1.1) or LHLO (RFC 2033 §4.1)."""
         if not name:
             await self._refuse("501 5.5.4 a domain is required")
             return
@@ -131,15 +130,6 @@ class Session:
             offers.append("STARTTLS")
         *first, last = [self.our_name, *offers]
         await self._say(*(f"250-{offer}" for offer in first), f"250 {last}")
-
-    async def helo(self, name: str) -> None:
-        await self._hello(name, is_lmtp=False, is_extended=False)
-
-    async def ehlo(self, name: str) -> None:
-        await self._hello(name, is_lmtp=False, is_extended=True)
-
-    async def lhlo(self, name: str) -> None:
-        await self._hello(name, is_lmtp=True, is_extended=True)
 
     async def starttls(self, argument: str) -> None:
         if self.tls is None or self._is_encrypted:
@@ -201,11 +191,9 @@ class Session:
             # RFC 5321 §4.5.3.1.10: not an error; the client sends another copy to the others.
             await self._say(f"452 4.5.3 too many recipients; the limit is {MAX_RECIPIENTS}")
         else:
-            await self._recipient(self._mail, self._at_home(path.address))
-
-    def _at_home(self, address: str) -> str:
-        """RFC 5321 §4.5.1: the postmaster needs no domain."""
-        return address if "@" in address else f"{address}@{self.our_name}"
+            # RFC 5321 §4.5.1: the postmaster needs no domain.
+            address = path.address if "@" in path.address else f"{path.address}@{self.our_name}"
+            await self._recipient(self._mail, address)
 
     async def _recipient(self, mail: Envelope, address: str) -> None:
         try:
@@ -238,21 +226,21 @@ class Session:
         try:
             await spool.fill(self.wire, self.idle_s, self.mail_s)
             if self.wire.buffer:
-                await self._smuggled()
+                await self._refuse_smuggling()
             self._mail = None
             async with self.spools.turn(spool):
-                await self._take(mail, spool)
+                await self._deliver(mail, spool)
         finally:
             spool.close()
 
-    async def _smuggled(self) -> None:
+    async def _refuse_smuggling(self) -> None:
         """Without PIPELINING, data before the reply is an attempt to smuggle commands."""
         self._count("refused")
         self._failed("smtp_smuggled", reason="words before our answer")
         await self._say("554 5.5.0 data received before the reply; the message was refused")
         raise _Over
 
-    async def _take(self, mail: Envelope, spool: Spool) -> None:
+    async def _deliver(self, mail: Envelope, spool: Spool) -> None:
         answers = await Delivery(self.batch_ingest, self._failed).answers(mail, spool)
         words = for_all(answers)
         if words[0] != "4":
@@ -271,31 +259,24 @@ class Session:
         self._mail = None
         await self._say("250 2.0.0 ok")
 
-    async def noop(self, _argument: str) -> None:
-        await self._say("250 2.0.0 ok")
-
-    async def vrfy(self, _argument: str) -> None:
-        await self._say("252 2.5.0 cannot verify the address; send the message")
-
-    async def help(self, _argument: str) -> None:
-        await self._say("214 2.0.0 see RFC 5321")
-
     async def quit(self, _argument: str) -> None:
         await self._say("221 2.0.0 closing connection")
         raise _Over
 
 
 _COMMANDS: dict[str, Callable[[Session, str], Awaitable[None]]] = {
-    "HELO": Session.helo,
-    "EHLO": Session.ehlo,
-    "LHLO": Session.lhlo,
+    "HELO": partial(Session.hello, is_extended=False),
+    "EHLO": Session.hello,
+    "LHLO": partial(Session.hello, is_lmtp=True),
     "STARTTLS": Session.starttls,
     "MAIL": Session.mail,
     "RCPT": Session.rcpt,
     "DATA": Session.data,
     "RSET": Session.rset,
-    "NOOP": Session.noop,
-    "VRFY": Session.vrfy,
-    "HELP": Session.help,
     "QUIT": Session.quit,
+}
+_REPLIES = {
+    "NOOP": "250 2.0.0 ok",
+    "VRFY": "252 2.5.0 cannot verify the address; send the message",
+    "HELP": "214 2.0.0 see RFC 5321",
 }

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from postroom.store.search.postings import boundary_postings as entries_module
 from postroom.store.search.postings.boundary_postings import ALL_RANKS, Entries, Ranks
-from postroom.store.search.postings.boundary_rows import HAS_RANKS
-from postroom.store.search.postings.masks import MaskBuilder, positions_of
-from postroom.store.search.query.snapshot import Snapshot
+from postroom.store.search.postings.boundary_writer import HAS_RANKS
 from postroom.store.search.segments.segment import Segment
+from postroom.store.search.segments.snapshot import MaskBuilder, Snapshot, positions_of
 
 unhurried = settings(deadline=None)
 SIZE, RANKS_END = 200, 1 << 16

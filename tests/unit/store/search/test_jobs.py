@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,12 @@ from postroom.model.view import EVERYTHING
 from postroom.store.search.compaction.jobs import (
     Job,
     LeaseLost,
-    all_segments,
-    building_segments,
+    MergePolicy,
     claim,
     renew,
-    reset_index,
 )
-from postroom.store.search.compaction.policy import MergePolicy
-from postroom.store.search.index import compact, purge
+from postroom.store.search.index import compact, purge, reset_index
+from postroom.store.search.segments.segment import BUILDING, segment_numbers
 from tests.unit.store.search.test_merging import IS_SWEPT, Interrupted
 from tests.unit.store.search.test_results import wrong_results
 from tests.unit.store.search.world import SMALL_POLICY, World
@@ -146,9 +145,10 @@ async def test_concurrent_jobs_lose_nothing(tmp_path: Path, seed: int) -> None:
         nonlocal beside
         await world.arrive(25)
         await world.change(6)
-        before, busy = [await world.engine.read(of) for of in (all_segments, building_segments)]
+        before = await world.engine.read(segment_numbers)
+        busy = await world.engine.read(partial(segment_numbers, state=BUILDING))
         await compact(world.engine, SMALL_POLICY)
-        made = {*await world.engine.read(all_segments)} - {*before}
+        made = {*await world.engine.read(segment_numbers)} - {*before}
         beside += bool(busy and made)
 
     for _ in range(15):

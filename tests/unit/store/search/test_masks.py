@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.store.search.postings import masks
-from postroom.store.search.postings.masks import (
+from postroom.store.search.segments import snapshot as masks
+from postroom.store.search.segments.segment import CURRENT_FORMAT, Segment
+from postroom.store.search.segments.snapshot import (
     WORD_BITS,
     Mask,
     MaskBuilder,
     PrefixCounts,
+    Snapshot,
     encode_doc_ids,
     keep_range,
     last_positions,
     positions_of,
 )
-from postroom.store.search.query.snapshot import Snapshot
-from postroom.store.search.segments.segment import CURRENT_FORMAT, Segment
 
 unhurried = settings(deadline=None)
 DEFAULT_POLICY = (1, 63, 64, 65, 130, 1000)

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 from postroom.errors import StorageFull
-from postroom.store.search.postings import token_pairs
-from postroom.store.search.postings.token_pairs import find_endings
-from postroom.store.search.tokens import arrays, dictionary, tokenizer
+from postroom.store.search.postings import boundary_writer
+from postroom.store.search.postings.boundary_writer import find_endings
+from postroom.store.search.tokens import arrays, tokenizer
 from postroom.store.search.tokens.arrays import PADDING, U8, U64, Int
-from postroom.store.search.tokens.dictionary import Terms
-from postroom.store.search.tokens.tokenizer import Tokenizer
+from postroom.store.search.tokens.tokenizer import Terms, Tokenizer
 
 MERGE = """
 import random, resource, sys
@@ -36,7 +35,7 @@ for number in range(kilobytes):
     # common words are those with low numbers, as in any language
     names = [words[int(20_000 ** choice.random()) - 1] for _ in range(130)]
     text = "".join(name + choice.choice(signs) for name in names)
-    builder.add([(number, number, text, "", "")])
+    builder.add([(number, number, text, "", "", 1, 0, 0, "[]", "[]")])
 for row in builder.rows():
     pass
 print(peak_mb() - before)
@@ -64,7 +63,7 @@ def test_token_pairs_have_the_same_order_whatever_the_batch_size(
     pieces = ["a", "ba", " of", " the", "-", "-----", " 42", "é", "你好", ".", "\n"]
     texts = ["".join(choice.choices(pieces, k=choice.randrange(40))) for _ in range(60)]
     at_once = _token_pairs(texts)
-    monkeypatch.setattr(token_pairs, "MAX_SORTED", max_sorted)
+    monkeypatch.setattr(boundary_writer, "MAX_SORTED", max_sorted)
     monkeypatch.setattr(arrays, "_MAX_IN_MEMORY", 1000)
     monkeypatch.setattr(tokenizer, "_BATCH_BYTES", 200)
 
@@ -82,17 +81,17 @@ def _token_pairs(texts: list[str]) -> list[tuple[int, ...]]:
     endings = find_endings(text.terms)
     found = [
         np.column_stack((endings.characters[part.left], *part.following, part.docs))
-        for part in token_pairs.sorted_token_pairs(text, endings)
+        for part in boundary_writer.sorted_token_pairs(text, endings)
     ]
     text.close()
     return [tuple(row) for row in np.concatenate(found).tolist()]
 
 
 def test_terms_with_the_same_hash_are_distinct(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dictionary, "hash_strings", _first_bytes)
+    monkeypatch.setattr(tokenizer, "hash_strings", _first_bytes)
     words = [b"ab", b"ac", b"b", b"bcdefghijk", b"bcdefghijl", b"c", b"ad", b"ab\xc3\xa9"]
     numbered: dict[bytes, int] = {}
-    known = dictionary.TermDictionary()
+    known = tokenizer.TermDictionary()
 
     for names in (words[:3], words[2:5], words, words[::-1]):
         flat = np.frombuffer(b"\n".join(names) + PADDING, np.uint8)

@@ -14,12 +14,14 @@ import pytest
 
 from postroom.model.view import EVERYTHING
 from postroom.store.search.compaction import jobs, merging
-from postroom.store.search.compaction.jobs import LEASE_S, claim, segments_with_tombstones
-from postroom.store.search.compaction.policy import (
+from postroom.store.search.compaction.jobs import (
     DEFAULT_POLICY,
+    LEASE_S,
     Candidate,
     MergePolicy,
     choose_segments,
+    claim,
+    segments_with_tombstones,
 )
 from postroom.store.search.index import compact, purge
 from postroom.store.sqlite.engine import SqliteEngine
@@ -352,7 +354,7 @@ async def test_the_text_of_a_segment_is_limited(tmp_path: Path) -> None:
 MERGE_FOREVER = """
 import asyncio, sys
 from pathlib import Path
-from postroom.store.search.compaction.policy import MergePolicy
+from postroom.store.search.compaction.jobs import MergePolicy
 from postroom.store.search.index import compact
 from postroom.store.sqlite.engine import SqliteEngine
 async def main():

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from postroom.model.view import EVERYTHING
-from postroom.store.search.compaction.policy import MergePolicy
+from postroom.store.search.compaction.jobs import MergePolicy
 from postroom.store.search.index import SearchQuery
-from postroom.store.search.query import paging, snapshot
+from postroom.store.search.query import paging
 from postroom.store.search.segments.segment import live_segments
 from tests.unit.store.search.world import World
 
@@ -31,8 +31,8 @@ async def lists(folder: Path) -> World:
 async def test_a_page_is_where_its_offset_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lot: int, leap: int
 ) -> None:
-    monkeypatch.setattr(snapshot, "_DOCS_PER_TICK", lot)
-    monkeypatch.setattr(snapshot, "_TICKS_PER_SKIP", leap)
+    monkeypatch.setattr(paging, "_DOCS_PER_TICK", lot)
+    monkeypatch.setattr(paging, "_TICKS_PER_SKIP", leap)
     monkeypatch.setattr(paging, "_SHALLOW", 0)
     monkeypatch.setattr(paging, "_SORT_ALL", 0)
     world = await lists(tmp_path)

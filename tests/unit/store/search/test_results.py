@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from postroom.model.view import EVERYTHING
-from postroom.store.search.compaction.policy import MergePolicy
+from postroom.store.search.compaction.jobs import MergePolicy
 from postroom.store.search.index import IndexSearcher, SearchQuery
 from postroom.store.search.query import segment_search
 from postroom.store.search.query.scan import ScanLimits

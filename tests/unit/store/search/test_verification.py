@@ -9,7 +9,7 @@ import pytest
 from postroom.model.view import EVERYTHING
 from postroom.store.search import index
 from postroom.store.search.compaction import jobs
-from postroom.store.search.compaction.policy import DEFAULT_POLICY, MergePolicy
+from postroom.store.search.compaction.jobs import DEFAULT_POLICY, MergePolicy
 from postroom.store.search.index import compact, purge
 from postroom.store.search.segments.segment import Kind
 from tests.unit.store.search.world import START, World
@@ -65,7 +65,7 @@ async def test_a_merge_leaves_no_trace_of_changed_or_removed_messages(
         await world.store.remove_message(message_id, EVERYTHING)
     grown = await merged_into_one(world, monkeypatch)
 
-    await world.engine.write(jobs.reset_index)
+    await world.engine.write(index.reset_index)
     rebuilt = await merged_into_one(world, monkeypatch)
     await world.engine.close()
 

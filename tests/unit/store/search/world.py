@@ -13,12 +13,12 @@ from postroom.model.message import AddressLine
 from postroom.model.storage import FIELD_BORDER, Change, NewAttachment, NewMessage
 from postroom.model.view import EVERYTHING, only
 from postroom.store.audit_hmac import AuditHmac
-from postroom.store.search.compaction.policy import MergePolicy
+from postroom.store.search.compaction.jobs import MergePolicy
 from postroom.store.search.index import IndexSearcher, SearchQuery, SearchResult, compact
 from postroom.store.search.query.scan import ScanLimits
 from postroom.store.sql.values import caseless
 from postroom.store.sqlite.engine import SqliteEngine
-from postroom.store.store import SqlStore
+from postroom.store.store import Store
 from postroom.store.transaction import Engine, Transaction
 
 START = 1_700_000_000
@@ -44,7 +44,7 @@ class World:
 
     def __init__(self, engine: Engine, seed: int) -> None:
         self.engine = engine
-        self.store = SqlStore(engine, AuditHmac(b"key"))
+        self.store = Store(engine, AuditHmac(b"key"))
         self.random = random.Random(seed)
         self.searcher = IndexSearcher(NOTHING_IS_SMALL)
         self.inboxes: list[Inbox] = []

@@ -1,20 +1,22 @@
-"""Merge jobs: choosing one, and the short transactions that claim, write and finish it.
+"""Merge policy and merge jobs: choosing one, and the short transactions that claim and finish it.
 
-The new segment of a job names its holder and lease; every write checks both, so a process that lost
-its lease changes nothing. Beside a merge of segments, which can take minutes, the buffer and much
-smaller segments are still merged, because searches scan the buffer. Segments are only merged once
-the rows of earlier ones are deleted, which bounds the space.
+Segments of similar size are merged, so messages are rewritten rarely. The new segment of a job
+names its holder and lease; every write checks both, so a process that lost its lease changes
+nothing. Beside a merge of segments, which can take minutes, the buffer and much smaller segments
+are still merged, because searches scan the buffer. Segments are only merged once the rows of
+earlier ones are deleted, which bounds the space.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 
 from postroom.errors import Conflict
 from postroom.model.values import dataclass
-from postroom.store.search.compaction.policy import Candidate, MergePolicy, choose_segments
 from postroom.store.search.segments import message_sets
+from postroom.store.search.segments.message_sets import decode_set
 from postroom.store.search.segments.segment import (
     BUILDING,
     DROPPED,
@@ -22,13 +24,116 @@ from postroom.store.search.segments.segment import (
     BuiltSegment,
     SegmentRow,
     find_doc_ids,
+    segment_numbers,
 )
 from postroom.store.sql.values import any_of
 from postroom.store.transaction import Row, Transaction
 
+_TOMBSTONE_SHARE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class MergePolicy:
+    """Sizes and delays: `buffer_docs` messages become a segment, `fan_out` segments of a level one.
+
+    If no mail arrives for `idle_s`, `idle_buffer` messages are enough, and segments are merged
+    unless the largest has more than `idle_ratio` times the messages of the smaller ones together.
+
+    A segment with a tombstone is rewritten at an age of `tombstone_s` (`idle_tombstone_s` if idle)
+    for each of its messages: deleted text soon disappears, at a bounded cost.
+    """
+
+    buffer_docs: int = 512
+    fan_out: int = 11
+    max_docs: int = 1 << 16
+    max_bytes: int = 160 << 20
+    idle_s: int = 10
+    idle_buffer: int = 32
+    idle_ratio: int = 8
+    tombstone_s: float = 1.0
+    idle_tombstone_s: float = 0.25
+
+
+DEFAULT_POLICY = MergePolicy()
+PURGE_POLICY = MergePolicy(tombstone_s=0, idle_tombstone_s=0)
+"""Rewrite all segments with tombstones now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A live segment and its number of tombstones; a taken one is being merged."""
+
+    number: int
+    size: int
+    text_bytes: int
+    made_at: int
+    removed: int
+    is_taken: bool = False
+
+
+def choose_segments(
+    segments: Sequence[Candidate], policy: MergePolicy, *, is_idle: bool, now: int
+) -> list[int]:
+    """The segments to merge into one, in order of arrival; empty if there is nothing to do."""
+    growing = [
+        s for s in segments if 2 * s.size < policy.max_docs and 2 * s.text_bytes < policy.max_bytes
+    ]
+    smallest, largest = 0, policy.buffer_docs * policy.fan_out
+    while smallest < policy.max_docs:
+        level = [s for s in growing if smallest <= s.size < largest]
+        if len(level) >= policy.fan_out or sum(s.size for s in level) >= policy.max_docs:
+            return [s.number for s in _fitting(level[: policy.fan_out], policy)]
+        smallest, largest = largest, largest * policy.fan_out
+    if is_idle and (idle := _idle_merge(growing, policy)):
+        return [s.number for s in segments if s in idle]
+    tombstone_s = policy.idle_tombstone_s if is_idle else policy.tombstone_s
+    due = [s for s in segments if _is_due_for_rewrite(s, tombstone_s, now)]
+    return [s.number for s in sorted(due, key=lambda s: s.size)[:1]]
+
+
+def _idle_merge(segments: Sequence[Candidate], policy: MergePolicy) -> list[Candidate]:
+    """The smallest segments to merge while idle; one that is much smaller than the others waits."""
+    ordered = sorted(segments, key=lambda s: s.size)
+    for first in range(len(ordered) - 1):
+        chosen: list[Candidate] = []
+        size = 0
+        for segment in _fitting(ordered[first:], policy):
+            if chosen and segment.size > size * policy.idle_ratio:
+                break
+            chosen.append(segment)
+            size += segment.size
+        if len(chosen) > 1:
+            return chosen
+    return []
+
+
+def _fitting(segments: Iterable[Candidate], policy: MergePolicy) -> list[Candidate]:
+    """The longest prefix that fits into one segment; two that are not full always fit."""
+    chosen: list[Candidate] = []
+    size = text_bytes = 0
+    for segment in segments:
+        size, text_bytes = size + segment.size, text_bytes + segment.text_bytes
+        if chosen and (size > policy.max_docs or text_bytes > policy.max_bytes):
+            break
+        chosen.append(segment)
+    return chosen
+
+
+def _is_due_for_rewrite(segment: Candidate, tombstone_s: float, now: int) -> bool:
+    """Whether a segment has too many tombstones, or has had one for too long."""
+    if segment.removed * _TOMBSTONE_SHARE > segment.size:
+        return True
+    is_recent = 0 <= now - segment.made_at < tombstone_s * segment.size
+    return segment.removed > 0 and not is_recent
+
+
 _BATCH = 500
 
-SETS_BATCH = "SELECT name FROM search_sets WHERE segment = :segment LIMIT :limit"
+DELETE_SETS = """
+    DELETE FROM search_sets WHERE segment = :segment AND name IN (
+        SELECT name FROM search_sets WHERE segment = :segment LIMIT :limit
+    )
+"""
 LAST_ROW_OF_BATCH = """
     SELECT kind, key, part FROM search_rows WHERE segment = :segment
      ORDER BY kind, key, part LIMIT 1 OFFSET :offset
@@ -41,16 +146,12 @@ DELETE_ROWS = """
 
 def delete_dropped_rows(tx: Transaction) -> bool:
     """Delete some rows or sets of a dropped segment; False if there is none."""
-    for segment in _dropped_segments(tx)[:1]:
-        if not _delete_rows(tx, segment) and not _delete_sets(tx, segment):
+    for segment in segment_numbers(tx, DROPPED)[:1]:
+        is_empty = not _delete_rows(tx, segment)
+        if is_empty and not tx.run(DELETE_SETS, segment=segment, limit=_BATCH):
             tx.run("DELETE FROM search_segments WHERE number = :segment", segment=segment)
         return True
     return False
-
-
-def _dropped_segments(tx: Transaction) -> list[int]:
-    sql = "SELECT number FROM search_segments WHERE state = :state ORDER BY number"
-    return [row[0] for row in tx.all(sql, state=DROPPED)]
 
 
 def _delete_rows(tx: Transaction, segment: int) -> bool:
@@ -59,13 +160,6 @@ def _delete_rows(tx: Transaction, segment: int) -> bool:
         return tx.run("DELETE FROM search_rows WHERE segment = :segment", segment=segment) > 0
     tx.run(DELETE_ROWS, segment=segment, kind=last[0], key=last[1], part=last[2])
     return True
-
-
-def _delete_sets(tx: Transaction, segment: int) -> bool:
-    names = [row[0] for row in tx.all(SETS_BATCH, segment=segment, limit=_BATCH)]
-    among, params = any_of("name", names)
-    sql = f"DELETE FROM search_sets WHERE segment = :segment AND name {among}"
-    return bool(names) and tx.run(sql, segment=segment, **params) > 0
 
 
 LEASE_S = 30
@@ -90,10 +184,6 @@ RENEW = """
     UPDATE search_segments SET until = :until
      WHERE number = :number AND state = :state AND holder = :holder
 """
-IS_OURS = """
-    SELECT 1 FROM search_segments
-     WHERE number = :number AND state = :state AND holder = :holder
-"""
 CANDIDATES = """
     SELECT s.number, s.size, s.bytes, s.created_at, r.value, s.merging
       FROM search_segments s
@@ -113,11 +203,6 @@ CLAIM_BUFFER = """
 INSERT_ROW = """
     INSERT INTO search_rows (segment, kind, key, part, value)
     VALUES (:segment, :kind, :key, :part, :value)
-"""
-LIVE_SETS = """
-    SELECT s.number, s.size, x.value FROM search_sets x
-      JOIN search_segments s ON s.number = x.segment
-     WHERE x.name = :name AND s.state = :live
 """
 INSERT_SET = "INSERT INTO search_sets (name, segment, value) VALUES (:name, :segment, :value)"
 FINISH = """
@@ -145,31 +230,27 @@ class Job:
     messages: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """Segments to merge, or else a number of buffered messages, or nothing."""
-
-    sources: tuple[int, ...] = ()
-    messages: int = 0
-
-    def __bool__(self) -> bool:
-        return bool(self.sources or self.messages)
+_Choice = tuple[tuple[int, ...], int]
+"""Segments to merge, or else a number of buffered messages; neither if there is nothing to do."""
 
 
 def claim(tx: Transaction, holder: str, policy: MergePolicy, now: int) -> Job | None:
-    """Claim the next job, if any."""
     rows = tx.all(BUILDING_SEGMENTS, state=BUILDING)
     for number, until, _ in rows:
         if not _is_active(until, now):
             abandon(tx, number)
-    choice = _choose(tx, policy, now, _active(rows, now))
-    if not choice:
+    sources, limit = _choose(tx, policy, now, _active(rows, now))
+    if not sources and not limit:
         return None
-    messages = tx.all(OLDEST_IN_BUFFER, limit=choice.messages) if choice.messages else []
+    messages = tuple(row[0] for row in tx.all(OLDEST_IN_BUFFER, limit=limit))
     row = tx.one(NEW_SEGMENT, state=BUILDING, now=now, holder=holder, until=now + LEASE_S)
-    numbers = tuple(message[0] for message in messages)
-    job = Job(row[0] if row else 0, holder, choice.sources, numbers)
-    _set_merging(tx, job)
+    job = Job(row[0] if row else 0, holder, sources, messages)
+    if sources:
+        among, params = any_of("source", sources)
+        sql = f"UPDATE search_segments SET merging = :number WHERE number {among}"
+        tx.run(sql, number=job.number, **params)
+    else:
+        tx.run(CLAIM_BUFFER, number=job.number, last=messages[-1])
     return job
 
 
@@ -177,8 +258,9 @@ def has_work(tx: Transaction, policy: MergePolicy, now: int) -> bool:
     """Whether there is work that no process is doing."""
     rows = tx.all(BUILDING_SEGMENTS, state=BUILDING)
     active = _active(rows, now)
-    has_abandoned = len(active) < len(rows)
-    return has_abandoned or bool(_dropped_segments(tx)) or bool(_choose(tx, policy, now, active))
+    if len(active) < len(rows) or segment_numbers(tx, DROPPED):
+        return True
+    return any(_choose(tx, policy, now, active))
 
 
 def _active(rows: Sequence[Row], now: int) -> list[int]:
@@ -188,69 +270,42 @@ def _active(rows: Sequence[Row], now: int) -> list[int]:
 
 def _choose(tx: Transaction, policy: MergePolicy, now: int, active: Sequence[int]) -> _Choice:
     """The buffer first, unless it holds more than one job takes, as after a rebuild."""
-    is_idle, limit = _is_idle(tx, policy, now), policy.max_docs // 2
+    newest = tx.one("SELECT received_at FROM messages ORDER BY number DESC LIMIT 1")
+    is_idle = newest is not None and bool(newest[0] + policy.idle_s <= now)
+    limit = policy.max_docs // 2
     row = tx.one(BUFFER_SIZE, limit=limit + 1)
     buffered = int(row[0]) if row else 0
     due = min(policy.idle_buffer, policy.buffer_docs) if is_idle else policy.buffer_docs
-    from_buffer = _Choice()
+    taken = 0
     if buffered >= due:
         taken = min(limit, _PARALLEL_BUFFERS * policy.buffer_docs) if active else limit
-        from_buffer = _Choice(messages=taken)
         if buffered <= limit:
-            return from_buffer
-    if _dropped_segments(tx):
-        return _Choice()
+            return (), taken
+    if segment_numbers(tx, DROPPED):
+        return (), 0
     candidates = [s for s in _candidates(tx) if not s.is_taken]
     sources = choose_segments(candidates, policy, is_idle=is_idle, now=now)
     size = sum(s.size for s in candidates if s.number in sources)
     if sources and all(_PARALLEL_RATIO * size <= other for other in active if other):
-        return _Choice(tuple(sources))
-    return from_buffer
-
-
-def all_segments(tx: Transaction) -> list[int]:
-    return [row[0] for row in tx.all("SELECT number FROM search_segments")]
-
-
-def building_segments(tx: Transaction) -> list[int]:
-    return [row[0] for row in tx.all(BUILDING_SEGMENTS, state=BUILDING)]
+        return tuple(sources), 0
+    return (), taken
 
 
 def segments_with_tombstones(tx: Transaction) -> list[int]:
     """Segments with tombstones, and dropped ones whose rows still exist."""
-    return [*_dropped_segments(tx), *(s.number for s in _candidates(tx) if s.removed)]
+    return [*segment_numbers(tx, DROPPED), *(s.number for s in _candidates(tx) if s.removed)]
 
 
 def _is_active(until: int, now: int) -> bool:
     return now < until <= now + 2 * LEASE_S
 
 
-def _is_idle(tx: Transaction, policy: MergePolicy, now: int) -> bool:
-    row = tx.one("SELECT received_at FROM messages ORDER BY number DESC LIMIT 1")
-    return row is not None and bool(row[0] + policy.idle_s <= now)
-
-
 def _candidates(tx: Transaction) -> list[Candidate]:
     rows = tx.all(CANDIDATES, removed=message_sets.REMOVED, live=LIVE)
     return [
-        Candidate(number, size, text, made_at, _count_set(removed), is_taken=merging is not None)
+        Candidate(number, size, text, made_at, len(decode_set(removed)), merging is not None)
         for number, size, text, made_at, removed, merging in rows
     ]
-
-
-def _count_set(value: bytes | None) -> int:
-    if not value:
-        return 0
-    return int.from_bytes(value[1:], "big").bit_count() if value[0] else len(value) // 2
-
-
-def _set_merging(tx: Transaction, job: Job) -> None:
-    if job.sources:
-        among, params = any_of("source", job.sources)
-        sql = f"UPDATE search_segments SET merging = :number WHERE number {among}"
-        tx.run(sql, number=job.number, **params)
-    else:
-        tx.run(CLAIM_BUFFER, number=job.number, last=job.messages[-1])
 
 
 def renew(tx: Transaction, job: Job, now: int) -> None:
@@ -303,9 +358,10 @@ def _apply_logged_changes(tx: Transaction, job: Job, size: int) -> None:
     tx.run("DELETE FROM search_changes WHERE segment = :number", number=job.number)
 
 
-def release(tx: Transaction, job: Job) -> None:
-    """Abandon our own job."""
-    if tx.one(IS_OURS, number=job.number, state=BUILDING, holder=job.holder):
+def release(tx: Transaction, job: Job, now: int) -> None:
+    """Abandon our own job, unless the lease is lost."""
+    with suppress(LeaseLost):
+        renew(tx, job, now)
         abandon(tx, job.number)
 
 
@@ -321,24 +377,3 @@ def drop_segment(tx: Transaction, number: int) -> None:
     """Stop searching a segment; its rows and sets are deleted later."""
     sql = "UPDATE search_segments SET state = :state, merging = NULL WHERE number = :number"
     tx.run(sql, state=DROPPED, number=number)
-
-
-def unindex_inbox(tx: Transaction, inbox: int) -> None:
-    """Remove all messages of an inbox from the index."""
-    tx.run("DELETE FROM search_buffer WHERE inbox = :inbox", inbox=inbox)
-    for number in building_segments(tx):
-        abandon(tx, number)
-    name = message_sets.inbox_set(inbox)
-    for segment, size, value in tx.all(LIVE_SETS, name=name, live=LIVE):
-        doc_ids = message_sets.tombstones(tx, segment) | {*message_sets.decode_set(value)}
-        removed = message_sets.encode_set(sorted(doc_ids), size)
-        tx.run(message_sets.WRITE_SET, name=message_sets.REMOVED, segment=segment, value=removed)
-    tx.run("DELETE FROM search_sets WHERE name = :name", name=name)
-
-
-def reset_index(tx: Transaction) -> None:
-    """Drop all segments and put every message into the buffer."""
-    tx.run("UPDATE search_segments SET state = :dropped, merging = NULL", dropped=DROPPED)
-    for table in ("search_sets", "search_changes", "search_buffer"):
-        tx.run(f"DELETE FROM {table}")
-    tx.run("INSERT INTO search_buffer (message, inbox) SELECT number, inbox FROM messages")

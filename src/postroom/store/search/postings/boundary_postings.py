@@ -10,16 +10,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from postroom.store.search.postings.boundary_rows import (
+from postroom.store.search.postings.boundary_writer import (
     BIGRAM_ALIGNED,
     HAS_RANKS,
     HAS_SIZES,
     PER_GROUP,
 )
-from postroom.store.search.postings.masks import MaskBuilder
-from postroom.store.search.postings.term_postings import add_cached
-from postroom.store.search.query.snapshot import Snapshot
+from postroom.store.search.postings.term_postings import AT_KEY, SEGMENTS, add_cached
 from postroom.store.search.segments.segment import ADJACENT, AFTER_SPACE, STREAM, Kind
+from postroom.store.search.segments.snapshot import MaskBuilder, Snapshot
 from postroom.store.search.tokens.boundaries import following_tokens, utf8
 from postroom.store.sql.values import each_of
 from postroom.store.transaction import Transaction
@@ -164,7 +163,6 @@ def _mark_together(mask: MaskBuilder, entries: Sequence[_SegmentEntries]) -> Non
     mask.add_to_segments(segments, at[chosen], doc_ids)
 
 
-SEGMENTS = "WITH s (number) AS ({each})"
 ENDINGS = """
     SELECT 0, s.number, 0, (
         SELECT r.value FROM search_rows r
@@ -172,43 +170,24 @@ ENDINGS = """
          ORDER BY r.key DESC LIMIT 1
     ) FROM s
 """
-BOUNDARIES = """
-    SELECT 1, s.number, 0, (
-        SELECT r.value FROM search_rows r
-         WHERE r.segment = s.number AND r.kind = :boundary AND r.key < :key
-         ORDER BY r.key DESC, r.part DESC LIMIT 1
-    ) FROM s
-    UNION ALL
-    SELECT 2, s.number, r.part, r.value FROM s CROSS JOIN search_rows r
-     WHERE r.segment = s.number AND r.kind = :boundary AND r.key >= :key AND r.key < :end
-"""
-"""The row before a key, and all rows whose keys start with it; parts are in the order of keys."""
-
 _BEFORE, _INSIDE = 1, 2
-
-
-@dataclass
-class BoundaryMatches:
-    """Messages that contain the string, and candidates whose text must be read."""
-
-    matches: MaskBuilder
-    candidates: MaskBuilder
 
 
 def find_boundary_postings(
     tx: Transaction, snapshot: Snapshot, stream: int, first: str, rest: str, segments: Sequence[int]
-) -> BoundaryMatches:
+) -> tuple[MaskBuilder, MaskBuilder]:
     """The messages where a token that ends with *first* is followed by all of *rest*.
 
-    The first character of *rest* is the last one of *first*.
+    The first character of *rest* is the last one of *first*. The second result are candidates,
+    whose text must be read.
     """
-    found = BoundaryMatches(MaskBuilder(snapshot), MaskBuilder(snapshot))
+    found, unverified = MaskBuilder(snapshot), MaskBuilder(snapshot)
     kind = STREAM * stream
     tokens = following_tokens(rest)
     is_bigram = len(tokens) == len(tokens[0][1]) == 1
     if is_bigram and len(first) == 1:
         key = _key(rest[0], tokens)
-        segments = add_cached(tx, found.matches, kind + Kind.HOT_BIGRAM, key, segments)
+        segments = add_cached(tx, found, kind + Kind.HOT_BIGRAM, key, segments)
     matches, candidates = Entries(), Entries()
     for lookahead, numbers in snapshot.by_lookahead(stream, segments, len(tokens)).items():
         key = _key(rest[0], tokens[:lookahead])
@@ -222,9 +201,9 @@ def find_boundary_postings(
                 for entries in (matches, candidates):
                     entries.begin(segment, rank_range)
                 collect(own, key, inside, candidates, is_bigram=is_bigram)
-    matches.mark(found.matches)
-    candidates.mark(found.candidates)
-    return found
+    matches.mark(found)
+    candidates.mark(unverified)
+    return found, unverified
 
 
 def _key(character: str, tokens: Sequence[tuple[bool, str]]) -> bytes:
@@ -239,10 +218,10 @@ def _rows(
     tx: Transaction, kind: int, first: str, key: bytes, segments: Sequence[int]
 ) -> dict[int, SegmentRows]:
     each, params = each_of("segment", segments)
-    params |= {"boundary": kind + Kind.BOUNDARY, "key": key, "end": key + b"\xff"}
-    sql = BOUNDARIES
+    params |= {"kind": kind + Kind.BOUNDARY, "key": key, "end": key + b"\xff"}
+    sql = AT_KEY
     if len(first) > 1:
-        sql = f"{ENDINGS} UNION ALL {BOUNDARIES}"
+        sql = f"{ENDINGS} UNION ALL {AT_KEY}"
         params |= {"ending": kind + Kind.ENDING, "backwards": utf8(first)[::-1]}
     rows = {segment: SegmentRows() for segment in segments}
     for source, segment, _, value in sorted(tx.all(SEGMENTS.format(each=each) + sql, **params)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -10,13 +11,23 @@ from itertools import pairwise
 
 import numpy as np
 
-from postroom.store.search.postings.masks import Mask, MaskBuilder, encode_doc_ids, encode_mask
-from postroom.store.search.query.snapshot import Snapshot
 from postroom.store.search.segments.segment import STREAM, Kind, SegmentRow
+from postroom.store.search.segments.snapshot import (
+    Mask,
+    MaskBuilder,
+    Snapshot,
+    encode_doc_ids,
+    encode_mask,
+)
 from postroom.store.search.tokens.arrays import U8, U16, U32, Bools, Int, TempFile, is_first, spans
 from postroom.store.search.tokens.boundaries import utf8
-from postroom.store.search.tokens.dictionary import Suffixes, Terms, sorted_suffixes
-from postroom.store.search.tokens.tokenizer import TokenizedTexts, TokenRun
+from postroom.store.search.tokens.tokenizer import (
+    Suffixes,
+    Terms,
+    TokenizedTexts,
+    TokenRun,
+    sorted_suffixes,
+)
 from postroom.store.sql.values import any_of, any_pair, each_of, padded
 from postroom.store.transaction import Transaction
 
@@ -52,78 +63,59 @@ class CachedPostings:
         self._byte = b""
         self._suffix_count = 0
         self._mask = self._empty_mask()
-        self._rows: list[SegmentRow] = []
 
     def add(self, suffixes: Suffixes) -> list[SegmentRow]:
         """Add suffixes, and return the rows of strings that are complete."""
+        rows: list[SegmentRow] = []
         leads = suffixes.flat[suffixes.starts]
-        edges = [*np.flatnonzero(is_first(leads)).tolist(), len(leads)]
-        for first, last in pairwise(edges):
+        for first, last in _runs(leads):
             byte = bytes([int(leads[first])])
             if byte != self._byte:
-                self._end_byte()
+                rows += self.finish()
                 self._byte, self._suffix_count, self._mask = byte, 0, self._empty_mask()
             self._suffix_count += last - first
-            self._mask |= self._union(suffixes, first, last, 1)
-        return self._flush()
+            self._mask |= self._union(suffixes, first, last, 1, rows)
+        return rows
 
     def finish(self) -> list[SegmentRow]:
-        self._end_byte()
-        return self._flush()
-
-    def _end_byte(self) -> None:
-        if self._suffix_count > self._threshold and self._byte < b"\x80":
-            self._rows.append(SegmentRow(Kind.CACHED, self._byte, 0, encode_mask(self._mask)))
-
-    def _flush(self) -> list[SegmentRow]:
-        rows, self._rows = self._rows, []
-        return rows
+        """The row of the last byte, if it is cached."""
+        if self._suffix_count <= self._threshold or self._byte >= b"\x80":
+            return []
+        return [SegmentRow(Kind.CACHED, self._byte, 0, encode_mask(self._mask))]
 
     def _empty_mask(self) -> Bools:
         return np.zeros(self._count, np.bool_)
 
-    def _union(self, suffixes: Suffixes, first: int, last: int, depth: int) -> Bools:
-        """The messages of some neighbours, which share *depth* bytes."""
+    def _union(
+        self, suffixes: Suffixes, first: int, last: int, depth: int, rows: list[SegmentRow]
+    ) -> Bools:
+        """The messages of some neighbours, which share *depth* bytes; adds the rows to cache."""
         mask = self._empty_mask()
         if last - first <= self._threshold:
-            self._mark(mask, suffixes, first, last)
+            self._mark(mask, suffixes.terms[first:last])
             return mask
         lengths = suffixes.lengths[first:last]
         following = suffixes.flat[suffixes.starts[first:last] + np.minimum(depth, lengths)]
-        small: list[tuple[int, int]] = []
-        for start, stop in _runs(following, first, last):
-            if stop - start > self._threshold and suffixes.lengths[start] > depth:
-                mask |= self._union(suffixes, start, stop, depth + 1)
-            else:
-                small.append((start, stop))
-        for start, stop in _join_ranges(small):
-            self._mark(mask, suffixes, start, stop)
+        is_small = np.ones(last - first, np.bool_)
+        for start, stop in _runs(following):
+            if stop - start > self._threshold and lengths[start] > depth:
+                mask |= self._union(suffixes, first + start, first + stop, depth + 1, rows)
+                is_small[start:stop] = False
+        self._mark(mask, suffixes.terms[first:last][is_small])
         if depth > 1 and (following[-1] & 0xC0) != 0x80:
             start = int(suffixes.starts[first])
             key = suffixes.flat[start : start + depth].tobytes()
-            self._rows.append(SegmentRow(Kind.CACHED, key, 0, encode_mask(mask)))
+            rows.append(SegmentRow(Kind.CACHED, key, 0, encode_mask(mask)))
         return mask
 
-    def _mark(self, mask: Bools, suffixes: Suffixes, first: int, last: int) -> None:
-        terms = suffixes.terms[first:last]
+    def _mark(self, mask: Bools, terms: Int) -> None:
         postings = self._postings
         mask[postings.docs[spans(postings.starts[terms], postings.counts[terms])]] = True
 
 
-def _runs(values: U8, first: int, last: int) -> Iterator[tuple[int, int]]:
+def _runs(values: U8) -> Iterator[tuple[int, int]]:
     """Ranges of equal values."""
-    yield from pairwise([*(np.flatnonzero(is_first(values)) + first).tolist(), last])
-
-
-def _join_ranges(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Join adjacent ranges."""
-    joined: list[tuple[int, int]] = []
-    for start, stop in ranges:
-        if joined and joined[-1][1] == start:
-            joined[-1] = (joined[-1][0], stop)
-        else:
-            joined.append((start, stop))
-    return joined
+    return pairwise([*np.flatnonzero(is_first(values)).tolist(), len(values)])
 
 
 PER_ROW = 128
@@ -179,7 +171,10 @@ def term_rows(terms: Terms, postings: Postings, count: int) -> Iterator[SegmentR
         yield SegmentRow(Kind.SMALL_POSTINGS, b"", part, value)
     for term in np.flatnonzero(postings.counts > MAX_SMALL).tolist():
         yield SegmentRow(Kind.LARGE_POSTINGS, b"", term, encode_doc_ids(postings.of(term), count))
-    yield from _suffix_rows(terms, references, cached := CachedPostings(postings, count))
+    cached, parts = CachedPostings(postings, count), itertools.count()
+    for suffixes in sorted_suffixes(terms):
+        yield from _suffix_rows(suffixes, references, parts)
+        yield from cached.add(suffixes)
     yield from cached.finish()
 
 
@@ -199,44 +194,35 @@ def _encode_small(postings: Postings) -> tuple[U32, U16]:
     return references, shorts
 
 
-def _suffix_rows(terms: Terms, by_term: U32, cached: CachedPostings) -> Iterator[SegmentRow]:
-    part = 0
-    for suffixes in sorted_suffixes(terms):
-        for row in _suffix_batch_rows(suffixes, by_term):
-            yield row._replace(part=part)
-            part += 1
-        yield from cached.add(suffixes)
-
-
-def _suffix_batch_rows(suffixes: Suffixes, by_term: U32) -> Iterator[SegmentRow]:
+def _suffix_rows(suffixes: Suffixes, by_term: U32, parts: Iterator[int]) -> Iterator[SegmentRow]:
     references = by_term[suffixes.terms].astype("<u4").tobytes()
-    lengths = suffixes.lengths.astype(np.int64) + 1
-    texts = suffixes.flat[spans(suffixes.starts.astype(np.int64), lengths)].tobytes()
+    lengths = suffixes.lengths + 1
+    texts = suffixes.flat[spans(suffixes.starts, lengths)].tobytes()
     ends = [0, *np.cumsum(lengths).tolist()]
     for start in range(0, len(lengths), PER_ROW):
         stop = min(start + PER_ROW, len(lengths))
         names = texts[ends[start] : ends[stop] - 1]
         key = texts[ends[start] : min(ends[start + 1] - 1, ends[start] + KEY_BYTES)]
         value = len(names).to_bytes(2, "big") + names + references[4 * start : 4 * stop]
-        yield SegmentRow(Kind.SUFFIX, key, 0, value)
+        yield SegmentRow(Kind.SUFFIX, key, next(parts), value)
 
 
 CACHED_ROWS = """
     SELECT segment, value FROM search_rows
      WHERE segment {among} AND kind = :kind AND key = :key AND part = 0
 """
-SUFFIXES = """
-    WITH s (number) AS ({each})
-    SELECT s.number, (
+SEGMENTS = "WITH s (number) AS ({each})"
+AT_KEY = """
+    SELECT 1, s.number, 0, (
         SELECT r.value FROM search_rows r
          WHERE r.segment = s.number AND r.kind = :kind AND r.key < :key
          ORDER BY r.key DESC, r.part DESC LIMIT 1
     ) FROM s
     UNION ALL
-    SELECT s.number, r.value FROM s CROSS JOIN search_rows r
+    SELECT 2, s.number, r.part, r.value FROM s CROSS JOIN search_rows r
      WHERE r.segment = s.number AND r.kind = :kind AND r.key >= :key AND r.key < :end
 """
-"""The row before a key, and all rows whose keys start with it."""
+"""The row before a key, and all rows whose keys start with it; parts are in the order of keys."""
 
 PARTS = """
     SELECT segment, part, value FROM search_rows
@@ -277,9 +263,9 @@ def _references(
         return {}
     each, params = each_of("segment", segments)
     key, suffix = text[:KEY_BYTES], kind + Kind.SUFFIX
-    rows = tx.all(SUFFIXES.format(each=each), **params, kind=suffix, key=key, end=key + b"\xff")
+    sql = SEGMENTS.format(each=each) + AT_KEY
     found: dict[int, set[int]] = {}
-    for segment, value in rows:
+    for _, segment, _, value in tx.all(sql, **params, kind=suffix, key=key, end=key + b"\xff"):
         if value and (own := _references_in_row(value, text)):
             found.setdefault(segment, set()).update(own)
     return found

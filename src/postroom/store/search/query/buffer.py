@@ -13,8 +13,7 @@ from threading import Lock
 import numpy as np
 
 from postroom.model.view import Numbers
-from postroom.store.search.query.scan import has_buffered, scan_buffer
-from postroom.store.search.query.search_query import Match, SearchQuery
+from postroom.store.search.query.scan import Match, SearchQuery, has_buffered, scan_buffer
 from postroom.store.search.segments.message_sets import NO_STAMP
 from postroom.store.search.tokens.arrays import U8, U32, Int
 from postroom.store.search.tokens.boundaries import utf8

@@ -1,17 +1,61 @@
-"""Searching without segments: small scopes and the buffer are scanned."""
+"""The query, its result, and searching without segments by scanning small scopes and the buffer."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
+from postroom.model.values import dataclass
 from postroom.model.view import Numbers
-from postroom.store.search.query.search_query import EVERYWHERE, Match, SearchQuery, SearchResult
+from postroom.store.search.segments.segment import COLUMNS
 from postroom.store.search.tokens.boundaries import split_query
 from postroom.store.sql.conditions import within
 from postroom.store.sql.values import CONTAINS, any_of, is_storable, padded, pattern
 from postroom.store.transaction import Transaction
+
+EVERYWHERE = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchQuery:
+    """Which messages to find. Texts and names are folded; None does not restrict.
+
+    A `mailbox` of None excludes hidden messages, `*` excludes nothing. `sender` and `recipient` are
+    searched in the joined addresses. `after` is the date and number of the last message of the page
+    before.
+    """
+
+    inboxes: Numbers
+    thread: int | None = None
+    q: str | None = None
+    sender: str | None = None
+    recipient: str | None = None
+    labels: tuple[str, ...] = ()
+    mailbox: str | None = None
+    has_attachment: bool | None = None
+    since: int | None = None
+    before: int | None = None
+    limit: int = 50
+    offset: int = 0
+    after: tuple[int, int] | None = None
+
+    def texts(self) -> Iterator[tuple[int, str]]:
+        """The streams to search, and the text to find in each."""
+        for stream, text in enumerate((self.q, self.sender, self.recipient)):
+            if text is not None:
+                yield stream, text
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The message numbers of one page, newest first, and the total of all matches."""
+
+    numbers: tuple[int, ...]
+    total: int
+    offset: int
+
+
+Match = tuple[int, int]
+"""Date and number of a message; lists are sorted by it, descending."""
 
 HAS_LABEL = """EXISTS (
     SELECT 1 FROM message_labels x JOIN labels n ON +n.inbox = +x.inbox AND n.number = x.label
@@ -32,6 +76,10 @@ texts of all inboxes. The inboxes are repeated because partitions are only prune
 subquery itself names."""
 
 
+_FIXED_COST = 10
+"""The fixed cost of asking the index, in segments."""
+
+
 @dataclass(frozen=True, slots=True)
 class ScanLimits:
     """Up to how many messages, per segment, scanning is faster than asking the index."""
@@ -44,18 +92,13 @@ class ScanLimits:
         """The most messages that any query would scan."""
         return max(self.words, self.phrases, self.lists) * (segments + _FIXED_COST)
 
-
-_FIXED_COST = 10
-"""The fixed cost of asking the index, in segments."""
-DEFAULT_SCAN_LIMITS = ScanLimits()
-
-
-def scan_limit(query: SearchQuery, limits: ScanLimits, segments: int) -> int:
-    """Up to how many messages this query scans."""
-    per_segment = limits.words if query.columns() else limits.lists
-    if any(split_query(text)[1] for _, text in query.texts()):
-        per_segment = limits.phrases
-    return per_segment * (segments + _FIXED_COST)
+    def for_query(self, query: SearchQuery, segments: int) -> int:
+        """Up to how many messages this query scans."""
+        texts = [text for _, text in query.texts()]
+        per_segment = self.words if texts else self.lists
+        if any(split_query(text)[1] for text in texts):
+            per_segment = self.phrases
+        return per_segment * (segments + _FIXED_COST)
 
 
 def count_up_to(tx: Transaction, query: SearchQuery, limit: int) -> int:
@@ -72,7 +115,11 @@ def count_up_to(tx: Transaction, query: SearchQuery, limit: int) -> int:
 def scan(tx: Transaction, query: SearchQuery) -> SearchResult:
     """Answer a query by reading every message of its scope."""
     scope, params = _scope(query)
-    return _page(_matches(tx, query, "messages m", scope, params), query)
+    found, offset = _matches(tx, query, "messages m", scope, params), query.offset
+    if query.after is not None:
+        offset = sum(match >= query.after for match in found)
+    page = found[offset : offset + query.limit]
+    return SearchResult(tuple(number for _, number in page), len(found), offset)
 
 
 def has_buffered(tx: Transaction, inboxes: Numbers) -> bool:
@@ -96,31 +143,25 @@ def scan_buffer(
 
 
 def _scope(query: SearchQuery, table: str = "m") -> tuple[str, dict[str, object]]:
-    clauses, params = list[str](), dict[str, object]()
-    if query.thread is not None:
-        clauses.append("m.thread = :thread")
-        params["thread"] = query.thread
+    if query.thread is None:
+        return within(f"{table}.inbox", query.inboxes)
     # A thread has an index of its own.
-    plus = "" if query.thread is None else "+"
-    condition, inboxes = within(f"{plus}{table}.inbox", query.inboxes)
-    clauses.append(condition)
-    params |= inboxes
-    return " AND ".join(clauses), params
+    condition, inboxes = within(f"+{table}.inbox", query.inboxes)
+    return f"m.thread = :thread AND {condition}", {"thread": query.thread, **inboxes}
 
 
 def _matches(
     tx: Transaction, query: SearchQuery, tables: str, scope: str, params: dict[str, object]
 ) -> list[Match]:
-    columns, texts = query.columns(), [text for _, text in query.texts()]
-    if not all(map(is_storable, texts)):
+    texts = {COLUMNS[stream]: text for stream, text in query.texts()}
+    if not all(map(is_storable, texts.values())):
         return []
     conditions, more = _conditions(query)
-    names = [f"text{position}" for position in range(len(texts))]
-    if names:
-        contain = [f"b.{c} {CONTAINS.format(name=n)}" for c, n in zip(columns, names, strict=True)]
+    if texts:
+        contain = [f"b.{column} {CONTAINS.format(name=column)}" for column in texts]
         inboxes, _ = within("b.inbox", query.inboxes)
         conditions.append(HAS_TEXTS.format(within=inboxes, texts=" AND ".join(contain)))
-        more |= zip(names, map(pattern, texts), strict=True)
+        more |= {column: pattern(text) for column, text in texts.items()}
     where = " AND ".join([scope, *conditions])
     rows = tx.all(f"SELECT m.date, m.number FROM {tables} WHERE {where}", **params, **more)
     return sorted(((row[0], row[1]) for row in rows), reverse=True)
@@ -147,16 +188,3 @@ def _conditions(query: SearchQuery) -> tuple[list[str], dict[str, object]]:
             clauses.append(clause)
             params[name] = int(value)
     return clauses, params
-
-
-def _page(found: list[Match], query: SearchQuery) -> SearchResult:
-    offset = query.offset
-    if query.after is not None:
-        offset = count_not_older(found, query.after)
-    page = found[offset : offset + query.limit]
-    return SearchResult(tuple(number for _, number in page), len(found), offset)
-
-
-def count_not_older(found: list[Match], match: Match) -> int:
-    """How many matches, newest first, are not older than *match*."""
-    return bisect_left(found, (-match[0], -match[1] + 1), key=lambda m: (-m[0], -m[1]))

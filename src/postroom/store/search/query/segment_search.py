@@ -8,22 +8,22 @@ from functools import cached_property
 
 import numpy as np
 
-from postroom.model.view import Everything, Numbers, Only, View
+from postroom.model.view import Everything
 from postroom.store.search.postings.boundary_postings import find_boundary_postings
-from postroom.store.search.postings.masks import (
+from postroom.store.search.postings.term_postings import find_terms
+from postroom.store.search.query.buffer import Buffer
+from postroom.store.search.query.paging import DocValuesCache, Pager
+from postroom.store.search.query.scan import EVERYWHERE, SearchQuery, SearchResult
+from postroom.store.search.segments import message_sets
+from postroom.store.search.segments.segment import COLUMNS, MAX_WHOLE_BYTES, Segment
+from postroom.store.search.segments.snapshot import (
     Mask,
     MaskBuilder,
+    Snapshot,
     keep_range,
     positions_of,
     set_bits,
 )
-from postroom.store.search.postings.term_postings import find_terms
-from postroom.store.search.query.buffer import Buffer
-from postroom.store.search.query.paging import Pager
-from postroom.store.search.query.search_query import EVERYWHERE, SearchQuery, SearchResult
-from postroom.store.search.query.snapshot import DocValuesCache, Snapshot
-from postroom.store.search.segments import message_sets
-from postroom.store.search.segments.segment import COLUMNS, MAX_WHOLE_BYTES, Segment
 from postroom.store.search.tokens.boundaries import has_longer_token, later_windows, split_query
 from postroom.store.sql.conditions import within
 from postroom.store.sql.values import CONTAINS, any_of, is_storable, padded, pattern
@@ -46,53 +46,52 @@ _FEW_CANDIDATES = 100
 class _SetNames:
     """A message must be in one of the inboxes, in all of `all_of`, and in none of `none_of`."""
 
-    inboxes: View
+    inboxes: list[str] | None
+    """None is every inbox."""
     all_of: list[str] = field(default_factory=list)
     none_of: list[str] = field(default_factory=lambda: [message_sets.REMOVED])
 
 
+@dataclass
 class IndexSearch:
     """One query on a snapshot."""
 
-    def __init__(
-        self, tx: Transaction, query: SearchQuery, snapshot: Snapshot, doc_values: DocValuesCache
-    ) -> None:
-        self._tx = tx
-        self._query = query
-        self._snapshot = snapshot
-        self._doc_values = doc_values
+    tx: Transaction
+    query: SearchQuery
+    snapshot: Snapshot
+    doc_values: DocValuesCache
 
     def mask(self) -> Mask:
         """The messages that match."""
-        query = self._query
+        query = self.query
         scope = (IndexSearch, query.inboxes, query.labels, query.mailbox, query.has_attachment)
-        mask, segments = remembered(self._tx, scope, self._scope)
+        mask, segments = remembered(self.tx, scope, self._scope)
         if query.since is not None or query.before is not None:
             mask = self._within_dates(mask)
-            segments = self._snapshot.segments_in(mask)
+            segments = self.snapshot.segments_in(mask)
         for number, (stream, text) in enumerate(query.texts()):
             if number:
-                segments = self._snapshot.segments_in(mask)
+                segments = self.snapshot.segments_in(mask)
             mask = mask & self._with_text(stream, text, mask, segments)
         return mask
 
     def _scope(self) -> tuple[Mask, list[int]]:
         """The messages that match all but texts and dates, and their segments."""
         inboxes = self._names.inboxes
-        mask = (
-            self._snapshot.all() if isinstance(inboxes, Everything) else self._union(inboxes.named)
-        )
+        mask = self.snapshot.all() if inboxes is None else self._union(inboxes)
         for name in self._names.all_of:
             mask &= self._union([name])
         for name in self._names.none_of:
             if name in self._sets:
                 mask &= ~self._union([name])
-        return mask, self._snapshot.segments_in(mask)
+        return mask, self.snapshot.segments_in(mask)
 
     @cached_property
     def _names(self) -> _SetNames:
-        query = self._query
-        names = _SetNames(_inbox_sets(query.inboxes))
+        query = self.query
+        names = _SetNames(None)
+        if not isinstance(query.inboxes, Everything):
+            names.inboxes = [message_sets.inbox_set(inbox) for inbox in query.inboxes.named]
         names.all_of += [message_sets.label_set(label) for label in query.labels]
         if query.mailbox is None:
             names.none_of.append(message_sets.HIDDEN)
@@ -106,19 +105,18 @@ class IndexSearch:
     @cached_property
     def _sets(self) -> dict[str, list[tuple[int, bytes]]]:
         """All sets that the query needs, read with as few statements as possible."""
-        truncated = [message_sets.truncated_set(stream) for stream, _ in self._query.texts()]
-        inboxes = self._names.inboxes
-        inbox_names = () if isinstance(inboxes, Everything) else inboxes.named
-        names = [*inbox_names, *self._names.all_of, *self._names.none_of, *truncated]
+        truncated = [message_sets.truncated_set(stream) for stream, _ in self.query.texts()]
+        own = self._names
+        names = [*(own.inboxes or ()), *own.all_of, *own.none_of, *truncated]
         sets: dict[str, list[tuple[int, bytes]]] = {}
         for first in range(0, len(names), _BATCH):
             among, params = any_of("name", names[first : first + _BATCH])
-            for name, segment, value in self._tx.all(SETS.format(among=among), **params):
+            for name, segment, value in self.tx.all(SETS.format(among=among), **params):
                 sets.setdefault(name, []).append((segment, value))
         return sets
 
     def _union(self, names: Sequence[str]) -> Mask:
-        union = MaskBuilder(self._snapshot)
+        union = MaskBuilder(self.snapshot)
         for name in names:
             for segment, value in self._sets.get(name, ()):
                 union.add(segment, value)
@@ -126,34 +124,35 @@ class IndexSearch:
 
     def _within_dates(self, scope: Mask) -> Mask:
         """Remove messages outside the dates; only segments that cross a bound are read."""
-        since, before = self._query.since, self._query.before
+        since, before = self.query.since, self.query.before
         mask = scope.copy()
-        for segment in self._snapshot.segments:
+        for segment in self.snapshot.segments:
             first, last = 0, segment.size
             if since is not None and segment.oldest < since:
-                first = int(self._doc_values.of(self._tx, segment).dates.searchsorted(since))
+                first = int(self.doc_values.of(self.tx, segment).dates.searchsorted(since))
             if before is not None and segment.newest >= before:
-                last = int(self._doc_values.of(self._tx, segment).dates.searchsorted(before))
+                last = int(self.doc_values.of(self.tx, segment).dates.searchsorted(before))
             if (first, last) != (0, segment.size):
-                keep_range(self._snapshot.part(mask, segment.number), first, last)
+                keep_range(self.snapshot.part(mask, segment.number), first, last)
         return mask
 
     def _with_text(self, stream: int, text: str, scope: Mask, segments: Sequence[int]) -> Mask:
         """A superset of the messages of the scope that contain a text; exact within the scope."""
         if not segments:
-            return self._snapshot.none()
+            return self.snapshot.none()
         first, rest = split_query(text)
         truncated = self._truncated(stream, text)
         candidates = None if truncated is None else truncated & scope
         if rest:
-            found = find_boundary_postings(self._tx, self._snapshot, stream, first, rest, segments)
-            matches = found.matches.mask()
-            if found.candidates:
-                unverified = found.candidates.mask() & scope & ~matches
-                unverified = self._narrow(stream, rest, unverified)
+            found, others = find_boundary_postings(
+                self.tx, self.snapshot, stream, first, rest, segments
+            )
+            matches = found.mask()
+            if others:
+                unverified = self._narrow(stream, rest, others.mask() & scope & ~matches)
                 candidates = unverified if candidates is None else candidates | unverified
         else:
-            matches = find_terms(self._tx, self._snapshot, stream, first, segments)
+            matches = find_terms(self.tx, self.snapshot, stream, first, segments)
         if truncated is not None:
             matches &= ~truncated
         if candidates is not None and candidates.any():
@@ -165,34 +164,34 @@ class IndexSearch:
         is_long, name = has_longer_token(text, MAX_WHOLE_BYTES), message_sets.truncated_set(stream)
 
         def union() -> Mask | None:
-            truncated = MaskBuilder(self._snapshot)
+            truncated = MaskBuilder(self.snapshot)
             for segment, value in self._sets.get(name, ()):
-                if segment in self._snapshot and (
-                    is_long or not self._snapshot.format_of(segment).has_chunks
+                if segment in self.snapshot and (
+                    is_long or not self.snapshot.format_of(segment).has_chunks
                 ):
                     truncated.add(segment, value)
             return truncated.mask() if truncated else None
 
-        return remembered(self._tx, (IndexSearch, name, is_long), union)
+        return remembered(self.tx, (IndexSearch, name, is_long), union)
 
     def _narrow(self, stream: int, rest: str, candidates: Mask) -> Mask:
         """The candidates that also contain the later tokens of a long text."""
-        for first, window in later_windows(rest, self._snapshot.min_lookahead(stream)):
+        for first, window in later_windows(rest, self.snapshot.min_lookahead(stream)):
             if np.bitwise_count(candidates).sum() <= _FEW_CANDIDATES:
                 break
-            segments = self._snapshot.segments_in(candidates)
-            found = find_boundary_postings(
-                self._tx, self._snapshot, stream, first, window, segments
+            segments = self.snapshot.segments_in(candidates)
+            found, others = find_boundary_postings(
+                self.tx, self.snapshot, stream, first, window, segments
             )
-            candidates &= found.matches.mask() | found.candidates.mask()
+            candidates &= found.mask() | others.mask()
         return candidates
 
     def _verify(self, stream: int, text: str, candidates: Mask) -> Mask:
         """The candidates whose text contains the query."""
         positions = positions_of(candidates)
-        numbers = self._doc_values.joined(self._tx, self._snapshot).numbers[positions].tolist()
+        numbers = self.doc_values.joined(self.tx, self.snapshot).numbers[positions].tolist()
         containing = set(self._containing(stream, text, sorted(numbers)))
-        verified = self._snapshot.none()
+        verified = self.snapshot.none()
         set_bits(verified, positions[[number in containing for number in numbers]])
         return verified
 
@@ -200,19 +199,13 @@ class IndexSearch:
         """Message numbers whose text contains the query; may include others between them."""
         found = list[int]()
         column, contains = COLUMNS[stream], CONTAINS.format(name="text")
-        where, scope = within("inbox", self._query.inboxes)
+        where, scope = within("inbox", self.query.inboxes)
         for first in range(0, len(numbers) if is_storable(text) else 0, _BATCH):
             among, params = _among(numbers[first : first + _BATCH])
             sql = TEXTS.format(within=where, column=column, among=among, contains=contains)
-            rows = self._tx.all(sql, **params, **scope, text=pattern(text))
+            rows = self.tx.all(sql, **params, **scope, text=pattern(text))
             found += (row[0] for row in rows)
         return found
-
-
-def _inbox_sets(inboxes: Numbers) -> View:
-    if isinstance(inboxes, Everything):
-        return inboxes
-    return Only(tuple(message_sets.inbox_set(inbox) for inbox in inboxes.named))
 
 
 def _among(numbers: Sequence[int]) -> tuple[str, dict[str, object]]:
@@ -234,5 +227,5 @@ class SegmentSearcher:
         """One page of the matches in segments and buffer."""
         snapshot = remembered(tx, Snapshot, lambda: Snapshot(segments))
         mask = IndexSearch(tx, query, snapshot, self._doc_values).mask()
-        buffered = self._buffer.matches(tx, query)
+        buffered = self._buffer.matches(tx, query)[::-1]
         return Pager(tx, snapshot, self._doc_values, mask, buffered).page(query)

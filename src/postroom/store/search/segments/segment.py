@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from hashlib import blake2b
 from typing import NamedTuple
@@ -70,35 +70,22 @@ MAX_WHOLE_BYTES = 40
 _CHECKSUM_BYTES = 16
 
 
-class Checksum:
-    """A sum over all rows of a segment, in any order.
+def row_digest(row: SegmentRow) -> int:
+    kind, key, part, value = row
+    digest = blake2b(b"%d %d %d " % (kind, part, len(key)), digest_size=_CHECKSUM_BYTES)
+    digest.update(key)
+    digest.update(value)
+    return int.from_bytes(digest.digest(), "big")
+
+
+def checksum_row(digests: int) -> SegmentRow:
+    """The checksum: the sum of the digests of all other rows, in any order.
 
     It detects damage where a segment cannot be rebuilt for comparison, because the text of a
     deleted message is gone.
     """
-
-    def __init__(self) -> None:
-        self._sum = 0
-
-    def add(self, row: SegmentRow) -> None:
-        kind, key, part, value = row
-        own = blake2b(b"%d %d %d " % (kind, part, len(key)), digest_size=_CHECKSUM_BYTES)
-        own.update(key)
-        own.update(value)
-        self._sum += int.from_bytes(own.digest(), "big")
-
-    def row(self) -> SegmentRow:
-        """The row that stores the checksum."""
-        value = (self._sum % (1 << 8 * _CHECKSUM_BYTES)).to_bytes(_CHECKSUM_BYTES, "big")
-        return SegmentRow(Kind.CHECKSUM, b"", 0, value)
-
-
-def with_checksum(rows: Iterable[SegmentRow]) -> Iterator[SegmentRow]:
-    checksum = Checksum()
-    for row in rows:
-        checksum.add(row)
-        yield row
-    yield checksum.row()
+    value = (digests % (1 << 8 * _CHECKSUM_BYTES)).to_bytes(_CHECKSUM_BYTES, "big")
+    return SegmentRow(Kind.CHECKSUM, b"", 0, value)
 
 
 BUILDING, LIVE, DROPPED = range(3)
@@ -150,6 +137,12 @@ class DocLocation:
     size: int
     doc_id: int
     merging: int | None
+
+
+def segment_numbers(tx: Transaction, state: int | None = None) -> list[int]:
+    """All segments, or those in one state."""
+    rows = tx.all("SELECT number, state FROM search_segments ORDER BY number")
+    return [number for number, own in rows if state is None or own == state]
 
 
 def live_segments(tx: Transaction) -> list[Segment]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -192,7 +190,7 @@ class SpilledArray:
 
 
 class TempFile:
-    """An unnamed temporary file; small content stays in memory."""
+    """An unnamed temporary file, deleted when it is closed; small content stays in memory."""
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(  # noqa: SIM115 - see close
@@ -200,18 +198,23 @@ class TempFile:
         )
 
     def close(self) -> None:
-        """Delete the file."""
         self._file.close()
 
     def put(self, values: U32) -> SpilledArray:
         """Append an array. Raises StorageFull."""
-        with _storage_full_errors():
+        try:
             at = self._file.seek(0, 2)
             self._file.write(np.ascontiguousarray(values).tobytes())
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise StorageFull(
+                f"no space in {_temp_folder()} to merge the search index; free some, or name "
+                "another folder in TMPDIR"
+            ) from error
         return SpilledArray(at, values.size)
 
     def get(self, spilled: SpilledArray) -> U32:
-        """Read an array."""
         self._file.seek(spilled.at)
         return np.frombuffer(self._file.read(4 * spilled.count), np.uint32)
 
@@ -220,16 +223,3 @@ def _temp_folder() -> str:
     """`/var/tmp` instead of `/tmp`, which is often held in memory."""
     usual, large = tempfile.gettempdir(), "/var/tmp"  # noqa: S108 - the file has no name there
     return large if usual == "/tmp" and os.access(large, os.W_OK | os.X_OK) else usual  # noqa: S108
-
-
-@contextmanager
-def _storage_full_errors() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise StorageFull(
-            f"no space in {_temp_folder()} to merge the search index; free some, or name "
-            "another folder in TMPDIR"
-        ) from error

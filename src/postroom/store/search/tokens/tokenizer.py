@@ -1,4 +1,6 @@
-"""The tokenizer: splits many texts at once, and spills the tokens to a temporary file."""
+"""The tokenizer and the term dictionary: many texts are split at once, and
+the tokens are spilled to a temporary file.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -14,14 +17,160 @@ from postroom.store.search.tokens.arrays import (
     U8,
     U16,
     U32,
+    U64,
     Bools,
     Int,
     SpilledArray,
     TempFile,
+    hash_strings,
+    is_first,
+    masked_words,
     number_strings,
+    sort_strings,
+    spans,
 )
 from postroom.store.search.tokens.boundaries import LETTERS
-from postroom.store.search.tokens.dictionary import SEPARATOR, TermDictionary, Terms, pack_terms
+
+SEPARATOR = 10
+"""The byte after every term and every text; no term contains it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Distinct terms, usually sorted; a term is identified by its index."""
+
+    flat: U8
+    starts: Int
+    lengths: Int
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+
+def pack_terms(flat: U8, starts: Int, lengths: Int) -> Terms:
+    """Copy strings out of *flat*, each followed by a separator."""
+    ends = np.cumsum(lengths + 1)
+    flat_terms = np.full((int(ends[-1]) if len(ends) else 0) + len(PADDING), SEPARATOR, np.uint8)
+    own = ends - lengths - 1
+    flat_terms[spans(own, lengths)] = flat[spans(starts, lengths)]
+    return Terms(flat_terms, own, lengths)
+
+
+class TermDictionary:
+    """Gives each distinct term a number, from zero on, in order of first occurrence.
+
+    Terms are looked up by hash and compared in full; terms with colliding hashes are in a dict.
+    """
+
+    def __init__(self) -> None:
+        self._hashes: U64 = np.empty(0, np.uint64)
+        self._numbers: U32 = np.empty(0, np.uint32)
+        self._flat: U8 = np.frombuffer(PADDING, np.uint8)
+        self._starts: Int = np.empty(0, np.int64)
+        self._lengths: Int = np.empty(0, np.int64)
+        self._collisions: dict[bytes, int] = {}
+
+    def numbers(self, terms: Terms) -> U32:
+        """The numbers of distinct terms; unknown terms are added."""
+        hashes = hash_strings(terms.flat, terms.starts, terms.lengths)
+        order = np.argsort(hashes, kind="stable")
+        ordered = hashes[order]
+        slots = np.searchsorted(self._hashes, ordered)
+        is_known = np.zeros(len(order), np.bool_)
+        inside = slots < len(self._hashes)
+        is_known[inside] = self._hashes[slots[inside]] == ordered[inside]
+        is_new = ~is_known & is_first(ordered)
+        numbers = np.empty(len(order), np.uint32)
+        known = self._numbers[slots[is_known]]
+        numbers[order[is_known]] = known
+        collides = ~(is_known | is_new)
+        collides[is_known] = ~self._are_equal(terms, order[is_known], known)
+        numbers[order[is_new]] = self._append(terms, order[is_new])
+        self._hashes = np.insert(self._hashes, slots[is_new], ordered[is_new])
+        self._numbers = np.insert(self._numbers, slots[is_new], numbers[order[is_new]])
+        for term in order[collides].tolist():
+            numbers[term] = self._collision_number(terms, term)
+        return numbers
+
+    def _are_equal(self, terms: Terms, own: Int, known: U32) -> Bools:
+        lengths = terms.lengths[own]
+        equal: Bools = lengths == self._lengths[known]
+        depth, rest = 0, np.flatnonzero(equal)
+        while len(rest):
+            left = lengths[rest] - depth
+            ours = masked_words(terms.flat, terms.starts[own[rest]] + depth, left)
+            theirs = masked_words(self._flat, self._starts[known[rest]] + depth, left)
+            equal[rest] &= ours == theirs
+            depth += 8
+            rest = rest[lengths[rest] > depth]
+        return equal
+
+    def _append(self, terms: Terms, chosen: Int) -> U32:
+        count = len(self._starts)
+        new = pack_terms(terms.flat, terms.starts[chosen], terms.lengths[chosen])
+        end = len(self._flat) - len(PADDING)
+        self._flat = np.concatenate((self._flat[:end], new.flat))
+        self._starts = np.append(self._starts, new.starts + end)
+        self._lengths = np.append(self._lengths, new.lengths)
+        return np.arange(count, count + len(chosen), dtype=np.uint32)
+
+    def _collision_number(self, terms: Terms, term: int) -> int:
+        start = int(terms.starts[term])
+        name = terms.flat[start : start + int(terms.lengths[term])].tobytes()
+        if name not in self._collisions:
+            self._collisions[name] = int(self._append(terms, np.array([term]))[0])
+        return self._collisions[name]
+
+    def finish(self) -> tuple[Terms, U32]:
+        """The sorted terms, and the rank of each by its number. Empties the dictionary."""
+        self._hashes, self._numbers = np.empty(0, np.uint64), np.empty(0, np.uint32)
+        order = sort_strings(self._flat, self._starts, self._lengths)
+        ranks = np.empty(len(order), np.uint32)
+        ranks[order] = np.arange(len(order), dtype=np.uint32)
+        terms = pack_terms(self._flat, self._starts[order], self._lengths[order])
+        self._flat = np.empty(0, np.uint8)
+        return terms, ranks
+
+
+_BATCH = 1 << 17
+_NO_PREFIX = 0xFFFF
+"""Not the first two bytes of any UTF-8 string."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suffixes:
+    """Sorted suffixes: where each starts, its length, and its term."""
+
+    flat: U8
+    starts: Int
+    lengths: Int
+    terms: Int
+
+
+def sorted_suffixes(terms: Terms) -> Iterator[Suffixes]:
+    """All suffixes in batches; those with the same first two bytes are in one batch."""
+    prefixes = _prefixes(terms.flat)
+    counts = np.bincount(prefixes, minlength=_NO_PREFIX + 1)[:_NO_PREFIX]
+    edges = np.flatnonzero(is_first(np.cumsum(counts) // _BATCH)).tolist()
+    for first, last in pairwise([*edges, _NO_PREFIX]):
+        own = np.flatnonzero((prefixes >= first) & (prefixes < last))
+        if not len(own):
+            continue
+        owners = np.searchsorted(terms.starts, own, side="right") - 1
+        lengths = terms.starts[owners] + terms.lengths[owners] - own
+        order = sort_strings(terms.flat, own, lengths)
+        yield Suffixes(terms.flat, own[order], lengths[order], owners[order])
+
+
+def _prefixes(flat: U8) -> U16:
+    """The first two bytes of the suffix that starts at each position, if one does."""
+    prefixes = np.full(len(flat), _NO_PREFIX, np.uint16)
+    prefixes[:-1] = flat[:-1]
+    prefixes[:-1] <<= 8
+    prefixes[:-1] |= flat[1:]
+    prefixes[(flat == SEPARATOR) | ((flat & 0xC0) == 0x80)] = _NO_PREFIX
+    return prefixes
+
 
 MAX_TOKEN_BYTES = 120
 """The longest token that is stored whole; format 1 stores only the end of a longer one."""
@@ -51,11 +200,11 @@ class TokenRun:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Spilled texts: the number of elements of each, and which contain a truncated token."""
+    """Spilled texts: which they are, and the number of elements of each."""
 
     spilled: SpilledArray
+    texts: slice
     sizes: Int
-    truncated: Int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +213,8 @@ class TokenizedTexts:
 
     terms: Terms
     lookahead: int
+    truncated: U16
+    """The doc ids of the texts with a token longer than `MAX_TOKEN_BYTES`."""
     _ranks: U32
     """The rank plus one of each term, by its spilled number; zero for zero."""
     _batches: Sequence[_Batch]
@@ -75,30 +226,16 @@ class TokenizedTexts:
         """A power of two above every term."""
         return 1 << len(self.terms).bit_length()
 
-    @property
-    def truncated(self) -> Int:
-        """The doc ids of the texts with a token longer than `MAX_TOKEN_BYTES`."""
-        found = [doc_ids[batch.truncated] for batch, doc_ids in self._by_batch()]
-        return np.unique(np.concatenate(found)).astype(np.int64)
-
     def runs(self) -> Iterator[TokenRun]:
         """All texts, one batch at a time."""
-        for batch, doc_ids in self._by_batch():
+        for batch in self._batches:
             numbers = self._file.get(batch.spilled)
             sequence = self._ranks[numbers & ~_SPACE_BEFORE]
             sequence |= (numbers >= _SPACE_BEFORE) * np.uint32(self.space_flag)
-            yield TokenRun(sequence, np.repeat(doc_ids, batch.sizes))
+            yield TokenRun(sequence, np.repeat(self._doc_ids[batch.texts], batch.sizes))
 
     def close(self) -> None:
-        """Delete the temporary file."""
         self._file.close()
-
-    def _by_batch(self) -> Iterator[tuple[_Batch, U16]]:
-        first = 0
-        for batch in self._batches:
-            last = first + len(batch.sizes)
-            yield batch, self._doc_ids[first:last]
-            first = last
 
 
 class Tokenizer:
@@ -109,8 +246,9 @@ class Tokenizer:
         self._file = TempFile()
         self._dictionary = TermDictionary()
         self._batches: list[_Batch] = []
+        self._truncated: list[Int] = [np.empty(0, np.int64)]
         self._pending: list[bytes] = []
-        self._pending_bytes = 0
+        self._pending_bytes = self._flushed = 0
 
     def add(self, texts: Sequence[bytes]) -> None:
         for text in texts:
@@ -120,19 +258,31 @@ class Tokenizer:
                 self._flush()
 
     def _flush(self) -> None:
-        if self._pending:
-            tokens = _tokenize(self._pending, has_chunks=self._has_chunks)
-            self._batches.append(self._spill_tokens(tokens))
-        self._pending, self._pending_bytes = [], 0
-
-    def _spill_tokens(self, tokens: _Tokens) -> _Batch:
-        own = self._dictionary.numbers(tokens.terms)[tokens.numbers] + np.uint32(1)
-        own |= tokens.follows_space * _SPACE_BEFORE
-        sizes = tokens.counts + self._lookahead
-        shift = np.repeat(self._lookahead * np.arange(len(sizes)), tokens.counts)
+        texts, first = self._pending, self._flushed
+        self._pending, self._pending_bytes, self._flushed = [], 0, first + len(texts)
+        if not texts:
+            return
+        flat = np.frombuffer(b"\n".join(texts) + PADDING, np.uint8)
+        starts, ends = find_tokens(flat)
+        after = np.cumsum(np.array([len(text) + 1 for text in texts]))
+        is_long = np.flatnonzero(ends - starts > MAX_TOKEN_BYTES)
+        self._truncated.append(first + np.searchsorted(after, starts[is_long], side="right"))
+        if len(is_long) and self._has_chunks:
+            starts, ends = _split_long(flat, starts, ends)
+        counts = np.diff(np.searchsorted(starts, after), prepend=0)
+        follows_space = (flat[np.maximum(starts, 1) - 1] == _SPACE) & (starts > 0)
+        if len(is_long) and not self._has_chunks:
+            starts[is_long] = _next_character(flat, ends[is_long] - MAX_TOKEN_BYTES)
+        numbers, firsts = number_strings(flat, starts, ends - starts)
+        terms = pack_terms(flat, starts[firsts], (ends - starts)[firsts])
+        own = self._dictionary.numbers(terms)[numbers] + np.uint32(1)
+        own |= follows_space * _SPACE_BEFORE
+        sizes = counts + self._lookahead
+        shift = np.repeat(self._lookahead * np.arange(len(sizes)), counts)
         sequence = np.zeros(int(sizes.sum()), np.uint32)
         sequence[shift + np.arange(len(own))] = own
-        return _Batch(self._file.put(sequence), sizes, tokens.truncated)
+        spilled = self._file.put(sequence)
+        self._batches.append(_Batch(spilled, slice(first, self._flushed), sizes))
 
     def finish(self, doc_ids: Int) -> TokenizedTexts:
         """All texts; *doc_ids* are their doc ids in the order in which they were added."""
@@ -140,35 +290,10 @@ class Tokenizer:
         terms, ranks = self._dictionary.finish()
         ranks = np.append(np.uint32(0), ranks + np.uint32(1))
         docs = doc_ids.astype(np.uint16)
-        return TokenizedTexts(terms, self._lookahead, ranks, self._batches, self._file, docs)
-
-
-@dataclass(frozen=True, slots=True)
-class _Tokens:
-    """Tokenized texts: their terms, and the number of the term of each token."""
-
-    terms: Terms
-    numbers: U32
-    follows_space: Bools
-    counts: Int
-    truncated: Int
-
-
-def _tokenize(texts: Sequence[bytes], *, has_chunks: bool) -> _Tokens:
-    flat = np.frombuffer(b"\n".join(texts) + PADDING, np.uint8)
-    starts, ends = find_tokens(flat)
-    after = np.cumsum(np.array([len(text) + 1 for text in texts]))
-    is_long = np.flatnonzero(ends - starts > MAX_TOKEN_BYTES)
-    truncated = np.searchsorted(after, starts[is_long], side="right")
-    if len(is_long) and has_chunks:
-        starts, ends = _split_long(flat, starts, ends)
-    counts = np.diff(np.searchsorted(starts, after), prepend=0)
-    follows_space = (flat[np.maximum(starts, 1) - 1] == _SPACE) & (starts > 0)
-    if len(is_long) and not has_chunks:
-        starts[is_long] = _next_character(flat, ends[is_long] - MAX_TOKEN_BYTES)
-    numbers, firsts = number_strings(flat, starts, ends - starts)
-    terms = pack_terms(flat, starts[firsts], (ends - starts)[firsts])
-    return _Tokens(terms, numbers, follows_space, counts, truncated)
+        truncated = np.unique(docs[np.concatenate(self._truncated)])
+        return TokenizedTexts(
+            terms, self._lookahead, truncated, ranks, self._batches, self._file, docs
+        )
 
 
 def _split_long(flat: U8, starts: Int, ends: Int) -> tuple[Int, Int]:

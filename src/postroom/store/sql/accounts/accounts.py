@@ -12,18 +12,25 @@ from postroom.model.inbox import OWNERS_RIGHTS, AddressRights, Inbox, Visible
 from postroom.model.page import Found, Slice
 from postroom.store.sql.conditions import Conditions, Listing
 from postroom.store.sql.inboxes import add_inbox
-from postroom.store.sql.values import any_of, dumps, from_text, moment, seconds
+from postroom.store.sql.values import (
+    any_of,
+    dumps,
+    from_text,
+    inbox_number,
+    insert,
+    moment,
+    moment_or_none,
+    scalar,
+    seconds,
+    seconds_or_none,
+)
 from postroom.store.transaction import Row, Transaction
 
 _COLUMNS = """a.id, a.provider, a.address, i.id, a.state, a.detail,
     (SELECT count(*) FROM messages m WHERE m.inbox = a.inbox), a.total, a.synced_at, a.created_at,
-    a.options, a.refusal, a.number"""
+    a.options, a.refusal"""
 _TABLES = "accounts a JOIN inboxes i ON i.number = a.inbox"
-_LISTING = Listing(_COLUMNS, _TABLES, "a.number", position=-1)
-INSERT = """
-    INSERT INTO accounts (id, provider, address, inbox, options, state, detail, created_at)
-    VALUES (:id, :provider, :address, :inbox, :options, :state, :detail, :created_at)
-"""
+_LISTING = Listing(_COLUMNS, _TABLES, "a.number")
 
 
 def _account(row: Row) -> Account:
@@ -36,7 +43,7 @@ def _account(row: Row) -> Account:
         detail=row[5],
         synced=row[6],
         total=row[7] if row[8] is None else None,
-        synced_at=moment(row[8]) if row[8] is not None else None,
+        synced_at=moment_or_none(row[8]),
         created_at=moment(row[9]),
         last_refusal=_refusal(row[11]),
         options=from_text(row[10]),
@@ -66,13 +73,13 @@ def add_account(
         raise Conflict(f"there is an account {account.id} already; choose another name")
     inbox = Inbox(account.inbox_id, account.address, name, account.id, account.created_at)
     add_inbox(tx, inbox, None, b"", rights)
-    row = tx.one("SELECT number FROM inboxes WHERE id = :id", id=inbox.id)
-    tx.run(
-        INSERT,
+    insert(
+        tx,
+        "accounts",
         id=account.id,
         provider=account.provider,
         address=account.address,
-        inbox=row[0] if row else 0,
+        inbox=inbox_number(tx, inbox.id),
         options=dumps(account.options),
         state=account.state,
         detail=account.detail,
@@ -127,7 +134,7 @@ def set_account_state(
                   synced_at = coalesce(:synced_at, synced_at) WHERE id = :id""",
         state=state,
         detail=detail[:1000],
-        synced_at=seconds(synced_at) if synced_at else None,
+        synced_at=seconds_or_none(synced_at),
         id=account_id,
     )
 
@@ -142,9 +149,8 @@ def set_capabilities(tx: Transaction, account_id: str, capabilities: dict[str, A
 
 
 def capabilities_of(tx: Transaction, account_id: str) -> dict[str, Any] | None:
-    """The stored capabilities of an account."""
-    row = tx.one("SELECT capabilities FROM accounts WHERE id = :id", id=account_id)
-    return from_text(row[0]) if row and row[0] is not None else None
+    stored = scalar(tx, "SELECT capabilities FROM accounts WHERE id = :id", id=account_id)
+    return from_text(stored) if stored else None
 
 
 def request_sync(tx: Transaction, account_id: str, now: datetime) -> None:
@@ -160,25 +166,24 @@ def request_sync(tx: Transaction, account_id: str, now: datetime) -> None:
     tx.announce("accounts")
 
 
-def asked_at(tx: Transaction, account_id: str) -> int:
+def sync_requested_at(tx: Transaction, account_id: str) -> int:
     """The time of the last request for a sync pass, in seconds; 0 if there was none."""
-    row = tx.one("SELECT sync_requested_at FROM accounts WHERE id = :id", id=account_id)
-    return int(row[0] or 0) if row else 0
+    sql = "SELECT sync_requested_at FROM accounts WHERE id = :id"
+    return int(scalar(tx, sql, id=account_id) or 0)
 
 
 def checkpoint_of(tx: Transaction, account_id: str) -> dict[str, Any] | None:
     """The checkpoint of the last sync pass."""
-    row = tx.one("SELECT checkpoint FROM accounts WHERE id = :id", id=account_id)
-    return from_text(row[0]) if row and row[0] is not None else None
+    stored = scalar(tx, "SELECT checkpoint FROM accounts WHERE id = :id", id=account_id)
+    return from_text(stored) if stored else None
 
 
 def unfetched_of(tx: Transaction, account_id: str) -> tuple[Unfetched, ...]:
     """The messages that the provider listed but failed to return."""
-    row = tx.one("SELECT unfetched FROM accounts WHERE id = :id", id=account_id)
-    stored = from_text(row[0]) if row and row[0] is not None else []
+    stored = scalar(tx, "SELECT unfetched FROM accounts WHERE id = :id", id=account_id)
     return tuple(
         Unfetched(RemoteRef(scope, key), attempts, moment(at))
-        for scope, key, attempts, at in stored
+        for scope, key, attempts, at in from_text(stored or "[]")
     )
 
 

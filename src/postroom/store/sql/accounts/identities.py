@@ -1,27 +1,152 @@
-"""Identities: the addresses that an inbox sends from and receives for."""
+"""Identities: the addresses that an inbox sends from and receives for, and who may claim them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 
 from postroom.errors import Conflict, Forbidden, NotFound, no_such
+from postroom.mail.addresses import (
+    base_address,
+    canonical_address,
+    is_business,
+    is_reserved,
+    reserved_names,
+    tags_of,
+)
 from postroom.model.account import Identity
-from postroom.model.inbox import OWNERS_RIGHTS, AddressRights, Inbox, Visible
+from postroom.model.inbox import (
+    OWNERS_RIGHTS,
+    AddressRights,
+    Inbox,
+    QuestionableAddress,
+    Visible,
+)
 from postroom.model.page import Found, Slice
-from postroom.store.sql.accounts.address_claims import refuse_claim
 from postroom.store.sql.conditions import Conditions, Listing
-from postroom.store.sql.values import dumps, from_text, visible_numbers
+from postroom.store.sql.values import (
+    dumps,
+    from_text,
+    inbox_number,
+    insert,
+    scalar,
+    visible_numbers,
+)
 from postroom.store.transaction import Row, Transaction
 
-_COLUMNS = """d.id, d.email, CASE WHEN d.name = '' THEN i.name ELSE d.name END, d.signature, i.id,
-    i.account_id, d.is_default, d.number"""
-_TABLES = "identities d JOIN inboxes i ON i.number = d.inbox"
-_LISTING = Listing(_COLUMNS, _TABLES, "d.number", position=-1)
-INSERT = """
-    INSERT INTO identities (id, inbox, email, name, signature, is_default)
-    VALUES (:id, :inbox, :email, :name, :signature, :is_default)
+_TAGGED = """
+    SELECT email FROM identities
+     WHERE email >= :first AND email < :past AND inbox <> :inbox ORDER BY email
 """
+_ROWS = """
+    SELECT d.email, d.id, i.id, i.account_id, d.inbox
+      FROM identities d JOIN inboxes i ON i.number = d.inbox
+"""
+
+
+def refuse_claim(tx: Transaction, email: str, inbox: int | None, rights: AddressRights) -> None:
+    """Refuse an address that a caller may not claim for an inbox; None is a new inbox.
+
+    Raises:
+        Forbidden: with the addresses that the caller may claim instead.
+    """
+    base = base_address(email)
+    holder = None if base == email else _holder(tx, base)
+    if holder is not None and holder == inbox:
+        return
+    if not rights.other_addresses:
+        raise Forbidden(_only_tags_error(tx, email, inbox))
+    if _is_not_allowed(rights, base.rpartition("@")[0]):
+        raise Forbidden(
+            f"{email}: {base.rpartition('@')[0]} is a name reserved for the domain "
+            "(RFC 2142, and certificate authorities); only the owner's key and the "
+            "command line may assign it"
+        )
+    if rights.tags_of_others:
+        return
+    if holder is not None:
+        raise Forbidden(
+            f"{email}: this is a plus-address of {base}, which belongs to another "
+            "inbox; choose another, or use the owner's key"
+        )
+    if base == email:
+        _refuse_base_of_others(tx, email, inbox)
+
+
+def _is_not_allowed(rights: AddressRights, local: str) -> bool:
+    """Whether a name is reserved for the domain and these rights do not include it."""
+    if rights.reserved_names or not is_reserved(local):
+        return False
+    return not (rights.business_names and is_business(local))
+
+
+def _holder(tx: Transaction, email: str) -> int | None:
+    found: int | None = scalar(tx, "SELECT inbox FROM identities WHERE email = :email", email=email)
+    return found
+
+
+def _only_tags_error(tx: Transaction, email: str, inbox: int | None) -> str:
+    row = tx.one(
+        "SELECT email FROM identities WHERE inbox = :inbox ORDER BY is_default DESC, number",
+        inbox=inbox,
+    )
+    local, _, domain = base_address(row[0] if row else email).rpartition("@")
+    return (
+        f"email: a key that is limited to inboxes may only add plus-addresses of them, such as "
+        f"{local}+tag@{domain}; ask the owner for another address"
+    )
+
+
+def _refuse_base_of_others(tx: Transaction, email: str, inbox: int | None) -> None:
+    """Refuse an address when another inbox has one of its plus-addresses."""
+    first, past = tags_of(email)
+    domain = email.rpartition("@")[2]
+    for (tagged,) in tx.all(_TAGGED, first=first, past=past, inbox=inbox or 0):
+        if tagged.rpartition("@")[2] == domain:
+            raise Forbidden(
+                f"{email}: {tagged} is a plus-address of it in another inbox; choose another "
+                "address, or use the owner's key"
+            )
+
+
+def questionable_addresses(tx: Transaction) -> list[QuestionableAddress]:
+    """The existing addresses that only the owner could claim now."""
+    return [*_reserved(tx), *_tags_of_others(tx)]
+
+
+def _reserved(tx: Transaction) -> Iterator[QuestionableAddress]:
+    """Names are found by the index; the few quoted local parts are scanned.
+
+    A tag of an assigned address belongs to its holder, or is found as a tag of another inbox.
+    """
+    for name in sorted(reserved_names()):
+        yield from _reserved_between(tx, f"{name}@", f"{name}A")
+        yield from _reserved_between(tx, f"{name}+", f"{name},")
+    yield from _reserved_between(tx, '"', "#")
+
+
+def _reserved_between(tx: Transaction, first: str, past: str) -> Iterator[QuestionableAddress]:
+    where = "WHERE d.email >= :first AND d.email < :past ORDER BY d.email"
+    for email, identity, inbox, account, _ in tx.all(f"{_ROWS} {where}", first=first, past=past):
+        base = base_address(canonical_address(email))
+        has_holder = base != email and _holder(tx, base) is not None
+        if is_reserved(base.rpartition("@")[0]) and not has_holder:
+            yield QuestionableAddress(email, identity, inbox, account)
+
+
+def _tags_of_others(tx: Transaction) -> Iterator[QuestionableAddress]:
+    rows = tx.all(f"{_ROWS} WHERE d.email LIKE '%+%' ORDER BY d.email")
+    for email, identity, inbox, account, number in rows:
+        base = base_address(canonical_address(email))
+        holder = None if base == email else _holder(tx, base)
+        if holder is not None and holder != number:
+            yield QuestionableAddress(email, identity, inbox, account, belongs_to=base)
+
+
+_COLUMNS = """d.id, d.email, CASE WHEN d.name = '' THEN i.name ELSE d.name END, d.signature, i.id,
+    i.account_id, d.is_default"""
+_TABLES = "identities d JOIN inboxes i ON i.number = d.inbox"
+_LISTING = Listing(_COLUMNS, _TABLES, "d.number")
 
 
 def _identity(row: Row) -> Identity:
@@ -35,8 +160,9 @@ def is_taken(tx: Transaction, email: str) -> bool:
 
 def add_own_identity(tx: Transaction, inbox: Inbox, number: int) -> None:
     """Insert the address of an inbox as its first identity, with the name of the inbox."""
-    tx.run(
-        INSERT,
+    insert(
+        tx,
+        "identities",
         id="idn_" + inbox.id[4:],
         inbox=number,
         email=inbox.address.lower(),
@@ -53,13 +179,13 @@ def check_alias(tx: Transaction, email: str, inbox_id: str, rights: AddressRight
         Forbidden: the caller may not claim the address.
         Conflict: the address is taken.
     """
-    row = tx.one("SELECT number FROM inboxes WHERE id = :id", id=inbox_id)
-    if row is None:
+    inbox = inbox_number(tx, inbox_id)
+    if not inbox:
         raise NotFound(no_such("inbox", inbox_id))
-    refuse_claim(tx, email.lower(), row[0], rights)
+    refuse_claim(tx, email.lower(), inbox, rights)
     if is_taken(tx, email):
         raise Conflict(f"the address {email} is taken; choose another")
-    return int(row[0])
+    return inbox
 
 
 def add_identity(
@@ -67,8 +193,9 @@ def add_identity(
 ) -> Identity:
     """Insert another address of an inbox. Raises what `check_alias` raises."""
     inbox = check_alias(tx, identity.email, identity.inbox_id, rights)
-    tx.run(
-        INSERT,
+    insert(
+        tx,
+        "identities",
         id=identity.id,
         inbox=inbox,
         email=identity.email.lower(),
@@ -87,8 +214,7 @@ def replace_identities(
     A provider cannot claim addresses of others, nor reserved names of a domain that is *served*
     here.
     """
-    row = tx.one("SELECT number FROM inboxes WHERE id = :id", id=inbox_id)
-    inbox = row[0] if row else None
+    inbox = inbox_number(tx, inbox_id)
     for identity in identities:
         is_foreign = identity.email.rpartition("@")[2] not in served
         with suppress(Conflict, Forbidden):
@@ -97,7 +223,7 @@ def replace_identities(
     _remove_missing(tx, inbox, {identity.email for identity in identities})
 
 
-def _update_from_provider(tx: Transaction, inbox: int | None, there: Identity) -> None:
+def _update_from_provider(tx: Transaction, inbox: int, there: Identity) -> None:
     """Update a name or a signature that was changed at the provider and not here."""
     row = tx.one(
         """SELECT number, name, signature, provider_values FROM identities
@@ -119,7 +245,7 @@ def _update_from_provider(tx: Transaction, inbox: int | None, there: Identity) -
     )
 
 
-def _remove_missing(tx: Transaction, inbox: int | None, there: set[str]) -> None:
+def _remove_missing(tx: Transaction, inbox: int, there: set[str]) -> None:
     """Remove addresses that the provider no longer reports."""
     rows = tx.all(
         """SELECT number, email, is_default FROM identities
@@ -130,7 +256,7 @@ def _remove_missing(tx: Transaction, inbox: int | None, there: set[str]) -> None
         _remove(tx, number, inbox, was_default=bool(is_default))
 
 
-def _remove(tx: Transaction, number: int, inbox: int | None, *, was_default: bool) -> None:
+def _remove(tx: Transaction, number: int, inbox: int, *, was_default: bool) -> None:
     """Remove an address; if it was the default, the oldest of the others becomes the default."""
     tx.run("DELETE FROM identities WHERE number = :number", number=number)
     if was_default:
@@ -200,7 +326,7 @@ def change_identity(
     if is_default is False and row[6]:
         raise Conflict(f"{identity_id} is the default; make another identity the default instead")
     if is_default:
-        tx.run("UPDATE identities SET is_default = 0 WHERE inbox = :inbox", inbox=row[8])
+        tx.run("UPDATE identities SET is_default = 0 WHERE inbox = :inbox", inbox=row[7])
     tx.run(
         """UPDATE identities SET name = coalesce(:name, name),
                   signature = coalesce(:signature, signature),

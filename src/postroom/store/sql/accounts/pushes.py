@@ -7,17 +7,12 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from postroom.model.account import ProviderName, Push, RemoteRef
-from postroom.model.provider_traits import TRAITS, ProviderTraits
+from postroom.model.account import TRAITS, ProviderName, ProviderTraits, Push, RemoteRef
 from postroom.model.sending import OPEN
 from postroom.model.values import dataclass
-from postroom.store.sql.values import dumps, from_text, moment, seconds
+from postroom.store.sql.values import dumps, from_text, insert, moment_or_none, scalar, seconds
 from postroom.store.transaction import Transaction
 
-INSERT = """
-    INSERT INTO pushes (account, message, message_id, kind, change, attempts, next_at)
-    VALUES (:account, :message, :message_id, :kind, :change, 0, :next_at)
-"""
 DUE = """
     SELECT number, message, message_id, kind, change, attempts FROM pushes
      WHERE account = :account AND next_at <= :now ORDER BY number LIMIT :limit
@@ -174,13 +169,15 @@ def _insert(
     *,
     next_at: int = 0,
 ) -> None:
-    tx.run(
-        INSERT,
+    insert(
+        tx,
+        "pushes",
         account=account,
         message=number,
         message_id=message_id,
         kind=kind,
         change=dumps(change),
+        attempts=0,
         next_at=next_at,
     )
     tx.announce("accounts")
@@ -216,17 +213,15 @@ def _push(
     if places is None:
         places = tx.all(PLACES, message=message)
     found = tx.one(RAW, inbox=inbox, n=message)
-    delta = Delta(**{name: _as_tuple(value) for name, value in change.items()})
+    delta: dict[str, Any] = {
+        name: tuple(v) if isinstance(v, list) else v for name, v in change.items()
+    }
     return Push(
         number=number,
         message_id=message_id,
         kind=kind,  # type: ignore[arg-type]
         refs=tuple((RemoteRef(p[0], p[1]), tuple(from_text(p[2]))) for p in places),
-        add_flags=delta.add_flags,
-        remove_flags=delta.remove_flags,
-        add_labels=delta.add_labels,
-        remove_labels=delta.remove_labels,
-        move_to=delta.move_to,
+        **delta,
         raw=found[0] if found else None,
         internet_message_id=found[1] if found else internet_id,
         recipients=_recipients(found[2]) if found and kind == "save_sent" else (),
@@ -236,10 +231,6 @@ def _push(
 
 def _recipients(details: str) -> tuple[str, ...]:
     return tuple(recipient["address"] for recipient in from_text(details)["recipients"] or ())
-
-
-def _as_tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def defer_push(tx: Transaction, push: Push, next_at: datetime) -> None:
@@ -255,9 +246,7 @@ def defer_push(tx: Transaction, push: Push, next_at: datetime) -> None:
 
 def next_push_at(tx: Transaction, account_id: str) -> datetime | None:
     """When the next push is due; None if there is none."""
-    row = tx.one(
-        """SELECT min(p.next_at) FROM pushes p JOIN accounts a ON a.number = p.account
-            WHERE a.id = :id""",
-        id=account_id,
-    )
-    return moment(row[0]) if row and row[0] is not None else None
+    sql = """
+        SELECT min(p.next_at) FROM pushes p JOIN accounts a ON a.number = p.account WHERE a.id = :id
+    """
+    return moment_or_none(scalar(tx, sql, id=account_id))

@@ -30,10 +30,8 @@ from postroom.store.sql.messages.message_changes import (
     set_message_state,
 )
 from postroom.store.sql.messages.message_insert import add_message
-from postroom.store.sql.values import any_of, caseless, dumps, from_text
+from postroom.store.sql.values import any_of, batches, caseless, dumps, from_text
 from postroom.store.transaction import Transaction
-
-_BATCH_SIZE = 500
 
 
 def unknown_refs(
@@ -53,8 +51,8 @@ def unknown_refs(
     for ref in refs:
         by_scope.setdefault(ref.scope, []).append(ref.key)
     for scope, keys in by_scope.items():
-        for start in range(0, len(keys), _BATCH_SIZE):
-            among, params = any_of("key", keys[start : start + _BATCH_SIZE])
+        for batch in batches(keys):
+            among, params = any_of("key", batch)
             rows = tx.all(
                 f"""SELECT key, message IS NULL AND mailboxes = :trash FROM remote_messages
                      WHERE account = :account AND scope = :scope AND key {among}""",
@@ -106,16 +104,19 @@ _CHANGE_FIELDS = (
     "remove_labels",
     "move_to",
 )
+_CHANGE_OF_KIND: dict[str, dict[str, object]] = {
+    "save_sent": {"copy_to": SENT},
+    "drop_draft": {"drop_draft": True},
+    "delete": {"delete": True},
+}
 INSERT = """
     INSERT INTO remote_messages (account, scope, key, message, mailboxes, is_removed)
     VALUES (:account, :scope, :key, :message, :mailboxes, 0)
     ON CONFLICT (account, scope, key) DO UPDATE
        SET message = excluded.message, mailboxes = excluded.mailboxes, is_removed = 0
 """
-FIND = """
-    SELECT message, mailboxes FROM remote_messages
-     WHERE account = :account AND scope = :scope AND key = :key
-"""
+_PLACE_KEY = "account = :account AND scope = :scope AND key = :key"
+FIND = f"SELECT message, mailboxes FROM remote_messages WHERE {_PLACE_KEY}"
 PLACED = "SELECT 1 FROM remote_messages WHERE message = :message LIMIT 1"
 LIVE = """
     SELECT mailboxes FROM remote_messages WHERE message = :message AND is_removed = 0
@@ -261,33 +262,21 @@ def _refusal_data(detail: str, change: Push | Change) -> dict[str, object]:
 
 
 def _changed_fields(change: Push | Change) -> dict[str, object]:
-    if isinstance(change, Push) and change.kind == "save_sent":
-        return {"copy_to": SENT}
-    if isinstance(change, Push) and change.kind == "drop_draft":
-        return {"drop_draft": True}
-    if isinstance(change, Push) and change.kind == "delete":
-        return {"delete": True}
+    if isinstance(change, Push) and change.kind in _CHANGE_OF_KIND:
+        return _CHANGE_OF_KIND[change.kind]
     return {name: value for name in _CHANGE_FIELDS if (value := getattr(change, name, None))}
 
 
 def _remove_place(tx: Transaction, account: int, inbox: int, ref: RemoteRef) -> None:
     """Mark a place as removed; messages without any place are removed after the sync pass."""
-    row = tx.one(FIND, account=account, scope=ref.scope, key=ref.key)
+    place = {"account": account, "scope": ref.scope, "key": ref.key}
+    row = tx.one(FIND, **place)
     if row is None:
         return
-    place = {"account": account, "scope": ref.scope, "key": ref.key}
     if row[0] is None:
-        tx.run(
-            """DELETE FROM remote_messages
-                WHERE account = :account AND scope = :scope AND key = :key""",
-            **place,
-        )
+        tx.run(f"DELETE FROM remote_messages WHERE {_PLACE_KEY}", **place)
         return
-    tx.run(
-        """UPDATE remote_messages SET is_removed = 1
-            WHERE account = :account AND scope = :scope AND key = :key""",
-        **place,
-    )
+    tx.run(f"UPDATE remote_messages SET is_removed = 1 WHERE {_PLACE_KEY}", **place)
     now = message_state(tx, inbox, row[0])
     mailboxes = _mailboxes(tx, row[0])
     if mailboxes and not _is_being_pushed(tx, row[0]):
@@ -368,7 +357,9 @@ def _of_copy(tx: Transaction, inbox: int, push: Push) -> int | None:
     return number_of(tx, inbox, push.message_id) or None
 
 
-def sweep_gone(tx: Transaction, account_id: str, limit: int) -> tuple[int, tuple[BlobKey, ...]]:
+def remove_remotely_deleted(
+    tx: Transaction, account_id: str, limit: int
+) -> tuple[int, tuple[BlobKey, ...]]:
     """Remove messages that have no place at the provider; call it after a complete sync pass.
 
     A moved message has its new place by then. A message in the outbox stays until it is sent.

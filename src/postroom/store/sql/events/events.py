@@ -14,16 +14,20 @@ from postroom.model.page import Found, random_id
 from postroom.model.view import only
 from postroom.store.sql.conditions import Conditions, Listing, within
 from postroom.store.sql.events.webhooks import insert_deliveries
-from postroom.store.sql.values import dumps, from_text, moment, seconds, visible_numbers
+from postroom.store.sql.values import (
+    dumps,
+    from_text,
+    insert_numbered,
+    moment,
+    scalar,
+    seconds,
+    visible_numbers,
+)
 from postroom.store.transaction import Row, Transaction
 
 _COLUMNS = "e.number, e.id, e.type, e.at, i.id, e.thread, e.message, e.data"
 _TABLES = "events e JOIN inboxes i ON i.number = e.inbox"
 _LISTING = Listing(_COLUMNS, _TABLES, "e.number")
-INSERT_EVENT = """
-    INSERT INTO events (id, type, at, inbox, thread, message, data)
-    VALUES (:id, :type, :at, :inbox, :thread, :message, :data) RETURNING number
-"""
 NUMBER_QUERIES = (
     "SELECT min(number) FROM events WHERE {within} AND id = :since",
     "SELECT min(number) FROM events WHERE {within} AND message = :since",
@@ -54,8 +58,9 @@ def add_event(
     tx: Transaction, event: EventType, at: datetime, about: About, data: dict[str, object]
 ) -> int:
     """Insert an event and its webhook deliveries, and return its number."""
-    row = tx.one(
-        INSERT_EVENT,
+    number = insert_numbered(
+        tx,
+        "events",
         id=random_id("evt"),
         type=event,
         at=seconds(at),
@@ -65,9 +70,9 @@ def add_event(
         data=dumps(data),
     )
     tx.announce("events")
-    if row is not None and not data.get("imported"):
-        insert_deliveries(tx, row[0], event, about.inbox, seconds(at))
-    return int(row[0]) if row else 0
+    if not data.get("imported"):
+        insert_deliveries(tx, number, event, about.inbox, seconds(at))
+    return number
 
 
 def find_events(tx: Transaction, query: EventQuery) -> Found[Event]:
@@ -89,7 +94,7 @@ def _conditions(tx: Transaction, query: EventQuery) -> Conditions:
 
 
 def _event(row: Row) -> Event:
-    number, event_id, kind, at, inbox_id, thread_id, message_id, data = row
+    number, event_id, kind, at, inbox_id, thread_id, message_id, data = row[:8]
     return Event(
         event_id, kind, moment(at), inbox_id, thread_id, message_id, from_text(data), number
     )
@@ -111,20 +116,15 @@ def events_after(tx: Transaction, after: int, *, limit: int, visible: Visible) -
 def newest_event(tx: Transaction, visible: Visible) -> int:
     """The number of the last event in some inboxes; 0 if there is none."""
     where, params = within("inbox", visible_numbers(tx, visible))
-    row = tx.one(f"SELECT max(number) FROM events WHERE {where}", **params)
-    return int(row[0] or 0) if row else 0
+    return int(scalar(tx, f"SELECT max(number) FROM events WHERE {where}", **params) or 0)
 
 
 def last_event(tx: Transaction, inbox_id: str, until: int) -> str | None:
     """The last event of an inbox up to a number."""
     where, params = within("inbox", visible_numbers(tx, only(inbox_id)))
-    row = tx.one(
-        f"""SELECT id FROM events WHERE {where} AND number <= :until
-             ORDER BY number DESC LIMIT 1""",
-        **params,
-        until=until,
-    )
-    return str(row[0]) if row else None
+    sql = f"SELECT id FROM events WHERE {where} AND number <= :until ORDER BY number DESC LIMIT 1"
+    found: str | None = scalar(tx, sql, **params, until=until)
+    return found
 
 
 def event_number(tx: Transaction, since: str, visible: Visible) -> int:
@@ -137,9 +137,9 @@ def event_number(tx: Transaction, since: str, visible: Visible) -> int:
         return 0
     where, params = within("+inbox", visible_numbers(tx, visible))
     for sql in NUMBER_QUERIES:
-        row = tx.one(sql.format(within=where), since=since, **params)
-        if row is not None and row[0] is not None:
-            return int(row[0])
+        number = scalar(tx, sql.format(within=where), since=since, **params)
+        if number is not None:
+            return int(number)
     raise NotFound(f"since: there is no {since}; leave it out to begin with the next event")
 
 

@@ -1,10 +1,10 @@
-"""Webhooks and their deliveries."""
+"""Webhooks, their deliveries, and deliveries that rules cause."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from postroom.errors import Conflict, NotFound, no_such
@@ -18,19 +18,24 @@ from postroom.model.event import (
     WebhookJob,
 )
 from postroom.model.inbox import Visible
+from postroom.model.key import OWNER
 from postroom.model.page import Found, Slice, random_id
-from postroom.model.view import named_in
+from postroom.model.view import NOTHING, Everything, named_in
 from postroom.store.sql.conditions import Conditions, Listing, page_of
 from postroom.store.sql.values import (
     any_of,
     dumps,
     from_text,
+    insert,
     moment,
+    moment_or_none,
+    scalar,
     seconds,
     stored_view,
     view_in,
 )
 from postroom.store.transaction import Row, Transaction
+from postroom.store.webhook_secrets import DERIVED
 
 OLD_SECRET_VALID = timedelta(hours=24)
 DELIVERY_RETENTION_S = int(timedelta(days=30).total_seconds())
@@ -40,11 +45,6 @@ FAN_OUT = """
      WHERE (types = '[]' OR replace(types, :type, '') <> types)
        AND (inboxes IS NULL OR replace(
            inboxes, (SELECT '"' || id || '"' FROM inboxes WHERE number = :inbox), '') <> inboxes)
-"""
-INSERT_DELIVERY = """
-    INSERT INTO webhook_deliveries
-        (id, webhook, inbox, event, status, attempts, created_at, first_at, next_at, detail)
-    VALUES (:id, :webhook, :inbox, :event, 'pending', 0, :now, :now, :now, '')
 """
 _OLDEST = """
     (d.is_redelivery = 1 OR NOT EXISTS (
@@ -72,6 +72,10 @@ FREE = """
 """
 """Rows are locked one by one, by inbox, because a lock cannot span several machines."""
 
+CLAIM = """
+    UPDATE webhook_deliveries SET holder = :holder, until = :until
+     WHERE inbox = :inbox AND number = :n
+"""
 NEXT = f"""
     SELECT min(CASE WHEN d.holder IS NULL THEN d.next_at ELSE d.until END) FROM webhook_deliveries d
      WHERE d.status = 'pending' AND d.webhook NOT {{full}} AND {_OLDEST}
@@ -87,26 +91,36 @@ def insert_deliveries(tx: Transaction, event: int, kind: str, inbox: int, now: i
 
 
 def insert_delivery(tx: Transaction, webhook: int, event: int, inbox: int, now: int) -> None:
-    """Insert a delivery of an event to one webhook."""
-    row = {"webhook": webhook, "inbox": inbox, "event": event, "now": now}
-    tx.run(INSERT_DELIVERY, id=random_id("dlv"), **row)
+    insert(
+        tx,
+        "webhook_deliveries",
+        id=random_id("dlv"),
+        webhook=webhook,
+        inbox=inbox,
+        event=event,
+        status="pending",
+        attempts=0,
+        created_at=now,
+        first_at=now,
+        next_at=now,
+        detail="",
+    )
     tx.announce("webhooks")
 
 
 def add_webhook(tx: Transaction, webhook: Webhook, seen_in: Visible | None = None) -> None:
     """Insert a webhook with its secret; one of a rule is visible with these inboxes."""
-    tx.run(
-        """INSERT INTO webhooks (id, url, secret, types, inboxes, created_at, visible_inboxes,
-           created_by)
-           VALUES (:id, :url, :secret, :types, :inboxes, :created_at, :seen_in, :made_by)""",
+    insert(
+        tx,
+        "webhooks",
         id=webhook.id,
         url=webhook.url,
         secret=webhook.secret,
         types=dumps(webhook.types),
         inboxes=stored_view(webhook.inboxes),
         created_at=seconds(webhook.created_at),
-        seen_in=None if seen_in is None else dumps(named_in(seen_in)),
-        made_by=webhook.made_by,
+        visible_inboxes=None if seen_in is None else dumps(named_in(seen_in)),
+        created_by=webhook.made_by,
     )
 
 
@@ -136,16 +150,19 @@ def list_webhooks(tx: Transaction, visible: Visible, page: Slice) -> Found[Webho
 
 def webhook_number(tx: Transaction, webhook_id: str, visible: Visible) -> int:
     """The number of a visible webhook. Raises NotFound."""
-    row = tx.one(f"SELECT {COLUMNS}, number FROM webhooks WHERE id = :id", id=webhook_id)
-    if row is None or not is_seen(row, visible):
+    row = _find_webhook(tx, webhook_id, visible)
+    if row is None:
         raise NotFound(no_such("webhook", webhook_id))
     return int(row[-1])
 
 
+def _find_webhook(tx: Transaction, webhook_id: str, visible: Visible) -> Row | None:
+    row = tx.one(f"SELECT {COLUMNS}, number FROM webhooks WHERE id = :id", id=webhook_id)
+    return row if row is not None and is_seen(row, visible) else None
+
+
 def has_webhook(tx: Transaction, webhook_id: str, visible: Visible) -> bool:
-    """Whether a webhook exists and is visible."""
-    row = tx.one(f"SELECT {COLUMNS} FROM webhooks WHERE id = :id", id=webhook_id)
-    return row is not None and is_seen(row, visible)
+    return _find_webhook(tx, webhook_id, visible) is not None
 
 
 def remove_webhook(tx: Transaction, webhook_id: str, visible: Visible) -> None:
@@ -170,9 +187,7 @@ def renew_webhook(
         now=seconds(now),
         number=number,
     )
-    row = tx.one(
-        "SELECT id, url, types, inboxes, created_at FROM webhooks WHERE number = :n", n=number
-    )
+    row = _find_webhook(tx, webhook_id, visible)
     assert row is not None
     return _webhook(row)
 
@@ -196,10 +211,15 @@ def claim_webhooks(
         among, params = _full(replace(capacity, under_way=taken).full)
         sql = DUE.format(full=among)
         due = tx.all(sql, **params, now=seconds(now), limit=limit - len(jobs))
-        claimed = [
-            row for row in due if _is_claimed(tx, row, holder, now, until, taken, capacity.each)
-        ]
-        jobs += (_job(row, holder, now) for row in claimed)
+        claimed = []
+        for row in due:
+            which, webhook = {"inbox": row[15], "n": row[0]}, row[17]
+            has_capacity = taken[webhook] < capacity.each
+            if has_capacity and tx.claimable(FREE, "d", **which, now=seconds(now)):
+                taken[webhook] += 1
+                tx.run(CLAIM, **which, holder=holder, until=seconds(until))
+                claimed.append(_job(row, holder, now))
+        jobs += claimed
         if not claimed or len(claimed) == len(due):
             break
     return jobs
@@ -208,33 +228,6 @@ def claim_webhooks(
 def _full(numbers: Sequence[int]) -> tuple[str, dict[str, object]]:
     """`IN (…)` that is valid for an empty list too; no webhook has the number 0."""
     return any_of("full", [_NO_WEBHOOK, *numbers])
-
-
-def _is_claimed(
-    tx: Transaction,
-    row: Row,
-    holder: str,
-    now: datetime,
-    until: datetime,
-    taken: Counter[int],
-    each: int,
-) -> bool:
-    """Claim one delivery, if its webhook has capacity and no other process has it."""
-    number, inbox, webhook = row[0], row[15], row[17]
-    if taken[webhook] >= each:
-        return False
-    if not tx.claimable(FREE, "d", inbox=inbox, n=number, now=seconds(now)):
-        return False
-    taken[webhook] += 1
-    tx.run(
-        """UPDATE webhook_deliveries SET holder = :holder, until = :until
-            WHERE inbox = :inbox AND number = :n""",
-        holder=holder,
-        until=seconds(until),
-        inbox=inbox,
-        n=number,
-    )
-    return True
 
 
 def _job(row: Row, holder: str, now: datetime) -> WebhookJob:
@@ -253,8 +246,7 @@ def _job(row: Row, holder: str, now: datetime) -> WebhookJob:
 def next_webhook_at(tx: Transaction, capacity: WebhookCapacity = EVERY_WEBHOOK) -> datetime | None:
     """When the next delivery is due, to a webhook that has capacity."""
     among, params = _full(capacity.full)
-    row = tx.one(NEXT.format(full=among), **params)
-    return moment(row[0]) if row and row[0] is not None else None
+    return moment_or_none(scalar(tx, NEXT.format(full=among), **params))
 
 
 def settle_webhook(
@@ -346,3 +338,77 @@ def redeliver(
     again = tx.one(f"{_DELIVERY} WHERE {which}", inbox=row[11], n=row[0])
     assert again is not None
     return _delivery(again)
+
+
+BY_URL = f"SELECT {COLUMNS}, number FROM webhooks WHERE url = :target ORDER BY number"
+DELIVERY_EXISTS = """
+    SELECT 1 FROM webhook_deliveries
+     WHERE inbox = :inbox AND webhook = :webhook AND event = :event
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """The key on whose authority a rule calls webhooks, and the inboxes that it sees.
+
+    A rule without a recorded key has the authority "".
+    """
+
+    authority: str
+    visible: Visible
+
+
+def insert_rule_delivery(
+    tx: Transaction, target: str, event: int, inbox: int, signer: Signer, now: datetime
+) -> None:
+    """Insert a delivery of an event to one webhook, once.
+
+    Raises NotFound. A webhook for a URL is created on first use; renewing it shows its secret.
+    """
+    if target.startswith("whk_"):
+        webhook = _named(tx, target, signer.visible)
+    else:
+        webhook = _at_url(tx, target, inbox, signer, now)
+    if tx.one(DELIVERY_EXISTS, inbox=inbox, webhook=webhook, event=event) is None:
+        insert_delivery(tx, webhook, event, inbox, seconds(now))
+
+
+def _named(tx: Transaction, webhook_id: str, visible: Visible) -> int:
+    row = _find_webhook(tx, webhook_id, visible)
+    if row is None:
+        raise NotFound(f"webhook: there is no {webhook_id} any more")
+    return int(row[-1])
+
+
+def _at_url(tx: Transaction, url: str, inbox: int, signer: Signer, now: datetime) -> int:
+    inbox_id = scalar(tx, "SELECT id FROM inboxes WHERE number = :inbox", inbox=inbox) or ""
+    for row in tx.all(BY_URL, target=url):
+        if _may_sign(row, inbox_id, signer):
+            return int(row[-1])
+    made = Webhook(
+        random_id("whk"),
+        url,
+        ("rule.matched",),
+        NOTHING,
+        now,
+        secret=DERIVED,
+        made_by=signer.authority,
+    )
+    add_webhook(tx, made, seen_in=signer.visible)
+    return _named(tx, made.id, signer.visible)
+
+
+def _may_sign(row: Row, inbox_id: str, signer: Signer) -> bool:
+    """Whether a webhook with the URL may sign for this key.
+
+    The creator of a webhook has its secret, and whoever sees it can renew it. So it must belong to
+    the key, or to the owner and be invisible to keys that see less. Whoever sees a webhook sees its
+    events, so they must see the inbox.
+    """
+    known, maker, visible = known_in(row), row[6], signer.visible
+    if not known.sees(inbox_id) or not visible.covers(known):
+        return False
+    if isinstance(visible, Everything) and not isinstance(known, Everything):
+        return False
+    is_owners = maker == OWNER.key_id and signer.authority and known.covers(visible)
+    return maker == signer.authority or bool(is_owners)

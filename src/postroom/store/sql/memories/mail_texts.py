@@ -20,7 +20,7 @@ from postroom.model.memory import Author, Link, Namespaces
 from postroom.model.view import EVERYTHING
 from postroom.store.sql.conditions import Conditions
 from postroom.store.sql.memories import memory_links
-from postroom.store.sql.values import any_of, seconds
+from postroom.store.sql.values import any_of, batches, seconds
 from postroom.store.transaction import Transaction
 
 _LONG_RUN = 8
@@ -134,9 +134,8 @@ def repeated_memories(
         asked.add(_digest(terms))
         for length in range(_SHORT_TEXT, _LONG_RUN + 1):
             asked.update(_digest(run) for run in _runs(terms, length))
-    every = sorted(asked)
-    for start in range(0, len(every), _BATCH_SIZE):
-        found = _with_digests(tx, every[start : start + _BATCH_SIZE], author, now)
+    for batch in batches(sorted(asked)):
+        found = _with_digests(tx, batch, author, now)
         if known := list(islice(found, _MAX_REPEATED)):
             return known
     return []

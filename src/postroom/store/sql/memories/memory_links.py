@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 
 from postroom.errors import Forbidden, NotFound
 from postroom.model.inbox import Visible
-from postroom.model.memory import Link, Namespaces, RecalledMemory, summary_of
+from postroom.model.memory import Link, Namespaces, RecalledMemory, TiedMemory, summary_of
 from postroom.model.view import EVERYTHING, Everything
 from postroom.store.sql.conditions import Conditions
-from postroom.store.sql.values import any_of, from_text, moment, seconds
+from postroom.store.sql.values import any_of, batches, from_text, insert_many, moment, seconds
 from postroom.store.transaction import Row, Transaction
 
 _MIN_WORDS, _SHINGLE_WORDS = 2, 4
@@ -52,10 +53,6 @@ def _hash(text: str) -> int:
 _BATCH_SIZE = 500
 _MAX_MESSAGES = 50
 
-INSERT_LINK = """
-    INSERT INTO memory_links (memory, position, type, target, display_target, weight)
-    VALUES (:memory, :position, :type, :target, :display_target, :weight)
-"""
 LINKS = """
     SELECT type, display_target, weight FROM memory_links WHERE memory = :memory ORDER BY position
 """
@@ -139,8 +136,9 @@ def set_links(tx: Transaction, memory: int, links: Sequence[Link], text: str) ->
         tx.run(f"DELETE FROM {table} WHERE memory = :memory", memory=memory)
     if not links:
         return
-    tx.many(
-        INSERT_LINK,
+    insert_many(
+        tx,
+        "memory_links",
         [
             {
                 "memory": memory,
@@ -155,14 +153,9 @@ def set_links(tx: Transaction, memory: int, links: Sequence[Link], text: str) ->
     )
     ties = sorted({address for link in links for address in _contacts(tx, link)})
     if ties:
-        tx.many(
-            "INSERT INTO memory_ties (memory, address) VALUES (:memory, :address)",
-            [{"memory": memory, "address": address} for address in ties],
-        )
-        tx.many(
-            "INSERT INTO memory_shingles (shingle, memory) VALUES (:shingle, :memory)",
-            [{"shingle": shingle, "memory": memory} for shingle in text_shingles(text)],
-        )
+        insert_many(tx, "memory_ties", [{"memory": memory, "address": one} for one in ties])
+        shingles = [{"shingle": one, "memory": memory} for one in text_shingles(text)]
+        insert_many(tx, "memory_shingles", shingles)
 
 
 def _contacts(tx: Transaction, link: Link) -> Iterator[str]:
@@ -192,7 +185,7 @@ def ties_of(tx: Transaction, memory: int, visible: Visible) -> set[str]:
     return {address for link in seen for address in _contacts(tx, link)}
 
 
-def learnt_from(tx: Transaction, which: str, **params: object) -> list[int]:
+def memories_from_mail(tx: Transaction, which: str, **params: object) -> list[int]:
     """The memories that link to some messages or to their threads.
 
     Removed memories that came from this mail are included. *which* is a condition on the table
@@ -237,7 +230,7 @@ def _exists(tx: Transaction, link: Link) -> bool:
     return is_seen(tx, link.to, EVERYTHING)
 
 
-def follow_threads(tx: Transaction, inbox: int, into: int, others: Sequence[int]) -> None:
+def redirect_links(tx: Transaction, inbox: int, into: int, others: Sequence[int]) -> None:
     """Redirect links from merged threads to the thread they are part of."""
     among, params = any_of("thread", others)
     there = "SELECT id FROM threads WHERE +inbox = :inbox AND number"
@@ -271,7 +264,7 @@ RECALLED = """
 """
 
 
-def recall_about(
+def memories_about(
     tx: Transaction,
     addresses: Sequence[str],
     mail: Sequence[str],
@@ -315,4 +308,76 @@ def _recalled(row: Row) -> RecalledMemory:
         trust=row[4],
         updated_at=moment(row[6]),
         stale=bool(row[5]) or None,
+    )
+
+
+_ENOUGH_SHINGLES = 3
+"""The number of common runs of four words, or all of a shorter text, that count as a match."""
+
+_MAX_EXAMINED, _MAX_REPORTED = 500, 20
+"""Limits on the memories examined, most similar first, and on those reported."""
+
+OF_MEMORY = """
+    SELECT s.name, m.key, (SELECT count(*) FROM (
+               SELECT 1 FROM memory_shingles x WHERE x.memory = :memory LIMIT :enough) AS few)
+      FROM memories m JOIN ranking_collections s ON s.number = m.collection WHERE m.number = :memory
+"""
+WITH_SHINGLES = """
+    SELECT x.memory FROM memory_shingles x JOIN memories m ON m.number = x.memory
+      JOIN ranking_collections s ON s.number = m.collection WHERE x.shingle {among} AND {where}
+"""
+
+
+def tied_memories(
+    tx: Transaction,
+    text: str,
+    recipients: Iterable[str],
+    namespaces: Namespaces,
+    visible: Visible,
+    now: datetime,
+) -> list[TiedMemory]:
+    """Memories whose text is in a mail to a recipient that they are not tied to.
+
+    Only memories in these namespaces count, and only ties through mail of *visible* inboxes.
+    """
+    if tx.one("SELECT 1 FROM memory_ties LIMIT 1") is None:
+        return []
+    where = Conditions()
+    where.add("(m.expires_at IS NULL OR m.expires_at > :now)", now=seconds(now))
+    where.within("s.name", namespaces, "namespace")
+    matches = _matches(tx, mail_shingles(text), where)
+    addresses = {address.lower() for address in recipients}
+    found = (
+        _tied(tx, memory, count, addresses, visible)
+        for memory, count in matches.most_common(_MAX_EXAMINED)
+    )
+    return list(islice((tied for tied in found if tied is not None), _MAX_REPORTED))
+
+
+def _matches(tx: Transaction, asked: set[int], where: Conditions) -> Counter[int]:
+    matches: Counter[int] = Counter()
+    for batch in batches(asked):
+        among, params = any_of("shingle", batch)
+        sql = WITH_SHINGLES.format(among=among, where=where.sql)
+        matches.update(row[0] for row in tx.all(sql, **params, **where.params))
+    return matches
+
+
+def _tied(
+    tx: Transaction, memory: int, count: int, recipients: set[str], visible: Visible
+) -> TiedMemory | None:
+    row = tx.one(OF_MEMORY, memory=memory, enough=_ENOUGH_SHINGLES)
+    if row is None or count < row[2]:
+        return None
+    ties = ties_of(tx, memory, visible)
+    others = sorted(recipients - ties)
+    if not ties or not others:
+        return None
+    links = links_of(tx, memory)
+    return TiedMemory(
+        row[0],
+        row[1],
+        about=tuple(sorted({link.to.lower() for link in links if link.is_address})),
+        sources=tuple(dict.fromkeys(link.to for link in links if link.is_mail)),
+        others=tuple(others),
     )

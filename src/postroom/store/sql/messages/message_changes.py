@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from postroom.errors import InvalidInput, MailError, NotFound, no_such
+from postroom.model.account import ProviderTraits
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, SENT, STANDARD_MAILBOXES, Visible
 from postroom.model.message import ActionResult, BlobKey, FailedAction
-from postroom.model.provider_traits import ProviderTraits
 from postroom.model.storage import Change
 from postroom.store.ranking.documents import unindex_mail
 from postroom.store.search.index import (
@@ -28,12 +28,20 @@ from postroom.store.sql.accounts.pushes import (
 )
 from postroom.store.sql.blobs import unused_of
 from postroom.store.sql.events.events import remove_events
-from postroom.store.sql.memories.memory_links import learnt_from
-from postroom.store.sql.memories.memory_writes import remove_without_mail
+from postroom.store.sql.memories.memories import remove_without_mail
+from postroom.store.sql.memories.memory_links import memories_from_mail
 from postroom.store.sql.messages.message_insert import insert_names, is_hidden, name_of
 from postroom.store.sql.messages.thread_choice import recount
 from postroom.store.sql.outbox.sends import refuse_unfinished, retain_send_outcome
-from postroom.store.sql.values import any_of, caseless, flag_bits, flag_names, from_text
+from postroom.store.sql.values import (
+    any_of,
+    batches,
+    caseless,
+    flag_bits,
+    flag_names,
+    from_text,
+    scalar,
+)
 from postroom.store.transaction import Row, Transaction
 
 _STANDARD = {caseless(name): name for name in STANDARD_MAILBOXES}
@@ -107,7 +115,6 @@ def _refuse_with_labels(traits: ProviderTraits, delta: Delta) -> None:
 
 
 _MAX_LABELS = 100
-_BATCH_SIZE = 500
 
 _STATE_COLUMNS = "m.inbox, m.number, m.thread, m.is_hidden, m.flags, m.labels, m.mailboxes"
 FIND = f"""
@@ -152,8 +159,7 @@ def change_each(
     """Apply a separate change to each message."""
     succeeded: list[str] = []
     failed: list[FailedAction] = []
-    for first in range(0, len(changes), _BATCH_SIZE):
-        some = changes[first : first + _BATCH_SIZE]
+    for some in batches(changes):
         found, moves = _find(tx, [message_id for message_id, _ in some], visible), list[SetChange]()
         for message_id, change in some:
             try:
@@ -304,10 +310,8 @@ def _rename(
 
 def number_of(tx: Transaction, inbox: int, message_id: str) -> int:
     """The number of a message, or 0."""
-    row = tx.one(
-        "SELECT number FROM messages WHERE +inbox = :inbox AND id = :id", inbox=inbox, id=message_id
-    )
-    return int(row[0]) if row else 0
+    sql = "SELECT number FROM messages WHERE +inbox = :inbox AND id = :id"
+    return int(scalar(tx, sql, inbox=inbox, id=message_id) or 0)
 
 
 def remove_message(
@@ -336,7 +340,7 @@ def remove_number(tx: Transaction, inbox: int, number: int) -> tuple[BlobKey, ..
         return ()
     message_id, thread, raw = row
     retain_send_outcome(tx, inbox, number)
-    memories = learnt_from(tx, _ROW_KEY, **it)
+    memories = memories_from_mail(tx, _ROW_KEY, **it)
     files = tx.all(f"SELECT sha256 FROM attachments WHERE {_MESSAGE_KEY}", **it)
     for table in OF_MESSAGES:
         tx.put(f"DELETE FROM {table} WHERE {_MESSAGE_KEY}", **it)

@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Literal
 
 from postroom.errors import NotFound, no_such
-from postroom.mail.authentication.lookalikes import imitated, is_altered, shapes, site
-from postroom.mail.text.filters import folded_addresses
-from postroom.mail.text.fold import as_key
+from postroom.mail.authentication import imitated, is_altered, shapes, site
+from postroom.mail.text.fold import as_key, folded_addresses
 from postroom.model.inbox import HIDDEN_MAILBOXES, Label, Visible
 from postroom.model.page import Found, Slice
 from postroom.model.storage import Added, NewMessage
@@ -19,9 +18,18 @@ from postroom.store.sql.conditions import within
 from postroom.store.sql.events.events import About, add_event, add_outcomes
 from postroom.store.sql.messages.thread_choice import choose_thread, count_in, insert_thread_ids
 from postroom.store.sql.outbox.queue import apply_report
-from postroom.store.sql.outbox.send_limits import auto_answered
-from postroom.store.sql.rules.rule_jobs import apply_rule_effects
-from postroom.store.sql.values import any_of, caseless, dumps, flag_bits, seconds, visible_numbers
+from postroom.store.sql.rules.rules import apply_rule_effects
+from postroom.store.sql.values import (
+    any_of,
+    caseless,
+    dumps,
+    flag_bits,
+    insert,
+    insert_many,
+    insert_numbered,
+    seconds,
+    visible_numbers,
+)
 from postroom.store.transaction import Transaction
 
 Table = Literal["labels", "mailboxes"]
@@ -49,14 +57,8 @@ def _look_up(tx: Transaction, table: Table, inbox: int, name: str, folded: str) 
         folded=folded,
     )
     if row is None:
-        row = tx.one(
-            f"""INSERT INTO {table} (inbox, name, folded) VALUES (:inbox, :name, :folded)
-                RETURNING number, name""",
-            inbox=inbox,
-            name=name,
-            folded=folded,
-        )
-    return (row[0], row[1]) if row else (0, name)
+        return insert_numbered(tx, table, inbox=inbox, name=name, folded=folded), name
+    return row[0], row[1]
 
 
 def numbers_named(tx: Transaction, table: Table, name: str, inboxes: Numbers) -> list[int]:
@@ -81,17 +83,10 @@ def list_labels(tx: Transaction, visible: Visible, page: Slice) -> Found[Label]:
              GROUP BY l.folded ORDER BY l.folded""",
         **params,
     )
-    start = page.offset
-    if page.after:
-        start = sum(1 for row in rows if row[1] <= page.after[0])
+    start = sum(row[1] <= page.after[0] for row in rows) if page.after else page.offset
     shown = rows[start : start + page.limit]
-    has_more = start + len(shown) < len(rows)
-    return Found(
-        tuple(Label(row[0], row[2]) for row in shown),
-        len(rows),
-        start,
-        (shown[-1][1],) if has_more and shown else None,
-    )
+    cursor = (shown[-1][1],) if shown and start + len(shown) < len(rows) else None
+    return Found(tuple(Label(row[0], row[2]) for row in shown), len(rows), start, cursor)
 
 
 KNOWN_AFTER = 3
@@ -200,38 +195,6 @@ SAME_BYTES = """
      WHERE m.raw = :raw AND m.inbox = :inbox AND m.is_outbound = :is_outbound
      ORDER BY m.number
 """
-INSERT_MESSAGE = """
-    INSERT INTO messages (
-        id, inbox, thread, is_outbound, is_hidden, has_attachment, flags, date, received_at,
-        size_bytes, parser_version, subject, from_address, from_name, addresses, snippet, labels,
-        mailboxes, internet_id, raw, fingerprint, details
-    ) VALUES (
-        :id, :inbox, :thread, :is_outbound, :is_hidden, :has_attachment, :flags, :date,
-        :received_at, :size_bytes, :parser_version, :subject, :from_address, :from_name,
-        :addresses, :snippet, :labels, :mailboxes, :internet_id, :raw, :fingerprint, :details
-    ) RETURNING number
-"""
-INSERT_BODY = """
-    INSERT INTO bodies (message, inbox, text, new_text)
-    VALUES (:message, :inbox, :text, :new_text)
-"""
-INSERT_TEXTS = """
-    INSERT INTO search_texts (message, inbox, searchable, senders, recipients)
-    VALUES (:message, :inbox, :searchable, :senders, :recipients)
-"""
-INSERT_ATTACHMENT = """
-    INSERT INTO attachments (
-        id, message, inbox, position, is_inline, size, filename, content_type, sha256
-    ) VALUES (
-        :id, :message, :inbox, :position, :is_inline, :size, :filename, :content_type, :sha256
-    )
-"""
-INSERT_MESSAGE_MAILBOX = """
-    INSERT INTO message_mailboxes (mailbox, message, inbox) VALUES (:mailbox, :message, :inbox)
-"""
-INSERT_MESSAGE_LABEL = """
-    INSERT INTO message_labels (label, message, inbox) VALUES (:label, :message, :inbox)
-"""
 SET_NAMES = """
     UPDATE messages SET mailboxes = :mailboxes, labels = :labels
      WHERE inbox = :inbox AND number = :message
@@ -309,33 +272,42 @@ def _duplicate(
 def _insert(
     tx: Transaction, message: NewMessage, inbox: int, thread: int, defects: tuple[str, ...]
 ) -> int:
-    sender = message.sender
-    row = tx.one(
-        INSERT_MESSAGE,
+    return insert_numbered(
+        tx,
+        "messages",
         id=message.id,
         inbox=inbox,
-        thread=thread,
         is_outbound=int(message.direction == "outbound"),
         is_hidden=int(is_hidden(message.mailboxes)),
-        has_attachment=int(message.has_attachment),
         flags=flag_bits(message.flags),
-        date=seconds(message.date),
         received_at=seconds(message.received_at),
         size_bytes=message.size_bytes,
-        parser_version=message.parser_version,
-        subject=message.subject,
-        from_address=sender.address if sender else "",
-        from_name=sender.name if sender else "",
-        addresses=dumps([(a.role, a.name, a.address) for a in message.addresses]),
-        snippet=message.snippet,
         labels="[]",
         mailboxes="[]",
-        internet_id=message.internet_message_id,
         raw=message.raw,
-        fingerprint=message.fingerprint,
-        details=dumps(details_of(message, defects)),
+        **parsed_columns(message, thread, details_of(message, defects)),
     )
-    return int(row[0]) if row else 0
+
+
+def parsed_columns(
+    message: NewMessage, thread: int, details: dict[str, object]
+) -> dict[str, object]:
+    """The columns that depend on the parser, and change when a message is parsed again."""
+    sender = message.sender
+    return {
+        "thread": thread,
+        "has_attachment": int(message.has_attachment),
+        "date": seconds(message.date),
+        "parser_version": message.parser_version,
+        "subject": message.subject,
+        "from_address": sender.address if sender else "",
+        "from_name": sender.name if sender else "",
+        "addresses": dumps([(a.role, a.name, a.address) for a in message.addresses]),
+        "snippet": message.snippet,
+        "internet_id": message.internet_message_id,
+        "fingerprint": message.fingerprint,
+        "details": dumps(details),
+    }
 
 
 def details_of(message: NewMessage, defects: tuple[str, ...]) -> dict[str, object]:
@@ -347,7 +319,7 @@ def details_of(message: NewMessage, defects: tuple[str, ...]) -> dict[str, objec
         "security": message.security,
         "defects": defects,
         "recipients": message.recipients,
-        **auto_answered(message),
+        **({"auto_answered": message.auto_answered} if message.auto_answered else {}),
     }
 
 
@@ -361,12 +333,12 @@ def _insert_parts(tx: Transaction, message: NewMessage, inbox: int, number: int)
 
 def insert_texts(tx: Transaction, message: NewMessage, inbox: int, number: int) -> None:
     """Insert the texts of a message, for display and for search."""
-    texts = {"text": message.text, "new_text": message.new_text}
-    tx.put(INSERT_BODY, message=number, inbox=inbox, **texts)
-    tx.put(
-        INSERT_TEXTS,
-        message=number,
-        inbox=inbox,
+    at = {"message": number, "inbox": inbox}
+    insert(tx, "bodies", **at, text=message.text, new_text=message.new_text)
+    insert(
+        tx,
+        "search_texts",
+        **at,
         searchable=message.searchable,
         senders=folded_addresses(message.addresses, ("from",)),
         recipients=folded_addresses(message.addresses, ("to", "cc", "bcc")),
@@ -391,8 +363,7 @@ def insert_attachments(
         }
         for position, (attachment_id, a) in enumerate(zip(ids, message.attachments, strict=True))
     ]
-    if rows:
-        tx.many(INSERT_ATTACHMENT, rows)
+    insert_many(tx, "attachments", rows)
 
 
 def _insert_message_names(tx: Transaction, message: NewMessage, inbox: int, number: int) -> None:
@@ -411,9 +382,9 @@ def insert_names(
 ) -> None:
     """Insert the mailboxes and labels of a message, for filters and for display."""
     message = {"inbox": inbox, "message": number}
-    tx.many(INSERT_MESSAGE_MAILBOX, [{"mailbox": mailbox, **message} for mailbox, _ in mailboxes])
-    if labels:
-        tx.many(INSERT_MESSAGE_LABEL, [{"label": label, **message} for label, _ in labels])
+    rows = [{"mailbox": mailbox, **message} for mailbox, _ in mailboxes]
+    insert_many(tx, "message_mailboxes", rows)
+    insert_many(tx, "message_labels", [{"label": label, **message} for label, _ in labels])
     tx.put(
         SET_NAMES,
         mailboxes=dumps([name for _, name in mailboxes]),

@@ -5,21 +5,21 @@ from __future__ import annotations
 from postroom.errors import NotFound, no_such
 from postroom.model.inbox import Visible
 from postroom.model.message import Attachment, Message
-from postroom.model.page import Found, Slice
+from postroom.model.page import Found
 from postroom.model.storage import AttachmentQuery, RawMessage, SearchTexts
 from postroom.model.view import EVERYTHING
-from postroom.store.sql.conditions import Conditions
+from postroom.store.sql.conditions import Conditions, Listing
 from postroom.store.sql.messages.message_search import (
     ATTACHMENT_COLUMNS,
     MESSAGE_COLUMNS,
     MESSAGE_TABLES,
     attachment,
-    inbox_number,
     message,
     thread_number,
+    visible_inbox,
 )
 from postroom.store.sql.messages.thread_choice import NAMED
-from postroom.store.sql.values import flag_names, from_text, moment
+from postroom.store.sql.values import flag_names, from_text, inbox_number, moment, scalar
 from postroom.store.transaction import Row, Transaction
 
 PLACE = "SELECT inbox, number FROM messages WHERE id = :id"
@@ -44,6 +44,11 @@ NEWEST = f"""
      ORDER BY m.is_hidden, m.is_outbound, m.date DESC, m.number DESC LIMIT 1
 """
 FILE_TABLES = "attachments a JOIN messages m ON +m.inbox = +a.inbox AND m.number = a.message"
+_FILES = Listing(
+    ATTACHMENT_COLUMNS, FILE_TABLES, "m.date, m.number, -a.position", is_newest_first=True
+)
+"""Newest message first, and the files of one message in order."""
+
 ATTACHMENTS_OF = f"""
     SELECT {ATTACHMENT_COLUMNS} FROM {FILE_TABLES}
      WHERE a.inbox = :inbox AND a.message = :message ORDER BY a.position
@@ -60,13 +65,10 @@ RAW_AFTER = """
 
 
 def count_messages(tx: Transaction) -> int:
-    """The number of all messages."""
-    row = tx.one("SELECT count(*) FROM messages")
-    return int(row[0]) if row else 0
+    return int(scalar(tx, "SELECT count(*) FROM messages"))
 
 
 def get_message(tx: Transaction, message_id: str, visible: Visible) -> Message | None:
-    """A message by its id."""
     place = tx.one(PLACE, id=message_id)
     row = place and tx.one(MESSAGE, inbox=place[0], number=place[1])
     return _whole(tx, row, visible)
@@ -83,8 +85,8 @@ def message_by_internet_id(
     tx: Transaction, inbox_id: str, internet_message_id: str
 ) -> Message | None:
     """The newest message of an inbox with this Message-ID, preferably a received one."""
-    inbox = tx.one("SELECT number FROM inboxes WHERE id = :id", id=inbox_id)
-    row = inbox and tx.one(MESSAGE_BY_INTERNET_ID, inbox=inbox[0], internet_id=internet_message_id)
+    inbox = inbox_number(tx, inbox_id)
+    row = tx.one(MESSAGE_BY_INTERNET_ID, inbox=inbox, internet_id=internet_message_id)
     return _whole(tx, row, EVERYTHING)
 
 
@@ -103,7 +105,6 @@ def _whole(tx: Transaction, row: Row | None, visible: Visible) -> Message | None
 
 
 def get_attachment(tx: Transaction, attachment_id: str, visible: Visible) -> Attachment | None:
-    """An attachment by its id."""
     row = tx.one(ATTACHMENT, id=attachment_id)
     if row is None or not visible.sees(row[-1]):
         return None
@@ -111,24 +112,14 @@ def get_attachment(tx: Transaction, attachment_id: str, visible: Visible) -> Att
 
 
 def find_attachments(tx: Transaction, query: AttachmentQuery) -> Found[Attachment]:
-    """Attachments of the newest messages first, those of one message in order."""
-    where = _conditions(tx, query)
-    counted = tx.one(
-        f"SELECT count(*) FROM {FILE_TABLES} WHERE {where.sql}",
-        **where.params,
-    )
-    total = int(counted[0]) if counted else 0
-    offset = _before(tx, where, query.page)
-    rows = _page(tx, where, query.page)
-    found = tuple(attachment(row) for row in rows)
-    has_more = rows and offset + len(rows) < total
-    return Found(found, total, offset, tuple(rows[-1][-3:]) if has_more else None)
+    """Attachments of the newest messages first, those of one message in order. Raises NotFound."""
+    return _FILES.page(tx, _conditions(tx, query), query.page, attachment)
 
 
 def _conditions(tx: Transaction, query: AttachmentQuery) -> Conditions:
     where = Conditions()
     if query.inbox_id is not None:
-        where.add("a.inbox = :inbox", inbox=inbox_number(tx, query.inbox_id, query.visible))
+        where.add("a.inbox = :inbox", inbox=visible_inbox(tx, query.inbox_id, query.visible))
     if query.thread_id is not None:
         thread, inbox = thread_number(tx, query.thread_id, query.visible)
         where.add("m.thread = :thread", thread=thread)
@@ -140,52 +131,16 @@ def _conditions(tx: Transaction, query: AttachmentQuery) -> Conditions:
     if message is None:
         raise NotFound(no_such("message", query.message_id))
     where.add("m.id = :message_id", message_id=query.message_id)
-    where.add(
-        "+m.inbox = :inbox_of_message",
-        inbox_of_message=inbox_number(tx, message.inbox_id, query.visible),
-    )
+    inbox = inbox_number(tx, message.inbox_id)
+    where.add("+m.inbox = :inbox_of_message", inbox_of_message=inbox)
     return where
-
-
-# Newest message first, and the files of one message in order.
-_AFTER = """(m.date < :date OR (m.date = :date AND (m.number < :number
-             OR (m.number = :number AND a.position > :position))))"""
-
-
-def _place(page: Slice) -> dict[str, object]:
-    date, number, position = page.after or (0, 0, 0)
-    return {"date": date, "number": number, "position": position}
-
-
-def _before(tx: Transaction, where: Conditions, page: Slice) -> int:
-    if page.after is None:
-        return page.offset
-    row = tx.one(
-        f"SELECT count(*) FROM {FILE_TABLES} WHERE {where.sql} AND NOT {_AFTER}",
-        **where.params,
-        **_place(page),
-    )
-    return int(row[0]) if row else 0
-
-
-def _page(tx: Transaction, where: Conditions, page: Slice) -> list[Row]:
-    start = _AFTER if page.after else "1 = 1"
-    return tx.all(
-        f"""SELECT {ATTACHMENT_COLUMNS}, m.date, m.number, a.position
-              FROM {FILE_TABLES} WHERE {where.sql} AND {start}
-             ORDER BY m.date DESC, m.number DESC, a.position LIMIT :limit OFFSET :offset""",
-        **where.params,
-        **(_place(page) if page.after else {}),
-        limit=page.limit,
-        offset=page.offset,
-    )
 
 
 def raw_after(
     tx: Transaction, inbox_id: str, visible: Visible, after: int, limit: int
 ) -> list[RawMessage]:
     """The next messages of an inbox in order of arrival. Raises NotFound."""
-    inbox = inbox_number(tx, inbox_id, visible)
+    inbox = visible_inbox(tx, inbox_id, visible)
     rows = tx.all(RAW_AFTER, inbox=inbox, after=after, limit=limit)
     return [
         RawMessage(

@@ -12,10 +12,11 @@ from postroom.store.sql.messages.message_insert import (
     details_of,
     insert_attachments,
     insert_texts,
+    parsed_columns,
 )
 from postroom.store.sql.messages.message_search import direction
 from postroom.store.sql.messages.thread_choice import choose_thread, insert_thread_ids, recount
-from postroom.store.sql.values import dumps, from_text, moment, seconds
+from postroom.store.sql.values import from_text, moment, scalar
 from postroom.store.transaction import Row, Transaction
 
 OUTDATED = """
@@ -42,8 +43,7 @@ UPDATE_MESSAGE = """
 
 def count_outdated(tx: Transaction, version: int) -> int:
     """The number of messages of an older parser version."""
-    row = tx.one(COUNT_OUTDATED, version=version)
-    return int(row[0]) if row else 0
+    return int(scalar(tx, COUNT_OUTDATED, version=version))
 
 
 def outdated(tx: Transaction, version: int, after: int, limit: int) -> list[Outdated]:
@@ -77,7 +77,8 @@ def _reread(tx: Transaction, message: NewMessage, row: Row) -> None:
     insert_thread_ids(tx, message, inbox, old_thread)
     # a thread that was split by a caller stays as it is
     thread = old_thread if row[4] else choose_thread(tx, message, inbox)[0]
-    _update(tx, message, (inbox, number), thread, from_text(row[3]))
+    columns = parsed_columns(message, thread, _details(message, from_text(row[3])))
+    tx.run(UPDATE_MESSAGE, inbox=inbox, number=number, **columns)
     for table in ("bodies", "search_texts"):
         tx.run(f"DELETE FROM {table} WHERE inbox = :inbox AND message = :n", inbox=inbox, n=number)
     insert_texts(tx, message, inbox, number)
@@ -87,33 +88,15 @@ def _reread(tx: Transaction, message: NewMessage, row: Row) -> None:
         recount(tx, inbox, touched)
 
 
-def _update(
-    tx: Transaction, message: NewMessage, at: tuple[int, int], thread: int, old: dict[str, Any]
-) -> None:
-    sender = message.sender
+def _details(message: NewMessage, old: dict[str, Any]) -> dict[str, object]:
+    """The new details; what was found out on arrival or sending is kept."""
     security = {k: v for k, v in (old["security"] or {}).items() if k in ARRIVAL_FINDINGS}
-    kept = {
+    return {
+        **details_of(message, message.defects),
         "recipients": old["recipients"],
         "security": {**message.security, **security},
         **{name: old[name] for name in ("auto_answered",) if name in old},
     }
-    tx.run(
-        UPDATE_MESSAGE,
-        inbox=at[0],
-        number=at[1],
-        thread=thread,
-        has_attachment=int(message.has_attachment),
-        date=seconds(message.date),
-        parser_version=message.parser_version,
-        subject=message.subject,
-        from_address=sender.address if sender else "",
-        from_name=sender.name if sender else "",
-        addresses=dumps([(a.role, a.name, a.address) for a in message.addresses]),
-        snippet=message.snippet,
-        internet_id=message.internet_message_id,
-        fingerprint=message.fingerprint,
-        details=dumps({**details_of(message, message.defects), **kept}),
-    )
 
 
 def _replace_attachments(tx: Transaction, message: NewMessage, inbox: int, number: int) -> None:

@@ -12,8 +12,7 @@ from unicodedata import combining
 
 from postroom.errors import NotFound, no_such
 from postroom.mail.message import HiddenText
-from postroom.mail.text.filters import address_pattern
-from postroom.mail.text.fold import IGNORABLE, fold
+from postroom.mail.text.fold import IGNORABLE, address_pattern, fold
 from postroom.mail.text.invisible import cleaned, gathered
 from postroom.model.inbox import Visible
 from postroom.model.message import (
@@ -37,8 +36,10 @@ from postroom.store.sql.values import (
     caseless,
     flag_names,
     from_text,
+    inbox_number,
     moment,
-    seconds,
+    scalar,
+    seconds_or_none,
     visible_numbers,
 )
 from postroom.store.transaction import Row, Transaction
@@ -311,7 +312,7 @@ def search_query_of(tx: Transaction, query: MessageQuery) -> SearchQuery:
     """The query for the index. Raises NotFound."""
     inboxes = visible_numbers(tx, query.visible)
     if query.inbox_id is not None:
-        inboxes = only(inbox_number(tx, query.inbox_id, query.visible))
+        inboxes = only(visible_inbox(tx, query.inbox_id, query.visible))
     thread = None
     if query.thread_id is not None:
         thread, inbox = thread_number(tx, query.thread_id, query.visible)
@@ -326,27 +327,27 @@ def search_query_of(tx: Transaction, query: MessageQuery) -> SearchQuery:
         labels=tuple(caseless(label) for label in query.labels),
         mailbox=None if query.mailbox is None else caseless(query.mailbox),
         has_attachment=query.has_attachment,
-        since=None if query.after is None else seconds(query.after),
-        before=None if query.before is None else seconds(query.before),
+        since=seconds_or_none(query.after),
+        before=seconds_or_none(query.before),
         limit=query.page.limit,
         offset=query.page.offset,
         after=None if after is None else (int(after[0]), int(after[1])),
     )
 
 
-def inbox_number(tx: Transaction, inbox_id: str, visible: Visible) -> int:
+def visible_inbox(tx: Transaction, inbox_id: str, visible: Visible) -> int:
     """The number of an inbox. Raises NotFound."""
-    row = tx.one("SELECT number FROM inboxes WHERE id = :id", id=inbox_id)
-    if row is None or not visible.sees(inbox_id):
+    number = inbox_number(tx, inbox_id)
+    if not number or not visible.sees(inbox_id):
         raise NotFound(f"no inbox {inbox_id}; list_inboxes shows those you may use")
-    return int(row[0])
+    return number
 
 
 def thread_number(tx: Transaction, thread_id: str, visible: Visible) -> tuple[int, int]:
     """The numbers of a thread and its inbox. Raises NotFound."""
     row = tx.one(NAMED, id=thread_id)
-    owner = row and tx.one("SELECT id FROM inboxes WHERE number = :inbox", inbox=row[1])
-    if row is None or not visible.sees(owner[0] if owner else ""):
+    owner = row and scalar(tx, "SELECT id FROM inboxes WHERE number = :inbox", inbox=row[1])
+    if row is None or not visible.sees(owner or ""):
         raise NotFound(no_such("thread", thread_id))
     return row[0], row[1]
 

@@ -16,18 +16,13 @@ from postroom.mail.threads import (
     thread_keys,
 )
 from postroom.model.storage import NewMessage
-from postroom.store.sql.memories.memory_links import follow_threads
-from postroom.store.sql.values import any_of, from_text, moment, seconds
+from postroom.store.sql.memories.memory_links import redirect_links
+from postroom.store.sql.values import any_of, from_text, insert_numbered, moment, scalar, seconds
 from postroom.store.transaction import Row, Transaction
 
 _MAX_CANDIDATES = 20
 _MAX_MESSAGES = 50
 
-INSERT_THREAD = """
-    INSERT INTO threads (id, inbox, subject, base_subject, message_count)
-    VALUES (:id, :inbox, :subject, :base_subject, 0)
-    RETURNING number
-"""
 COUNT_IN = """
     UPDATE threads
        SET message_count = message_count + 1,
@@ -89,11 +84,8 @@ def _named_thread(tx: Transaction, thread_id: str) -> tuple[int, str]:
     row = tx.one(NAMED, id=thread_id)
     if row is None:
         raise NotFound(no_such("thread", thread_id))
-    number, inbox = row
-    now = tx.one(
-        "SELECT id FROM threads WHERE inbox = :inbox AND number = :n", inbox=inbox, n=number
-    )
-    return number, str(now[0]) if now else ""
+    sql = "SELECT id FROM threads WHERE number = :number AND inbox = :inbox"
+    return row[0], scalar(tx, sql, number=row[0], inbox=row[1]) or ""
 
 
 def _by_reference(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int, str] | None:
@@ -116,7 +108,7 @@ def _by_reference(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int
 
 def join_threads(tx: Transaction, inbox: int, into: int, others: Sequence[int]) -> None:
     """Move all messages of some threads into one, whose aliases their ids become."""
-    follow_threads(tx, inbox, into, others)
+    redirect_links(tx, inbox, into, others)
     among, params = any_of("thread", others)
     tx.put(INSERT_ALIASES.format(among=among), inbox=inbox, into=into, **params)
     for table in ("messages", "thread_ids", "thread_aliases"):
@@ -160,14 +152,16 @@ def _candidate(tx: Transaction, inbox: int, row: Row) -> Candidate:
 
 def _new_thread(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int, str]:
     thread_id = thread_id_of(message.id)
-    row = tx.one(
-        INSERT_THREAD,
+    number = insert_numbered(
+        tx,
+        "threads",
         id=thread_id,
         inbox=inbox,
         subject=message.subject,
         base_subject=message.base_subject,
+        message_count=0,
     )
-    return (row[0] if row else 0), thread_id
+    return number, thread_id
 
 
 def thread_id_of(message_id: str) -> str:

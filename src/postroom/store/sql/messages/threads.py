@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from postroom.errors import InvalidInput, NotFound
 from postroom.mail.threads import subject_key
 from postroom.model.inbox import Visible
 from postroom.model.message import Thread, ThreadRow
-from postroom.model.page import Found, Slice
+from postroom.model.page import Found
 from postroom.model.storage import ThreadQuery
 from postroom.model.view import only
-from postroom.store.sql.conditions import Conditions, within
+from postroom.store.sql.conditions import Conditions, Listing, within
 from postroom.store.sql.messages.message_insert import numbers_named
 from postroom.store.sql.messages.message_search import (
     MESSAGE_TABLES,
     ROW_COLUMNS,
-    inbox_number,
     thread_message,
     thread_number,
+    visible_inbox,
 )
 from postroom.store.sql.messages.thread_choice import NAMED, join_threads, recount
-from postroom.store.sql.values import any_of, from_text, moment, visible_numbers
+from postroom.store.sql.values import any_of, from_text, insert_numbered, moment, visible_numbers
 from postroom.store.transaction import Row, Transaction
 
 _PEOPLE_SEEN = 50
@@ -31,19 +33,17 @@ _SUBJECT_SHOWN = 250
 THREAD_COLUMNS = """
     t.number, t.id, i.id, t.subject, t.message_count, t.first_date, t.last_date, t.inbox
 """
+_TABLES = "threads t JOIN inboxes i ON i.number = t.inbox"
+_LISTING = Listing(
+    THREAD_COLUMNS, _TABLES, "t.last_date, t.number", is_newest_first=True, counted="threads t"
+)
 THREAD = f"""
-    SELECT {THREAD_COLUMNS} FROM threads t JOIN inboxes i ON i.number = t.inbox
-     WHERE t.inbox = :inbox AND t.number = :thread
+    SELECT {THREAD_COLUMNS} FROM {_TABLES} WHERE t.inbox = :inbox AND t.number = :thread
 """
 NEWEST_OF = """
     SELECT addresses, labels, snippet FROM messages
      WHERE +inbox = :inbox AND thread = :thread AND is_hidden = :is_hidden
      ORDER BY date DESC, number DESC LIMIT :limit
-"""
-SPLIT_OFF = """
-    INSERT INTO threads (id, inbox, subject, base_subject, is_pinned, message_count)
-    VALUES (:id, :inbox, :subject, :base_subject, 1, 0)
-    RETURNING number
 """
 PIN = "UPDATE threads SET is_pinned = 1 WHERE inbox = :inbox AND number = :thread"
 MOVE = "UPDATE messages SET thread = :new WHERE inbox = :inbox AND number = :number"
@@ -58,14 +58,7 @@ COUNT_ALL = """
 
 def find_threads(tx: Transaction, query: ThreadQuery) -> Found[ThreadRow]:
     """One page of threads, newest message first; threads wholly in Trash or Junk are left out."""
-    where = _conditions(tx, query)
-    counted = tx.one(f"SELECT count(*) FROM threads t WHERE {where.sql}", **where.params)
-    total = int(counted[0]) if counted else 0
-    offset = _before(tx, where, query.page)
-    rows = _page(tx, where, query.page)
-    has_more = rows and offset + len(rows) < total
-    found = tuple(_thread_row(tx, row) for row in rows)
-    return Found(found, total, offset, (rows[-1][6], rows[-1][0]) if has_more else None)
+    return _LISTING.page(tx, _conditions(tx, query), query.page, partial(_thread_row, tx))
 
 
 def _conditions(tx: Transaction, query: ThreadQuery) -> Conditions:
@@ -73,7 +66,7 @@ def _conditions(tx: Transaction, query: ThreadQuery) -> Conditions:
     where.add("t.last_date IS NOT NULL")
     inboxes = visible_numbers(tx, query.visible)
     if query.inbox_id is not None:
-        inboxes = only(inbox_number(tx, query.inbox_id, query.visible))
+        inboxes = only(visible_inbox(tx, query.inbox_id, query.visible))
     where.within("t.inbox", inboxes)
     if query.label is not None:
         among, params = any_of("label", numbers_named(tx, "labels", query.label, inboxes))
@@ -87,46 +80,27 @@ def _conditions(tx: Transaction, query: ThreadQuery) -> Conditions:
     return where
 
 
-def _before(tx: Transaction, where: Conditions, page: Slice) -> int:
-    if page.after is None:
-        return page.offset
-    row = tx.one(
-        f"""SELECT count(*) FROM threads t
-             WHERE {where.sql} AND (t.last_date, t.number) >= (:date, :number)""",
-        **where.params,
-        date=page.after[0],
-        number=page.after[1],
-    )
-    return int(row[0]) if row else 0
-
-
-def _page(tx: Transaction, where: Conditions, page: Slice) -> list[Row]:
-    start = "(t.last_date, t.number) < (:date, :number)" if page.after else "1 = 1"
-    date, number = page.after or (0, 0)
-    return tx.all(
-        f"""SELECT {THREAD_COLUMNS} FROM threads t JOIN inboxes i ON i.number = t.inbox
-             WHERE {where.sql} AND {start}
-             ORDER BY t.last_date DESC, t.number DESC LIMIT :limit OFFSET :offset""",
-        **where.params,
-        **({"date": date, "number": number} if page.after else {}),
-        limit=page.limit,
-        offset=page.offset,
-    )
-
-
 def _thread_row(tx: Transaction, row: Row) -> ThreadRow:
     newest = _newest(tx, row, is_hidden=0)
+    summary = _summary(row, newest)
     return ThreadRow(
-        id=row[1],
-        inbox_id=row[2],
-        subject=row[3][:_SUBJECT_SHOWN],
-        participants=_people(newest),
-        message_count=row[4],
-        first_date=moment(row[5]),
-        last_date=moment(row[6]),
-        labels=_labels(newest),
-        snippet=newest[0][2] if newest else "",
+        **{**summary, "subject": row[3][:_SUBJECT_SHOWN]}, snippet=newest[0][2] if newest else ""
     )
+
+
+def _summary(row: Row, newest: Sequence[Row]) -> dict[str, Any]:
+    """The fields that a thread and its list entry share."""
+    names = (name for message in newest for name in from_text(message[1]))
+    return {
+        "id": row[1],
+        "inbox_id": row[2],
+        "subject": row[3],
+        "participants": _people(newest),
+        "message_count": row[4],
+        "first_date": moment(row[5]),
+        "last_date": moment(row[6]),
+        "labels": tuple(sorted(set(names), key=str.casefold)),
+    }
 
 
 def _newest(tx: Transaction, row: Row, *, is_hidden: int) -> list[Row]:
@@ -141,15 +115,13 @@ def _people(newest: Sequence[Row]) -> tuple[str, ...]:
     return tuple(people.values())[:_PEOPLE_SHOWN]
 
 
-def _labels(newest: Sequence[Row]) -> tuple[str, ...]:
-    names = (name for row in newest for name in from_text(row[1]))
-    return tuple(sorted(set(names), key=str.casefold))
-
-
 def get_thread(
     tx: Transaction, thread_id: str, visible: Visible, *, limit: int, before: str | None
 ) -> Thread | None:
-    """A thread with its newest messages; a thread wholly in Trash or Junk shows those."""
+    """A thread with its newest messages, or those before the message *before*.
+
+    A thread wholly in Trash or Junk shows those.
+    """
     named = tx.one(NAMED, id=thread_id)
     row = named and tx.one(THREAD, thread=named[0], inbox=named[1])
     if row is None or not visible.sees(row[2]):
@@ -160,18 +132,7 @@ def get_thread(
     rows = _messages(tx, row, is_hidden, limit + 1, _place(tx, row, before))
     newest = _newest(tx, row, is_hidden=is_hidden)
     messages = tuple(thread_message(r, r[-2], r[-1]) for r in reversed(rows[:limit]))
-    return Thread(
-        id=row[1],
-        inbox_id=row[2],
-        subject=row[3],
-        participants=_people(newest),
-        message_count=row[4],
-        first_date=moment(row[5]),
-        last_date=moment(row[6]),
-        labels=_labels(newest),
-        messages=messages,
-        has_more=len(rows) > limit,
-    )
+    return Thread(**_summary(row, newest), messages=messages, has_more=len(rows) > limit)
 
 
 def _hidden_counts(tx: Transaction, row: Row) -> Row:
@@ -258,14 +219,16 @@ def _split_off(
     tx: Transaction, inbox: int, thread: int, new_thread_id: str, rows: Sequence[Row]
 ) -> None:
     subject = rows[0][3]
-    made = tx.one(
-        SPLIT_OFF,
+    new = insert_numbered(
+        tx,
+        "threads",
         id=new_thread_id,
         inbox=inbox,
         subject=subject,
         base_subject=subject_key(subject),
+        is_pinned=1,
+        message_count=0,
     )
-    new = made[0] if made else 0
     tx.run(PIN, inbox=inbox, thread=thread)
     tx.many(MOVE, [{"new": new, "inbox": inbox, "number": row[0]} for row in rows])
     moved = {"new": new, "inbox": inbox, "thread": thread}

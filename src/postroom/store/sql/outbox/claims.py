@@ -1,4 +1,4 @@
-"""Claims on the outbox: due mail, claimed by one worker at a time."""
+"""Claims on the outbox by one worker at a time, and settling a claimed mail."""
 
 from __future__ import annotations
 
@@ -16,19 +16,32 @@ from postroom.model.sending import (
     OutboxJob,
     Transport,
 )
+from postroom.model.storage import NewMessage
+from postroom.store.sql.messages.message_insert import add_message
 from postroom.store.sql.outbox.queue import (
     ABOUT,
+    LISTED_AFTER,
     ROW_KEY,
     copy_to_sent,
+    count_domains,
     is_claimed,
     is_paused,
+    recipients_of,
+    release_domains,
     requeue,
     row_of,
     set_outcomes,
     set_recipients,
 )
-from postroom.store.sql.outbox.send_limits import RELEASE_DOMAIN, count_domains, domains_of
-from postroom.store.sql.values import any_of, dumps, from_text, moment, seconds
+from postroom.store.sql.values import (
+    any_of,
+    dumps,
+    from_text,
+    moment,
+    moment_or_none,
+    scalar,
+    seconds,
+)
 from postroom.store.transaction import Row, Transaction
 
 UNKNOWN = (
@@ -40,9 +53,6 @@ _MAX_RETRY_S = int(timedelta(hours=25).total_seconds())
 
 PER_ACCOUNT = 4
 """Concurrent submissions per account, so that a server that hangs does not block other accounts."""
-
-_LISTED_AFTER = timedelta(minutes=1)
-"""How long a provider may take to list a mail that it has sent."""
 
 STALE = """
     SELECT inbox, message, state, pending FROM outbox
@@ -94,7 +104,11 @@ def claim_mail(
     max_per_domain: int,
     active: Sequence[OutboxJob] = (),
 ) -> Claimed:
-    """Claim due mail, renew the claims on *active* mail, and release expired claims."""
+    """Claim due mail, renew the claims on *active* mail, and release expired claims.
+
+    *free* is the number of mails that the worker can take for each transport. Mail to a domain that
+    has reached its limit for the hour is left for the next hour.
+    """
     renew_mail(tx, active, until)
     lost: dict[str, int] = {}
     for inbox, number, state, pending in tx.all(STALE, now=seconds(now)):
@@ -137,15 +151,15 @@ def _expire(
     addresses = from_text(pending or "[]") if state == "handing_over" else []
     lost = {address: Recipient(address, "unknown", UNKNOWN) for address in addresses}
     count = set_outcomes(tx, *at, lost, now)
-    copy_to_sent(tx, *at, now + _LISTED_AFTER)
-    requeue(tx, *at, seconds(now))
-    about = tx.one(ABOUT, inbox=at[0], number=at[1]) if count else None
-    return {about[2]: count} if about else {}
+    copy_to_sent(tx, *at, now + LISTED_AFTER)
+    return _requeued(tx, *at, count, now)
 
 
 def _job(row: Row, holder: str) -> OutboxJob:
     recipients = from_text(row[4])["recipients"]
     addresses = tuple(r["address"] for r in recipients if r["status"] in OPEN)
+    # older versions recorded only the number of attempts
+    first_attempt_at = row[6] if row[10] is None and row[5] else row[10]
     return OutboxJob(
         inbox=row[9],
         number=row[0],
@@ -157,15 +171,8 @@ def _job(row: Row, holder: str) -> OutboxJob:
         is_scheduled=bool(row[7]),
         holder=holder,
         account_id=row[8],
-        tried_since=_tried_since(row),
+        tried_since=moment_or_none(first_attempt_at),
     )
-
-
-def _tried_since(row: Row) -> datetime | None:
-    """The time of the first attempt; older versions recorded only the number of attempts."""
-    if row[10] is not None:
-        return moment(row[10])
-    return moment(row[6]) if row[5] else None
 
 
 def next_mail_at(
@@ -174,13 +181,10 @@ def next_mail_at(
     """When the next mail of these transports is due, or a claim may expire."""
     if is_paused(tx):
         return None
-    queries = [
-        NEXT.format(source=SOURCES[transport][0], which=SOURCES[transport][1])
-        for transport in transports
-    ]
-    asked = (*queries, NEXT_EXPIRY)
-    rows = [row for sql in asked if (row := tx.one(sql)) is not None]
-    return min((moment(row[0]) for row in rows if row[0] is not None), default=None)
+    sources = [SOURCES[transport] for transport in transports]
+    queries = [NEXT.format(source=source, which=which) for source, which in sources]
+    times = [scalar(tx, sql) for sql in (*queries, NEXT_EXPIRY)]
+    return min((moment(time) for time in times if time is not None), default=None)
 
 
 def renew_mail(tx: Transaction, jobs: Sequence[OutboxJob], until: datetime) -> None:
@@ -210,8 +214,8 @@ def begin_transmission(tx: Transaction, job: OutboxJob, accepted: Sequence[str])
 def release_mail(tx: Transaction, job: OutboxJob, next_at: datetime | None = None) -> None:
     """Release a claim before any data was sent, without counting an attempt."""
     if is_claimed(tx, job):
-        for domain in () if job.is_scheduled else domains_of(job):
-            tx.run(RELEASE_DOMAIN, domain=domain)
+        if not job.is_scheduled:
+            release_domains(tx, job)
         requeue(tx, job.inbox, job.number, seconds(next_at or job.queued_at))
 
 
@@ -280,8 +284,15 @@ def _give_up(tx: Transaction, inbox: int, number: int, why: str, now: datetime) 
     detail = f"given up after 48 hours: {why}"
     count = _set_open_recipients(tx, inbox, number, "bounced", detail, now)
     copy_to_sent(tx, inbox, number, now)
+    return _requeued(tx, inbox, number, count, now)
+
+
+def _requeued(
+    tx: Transaction, inbox: int, number: int, count: int, now: datetime
+) -> dict[str, int]:
+    """Queue what remains of a mail; return the *count* of recipients that were given up."""
     requeue(tx, inbox, number, seconds(now))
-    about = tx.one(ABOUT, inbox=inbox, number=number)
+    about = tx.one(ABOUT, inbox=inbox, number=number) if count else None
     return {about[2]: count} if about else {}
 
 
@@ -289,12 +300,78 @@ def _set_open_recipients(
     tx: Transaction, inbox: int, number: int, status: str, why: str, now: datetime
 ) -> int:
     """Set status and detail of the open recipients that differ, and return their number."""
-    about = tx.one(ABOUT, inbox=inbox, number=number)
-    recipients = from_text(about[3])["recipients"] if about else ()
     changes = {
-        r["address"]: Recipient(r["address"], status, why)
-        for r in recipients
-        if r["status"] in OPEN and (r["status"], r.get("detail")) != (status, why)
+        r.address: Recipient(r.address, status, why)
+        for r in recipients_of(tx, inbox, number)
+        if r.status in OPEN and (r.status, r.detail) != (status, why)
     }
     set_recipients(tx, inbox, number, changes, now)
     return len(changes)
+
+
+COUNT_ATTEMPT = f"""
+    UPDATE outbox SET attempts = attempts + 1,
+           first_attempt_at = CASE attempts WHEN 0 THEN :now ELSE coalesce(first_attempt_at,
+            queued_at) END
+     WHERE {ROW_KEY}
+"""
+
+
+def settle_mail(
+    tx: Transaction,
+    job: OutboxJob,
+    recipients: Mapping[str, Recipient],
+    *,
+    now: datetime,
+    next_at: datetime,
+) -> None:
+    """Record the outcome for each recipient; queued recipients are retried later.
+
+    If another worker took over the expired claim, it set these recipients to `unknown`; final
+    outcomes replace that.
+    """
+    row = tx.one(f"SELECT holder FROM outbox WHERE {ROW_KEY}", **row_of(job))
+    if row is None:
+        return
+    if row[0] != job.holder:
+        recipients = {a: r for a, r in recipients.items() if r.status in ("sent", "failed")}
+    set_outcomes(tx, job.inbox, job.number, recipients, now)
+    copy_to_sent(tx, job.inbox, job.number, next_at)
+    tx.run(COUNT_ATTEMPT, now=seconds(now), **row_of(job))
+    if row[0] == job.holder:
+        requeue(tx, job.inbox, job.number, seconds(next_at))
+
+
+def deliver_scheduled(
+    tx: Transaction,
+    job: OutboxJob,
+    copies: Sequence[NewMessage],
+    recipients: Mapping[str, Recipient],
+    now: datetime,
+) -> bool:
+    """Deliver the local copies of a scheduled mail that is due, and queue the rest for the relay.
+
+    Returns False if the claim was lost.
+    """
+    if not is_claimed(tx, job):
+        return False
+    for copy in copies:
+        add_message(tx, copy)
+    row = tx.one(f"SELECT unknown FROM outbox WHERE {ROW_KEY}", **row_of(job))
+    unknown = from_text((row[0] if row else None) or "{}")
+    routed = {address: _keep_unknown(r, unknown) for address, r in recipients.items()}
+    set_recipients(tx, job.inbox, job.number, routed, now)
+    copy_to_sent(tx, job.inbox, job.number, now)
+    tx.run(f"UPDATE outbox SET is_scheduled = 0 WHERE {ROW_KEY}", **row_of(job))
+    requeue(tx, job.inbox, job.number, seconds(now))
+    return True
+
+
+def _keep_unknown(recipient: Recipient, unknown: Mapping[str, str | None]) -> Recipient:
+    """Keep the status `unknown` of a recipient who may have got the mail, if it is not sent now."""
+    address = recipient.address
+    if address not in unknown or recipient.status not in ("captured", "failed"):
+        return recipient
+    return Recipient(
+        address, "unknown", f"not tried again ({recipient.detail}); {unknown[address]}"
+    )

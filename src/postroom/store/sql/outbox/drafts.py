@@ -1,15 +1,38 @@
-"""Drafts: stored, changed, sent once; the message of a sent draft is recorded permanently."""
+"""Drafts, and cancelling or retrying a sent mail, which changes the draft that it was.
+
+The message of a sent draft is recorded permanently.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from postroom.errors import Conflict, NotFound, no_such
 from postroom.model.inbox import Visible
+from postroom.model.message import Recipient
 from postroom.model.page import Found, Slice
-from postroom.model.sending import StoredDraft
+from postroom.model.sending import AGAIN, OPEN, StoredDraft
+from postroom.store.sql.accounts.pushes import cancel_draft_removal, remove_sent_copy
 from postroom.store.sql.conditions import Conditions, Listing
-from postroom.store.sql.values import dumps, from_text, moment, seconds, visible_numbers
+from postroom.store.sql.outbox.queue import (
+    ROW_KEY,
+    copy_to_sent,
+    insert_outbox_entry,
+    requeue,
+    set_recipients,
+)
+from postroom.store.sql.values import (
+    dumps,
+    from_text,
+    inbox_number,
+    insert,
+    moment,
+    moment_or_none,
+    seconds,
+    seconds_or_none,
+    visible_numbers,
+)
 from postroom.store.transaction import Row, Transaction
 
 CONTENT_RETENTION = timedelta(days=7)
@@ -19,10 +42,6 @@ _COLUMNS = """d.number, d.id, i.id, d.arguments, d.send_at, d.created_at, d.upda
     d.message_id, d.revision"""
 _TABLES = "drafts d JOIN inboxes i ON i.number = d.inbox"
 _LISTING = Listing(_COLUMNS, _TABLES, "d.number", is_newest_first=True)
-INSERT = """
-    INSERT INTO drafts (id, inbox, arguments, send_at, created_at, updated_at, revision)
-    VALUES (:id, :inbox, :arguments, :send_at, :created_at, :updated_at, 1)
-"""
 _AT_REVISION = "id = :id AND revision = :revision AND sent_at IS NULL"
 CHANGE = f"""
     UPDATE drafts SET inbox = :inbox, arguments = :arguments, send_at = :send_at,
@@ -36,29 +55,34 @@ CLEAR_CONTENT = """
 
 
 def _draft(row: Row) -> StoredDraft:
-    number, draft_id, inbox_id, arguments, send_at, created_at, updated_at, *become = row
-    message_id, revision = become
-    when = None if send_at is None else moment(send_at)
-    times = (moment(created_at), moment(updated_at))
-    state = (message_id, number, revision)
-    return StoredDraft(draft_id, inbox_id, from_text(arguments), when, *times, *state)
+    number, draft_id, inbox_id, arguments, send_at, created_at, updated_at = row[:7]
+    times = (moment_or_none(send_at), moment(created_at), moment(updated_at))
+    message_id, revision = row[7:9]
+    return StoredDraft(
+        draft_id, inbox_id, from_text(arguments), *times, message_id, number, revision
+    )
 
 
 def save_draft(tx: Transaction, draft: StoredDraft) -> None:
-    """Insert a draft, or update one whose revision is unchanged."""
-    inbox = tx.one("SELECT number FROM inboxes WHERE id = :id", id=draft.inbox_id)
-    if inbox is None:
+    """Insert a draft, or update one whose revision is unchanged.
+
+    Raises:
+        NotFound: its inbox was removed, or it was sent or removed.
+        Conflict: it was changed since it was read.
+    """
+    inbox = inbox_number(tx, draft.inbox_id)
+    if not inbox:
         raise NotFound(no_such("inbox", draft.inbox_id))
     tx.run(CLEAR_CONTENT, before=seconds(draft.updated_at - CONTENT_RETENTION))
     values = {
         "id": draft.id,
-        "inbox": inbox[0],
+        "inbox": inbox,
         "arguments": dumps(draft.arguments),
-        "send_at": None if draft.send_at is None else seconds(draft.send_at),
+        "send_at": seconds_or_none(draft.send_at),
         "updated_at": seconds(draft.updated_at),
     }
     if not draft.revision:
-        tx.run(INSERT, **values, created_at=seconds(draft.created_at))
+        insert(tx, "drafts", **values, created_at=seconds(draft.created_at), revision=1)
     elif not tx.run(CHANGE, **values, revision=draft.revision):
         message_id = sent_as(tx, draft.id, draft.revision)
         became = message_id or "a message before an upgrade"
@@ -119,7 +143,7 @@ def mark_sent(
         raise Conflict(f"the draft {draft_id} was changed or sent meanwhile; read it again")
 
 
-def restore_draft(tx: Transaction, message_id: str) -> tuple[str, int] | None:
+def _restore_draft(tx: Transaction, message_id: str) -> tuple[str, int] | None:
     """Restore the draft of a message cancelled for everyone; return its id and revision."""
     row = tx.one(
         """SELECT id, revision + 1 FROM drafts
@@ -137,7 +161,7 @@ def restore_draft(tx: Transaction, message_id: str) -> tuple[str, int] | None:
     return row[0], row[1]
 
 
-def mark_sent_again(
+def _mark_sent_again(
     tx: Transaction, draft_id: str, revision: int, message_id: str, now: datetime
 ) -> None:
     """Mark the draft of a cancelled message as sent again, if it still exists.
@@ -162,3 +186,103 @@ def remove_draft(tx: Transaction, draft_id: str, visible: Visible) -> bool:
     if draft is None or draft.message_id is not None:
         return False
     return tx.run("DELETE FROM drafts WHERE id = :id AND sent_at IS NULL", id=draft_id) > 0
+
+
+FIND = """
+    SELECT m.number, i.id, m.details, o.state, o.is_scheduled, m.inbox, o.draft_id,
+           o.draft_revision, o.unknown, o.queued_at FROM messages m
+      JOIN inboxes i ON i.number = +m.inbox
+      LEFT JOIN outbox o ON +o.inbox = +m.inbox AND o.message = m.number
+     WHERE m.id = :id AND m.is_outbound = 1
+"""
+
+
+def retry_mail(tx: Transaction, message_id: str, visible: Visible, now: datetime) -> None:
+    """Queue the message again for recipients who did not get it, or make waiting ones due now.
+
+    The transport of each recipient is determined again, as for a scheduled mail that is due.
+
+    Raises:
+        NotFound: there is no such sent message.
+        Conflict: no recipient is left, it is being submitted, it is scheduled for later, or it was
+            cancelled and its draft changed or sent since.
+    """
+    row = _row(tx, message_id, visible)
+    again = [r for r in _recipients(row) if r.status in AGAIN]
+    if not again:
+        raise Conflict(f"all recipients have {message_id} already")
+    if row[3] in ("claimed", "handing_over"):
+        raise Conflict(f"{message_id} is being submitted right now")
+    if any(r.status == "scheduled" for r in again) and row[9] > seconds(now):
+        raise Conflict(
+            f"{message_id} is scheduled for {moment(row[9]):%Y-%m-%d %H:%M} UTC; cancel_message "
+            "makes it a draft again, which can be sent now without its send_at"
+        )
+    inbox, number = row[5], row[0]
+    if row[6] is not None:
+        _mark_sent_again(tx, row[6], row[7], message_id, now)
+    changes = {r.address: Recipient(r.address, "queued") for r in again}
+    set_recipients(tx, inbox, number, changes, now)
+    statuses = {r.status for r in _recipients(row)}
+    cancel_draft_removal(tx, inbox, message_id)
+    remove_sent_copy(tx, inbox, number, message_id, statuses=statuses)
+    tx.run(f"DELETE FROM outbox WHERE {ROW_KEY}", inbox=inbox, message=number)
+    everyone = tuple(changes.get(r.address, r) for r in _recipients(row))
+    insert_outbox_entry(tx, inbox, number, everyone, seconds(now), is_scheduled=True)
+    unknown = _former_unknown(row) | {r.address: r.detail for r in again if r.status == "unknown"}
+    if unknown:
+        _set_columns(tx, row, unknown=dumps(unknown))
+
+
+def cancel_mail(tx: Transaction, message_id: str, visible: Visible, now: datetime) -> None:
+    """Cancel a message for recipients who have not got it.
+
+    Recipients who may have got an earlier attempt become `unknown` again.
+
+    Raises:
+        NotFound: there is no such sent message.
+        Conflict: no recipient is waiting, or it is being submitted.
+    """
+    row = _row(tx, message_id, visible)
+    waiting = [r for r in _recipients(row) if r.status in OPEN]
+    if not waiting:
+        raise Conflict(f"no recipient of {message_id} is waiting; there is nothing to cancel")
+    if row[3] in ("claimed", "handing_over"):
+        raise Conflict(f"{message_id} is being submitted right now")
+    unknown = _former_unknown(row)
+    cancelled = {r.address: _cancelled(r.address, unknown) for r in waiting}
+    set_recipients(tx, row[5], row[0], cancelled, now)
+    copy_to_sent(tx, row[5], row[0], now)
+    requeue(tx, row[5], row[0], seconds(now))
+    if unknown or len(cancelled) < len(_recipients(row)):
+        return
+    draft = _restore_draft(tx, message_id)
+    if draft is not None:
+        _set_columns(tx, row, draft_id=draft[0], draft_revision=draft[1])
+
+
+def _cancelled(address: str, unknown: Mapping[str, str | None]) -> Recipient:
+    if address in unknown:
+        return Recipient(address, "unknown", unknown[address])
+    return Recipient(address, "failed", "cancelled before it was sent")
+
+
+def _former_unknown(row: Row) -> dict[str, str | None]:
+    """The recipients that were `unknown` before a retry, with their details."""
+    return dict(from_text(row[8] or "{}"))
+
+
+def _set_columns(tx: Transaction, row: Row, **values: object) -> None:
+    changes = ", ".join(f"{name} = :{name}" for name in values)
+    tx.run(f"UPDATE outbox SET {changes} WHERE {ROW_KEY}", inbox=row[5], message=row[0], **values)
+
+
+def _row(tx: Transaction, message_id: str, visible: Visible) -> Row:
+    row = tx.one(FIND, id=message_id)
+    if row is None or not visible.sees(row[1]):
+        raise NotFound(no_such("sent message", message_id))
+    return row
+
+
+def _recipients(row: Row) -> list[Recipient]:
+    return [Recipient(**r) for r in from_text(row[2])["recipients"] or ()]

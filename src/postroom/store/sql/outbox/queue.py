@@ -18,12 +18,20 @@ from postroom.model.sending import (
     OutboxState,
     overall_status,
 )
-from postroom.model.storage import DeliveryReport, Fate
-from postroom.store.maintenance.lifecycle import FORGET, refuse_sending
+from postroom.model.storage import DeliveryReport, RecipientStatus
+from postroom.store.maintenance.lifecycle import CLEAR_STATE, refuse_sending
 from postroom.store.sql.accounts.pushes import drop_draft, insert_sent_copy
 from postroom.store.sql.conditions import Conditions, Listing
 from postroom.store.sql.events.events import About, add_event, add_outcomes
-from postroom.store.sql.values import dumps, from_text, moment, seconds, visible_numbers
+from postroom.store.sql.values import (
+    dumps,
+    from_text,
+    insert,
+    moment,
+    scalar,
+    seconds,
+    visible_numbers,
+)
 from postroom.store.transaction import Row, Transaction
 
 ABOUT = """
@@ -45,6 +53,13 @@ _BY_REPORT = ("bounced", "delivered")
 """Statuses that only a delivery report sets while a mail is being submitted."""
 
 
+def recipients_of(tx: Transaction, inbox: int, number: int) -> list[Recipient]:
+    """The recipients of a sent message; none if it was removed."""
+    sql = "SELECT details FROM messages WHERE inbox = :inbox AND number = :number"
+    details = scalar(tx, sql, inbox=inbox, number=number)
+    return [Recipient(**r) for r in from_text(details)["recipients"]] if details else []
+
+
 def set_outcomes(
     tx: Transaction, inbox: int, number: int, outcomes: Mapping[str, Recipient], now: datetime
 ) -> int:
@@ -52,9 +67,8 @@ def set_outcomes(
 
     A status from a delivery report is kept: it is later information than that of the relay.
     """
-    row = tx.one(ABOUT, inbox=inbox, number=number)
-    recipients = from_text(row[3])["recipients"] if row else ()
-    reported = {r["address"] for r in recipients if r["status"] in _BY_REPORT}
+    known = recipients_of(tx, inbox, number)
+    reported = {recipient.address for recipient in known if recipient.status in _BY_REPORT}
     new = {address: r for address, r in outcomes.items() if address not in reported}
     set_recipients(tx, inbox, number, new, now)
     return len(new)
@@ -106,29 +120,25 @@ def apply_report(tx: Transaction, inbox: int, report: DeliveryReport, now: datet
     handed_over = from_text(pending[0] or "[]") if pending else ()
     recipients = {r["address"].lower(): r for r in from_text(row[1])["recipients"] or ()}
     changes = {
-        r["address"]: Recipient(r["address"], fate.status, fate.detail)
-        for fate in report.fates
-        if (r := _recipient_of(recipients, fate, report))
+        r["address"]: Recipient(r["address"], reported.status, reported.detail)
+        for reported in report.statuses
+        if (r := _recipient_of(recipients, reported, report))
         and (r["status"] in _REPORTABLE or r["address"] in handed_over)
     }
     set_recipients(tx, inbox, row[0], changes, now)
 
 
 def _recipient_of(
-    recipients: Mapping[str, dict[str, Any]], fate: Fate, report: DeliveryReport
+    recipients: Mapping[str, dict[str, Any]], reported: RecipientStatus, report: DeliveryReport
 ) -> dict[str, Any] | None:
     """The recipient of a report entry: by address, or the only recipient."""
-    for address in fate.addresses:
+    for address in reported.addresses:
         if found := recipients.get(address.lower()):
             return found
-    is_clear = fate.addresses and len(recipients) == len(report.fates) == 1
+    is_clear = reported.addresses and len(recipients) == len(report.statuses) == 1
     return next(iter(recipients.values())) if is_clear else None
 
 
-INSERT = """
-    INSERT INTO outbox (message, inbox, state, status, attempts, queued_at, next_at, is_scheduled)
-    VALUES (:message, :inbox, :state, :status, 0, :start, :start, :is_scheduled)
-"""
 PAUSE = """
     INSERT INTO metadata (name, value) VALUES ('outbox_paused', :value)
      ON CONFLICT (name) DO NOTHING
@@ -158,13 +168,16 @@ def insert_outbox_entry(
     statuses = {recipient.status for recipient in recipients}
     if statuses.isdisjoint((*NOT_OUT, "captured")):
         return
-    tx.run(
-        INSERT,
+    insert(
+        tx,
+        "outbox",
         inbox=inbox,
         message=number,
         state="done" if statuses.isdisjoint(OPEN) else "waiting",
         status=overall_status(recipients),
-        start=start,
+        attempts=0,
+        queued_at=start,
+        next_at=start,
         is_scheduled=int(is_scheduled),
     )
     tx.announce("outbox")
@@ -197,9 +210,7 @@ def copy_to_sent(tx: Transaction, inbox: int, number: int, at: datetime) -> None
 
 def requeue(tx: Transaction, inbox: int, number: int, next_at: int) -> None:
     """Make a message wait until *next_at*, or mark it as done if no recipient is open."""
-    row = tx.one(ABOUT, inbox=inbox, number=number)
-    recipients = from_text(row[3])["recipients"] if row else []
-    is_open = any(recipient["status"] in OPEN for recipient in recipients)
+    is_open = any(r.status in OPEN for r in recipients_of(tx, inbox, number))
     tx.run(
         f"""UPDATE outbox SET state = :state, next_at = :next_at, holder = NULL, until = NULL,
                   pending = NULL WHERE {ROW_KEY}""",
@@ -213,7 +224,6 @@ def requeue(tx: Transaction, inbox: int, number: int, next_at: int) -> None:
 
 
 def is_paused(tx: Transaction) -> bool:
-    """Whether the outbox is paused."""
     return tx.one(IS_PAUSED) is not None
 
 
@@ -230,8 +240,44 @@ def pause_outbox(tx: Transaction, *, paused: bool) -> OutboxState:
 
 def outbox_state(tx: Transaction) -> OutboxState:
     """Whether the outbox is paused, and how many messages wait in it."""
-    row = tx.one(COUNT_WAITING)
-    return OutboxState(is_paused(tx), int(row[0]) if row else 0)
+    return OutboxState(is_paused(tx), int(scalar(tx, COUNT_WAITING)))
+
+
+DOMAIN_HOUR = "SELECT count(*), min(at) FROM domain_sends WHERE domain = :domain"
+RELEASE_DOMAIN = """
+    DELETE FROM domain_sends
+     WHERE number = (SELECT max(number) FROM domain_sends WHERE domain = :domain)
+"""
+_HOUR_S = 3600
+
+
+def count_domains(tx: Transaction, job: OutboxJob, now: datetime, limit: int) -> bool:
+    """Count a mail for each of its domains, or delay it until all are below their limit."""
+    domains = domains_of(job)
+    since = seconds(now) - _HOUR_S
+    tx.run("DELETE FROM domain_sends WHERE at <= :since", since=since)
+    rows = [tx.one(DOMAIN_HOUR, domain=domain) for domain in domains]
+    full = [int(row[1]) for row in rows if row is not None and row[0] >= limit]
+    if full:
+        tx.run(
+            f"UPDATE outbox SET next_at = :at WHERE {ROW_KEY}",
+            at=max(full) + _HOUR_S,
+            **row_of(job),
+        )
+        return False
+    for domain in domains:
+        insert(tx, "domain_sends", domain=domain, at=seconds(now))
+    return True
+
+
+def release_domains(tx: Transaction, job: OutboxJob) -> None:
+    """Undo `count_domains`."""
+    for domain in domains_of(job):
+        tx.run(RELEASE_DOMAIN, domain=domain)
+
+
+def domains_of(job: OutboxJob) -> set[str]:
+    return {address.rpartition("@")[2].lower() for address in job.envelope.recipients}
 
 
 _TABLES = """outbox o JOIN messages m ON +m.inbox = +o.inbox AND m.number = o.message
@@ -275,8 +321,8 @@ POSSIBLY_SENT = (
     "it was in the outbox when this backup was made, and may have been sent since; ask the "
     "recipient, then retry or ignore it"
 )
-_LISTED_AFTER = timedelta(minutes=1)
-"""How long a provider may take to list a mail."""
+LISTED_AFTER = timedelta(minutes=1)
+"""How long a provider may take to list a mail that it has sent."""
 
 WAITING = """
     SELECT inbox, message FROM outbox
@@ -288,7 +334,7 @@ WAITING = """
 
 def restore_backup(tx: Transaction) -> int:
     """Let a backup send mail; return the number of mails that may have been sent already."""
-    tx.run(FORGET)
+    tx.run(CLEAR_STATE)
     return mark_unknown(tx, datetime.now(UTC))
 
 
@@ -299,11 +345,9 @@ def mark_unknown(tx: Transaction, now: datetime) -> int:
     """
     rows = tx.all(WAITING, now=seconds(now))
     for inbox, number in rows:
-        about = tx.one(ABOUT, inbox=inbox, number=number)
-        recipients = from_text(about[3])["recipients"] if about else ()
-        waiting = [r["address"] for r in recipients if r["status"] in OPEN]
+        waiting = [r.address for r in recipients_of(tx, inbox, number) if r.status in OPEN]
         unknown = {address: Recipient(address, "unknown", POSSIBLY_SENT) for address in waiting}
         set_outcomes(tx, inbox, number, unknown, now)
-        copy_to_sent(tx, inbox, number, now + _LISTED_AFTER)
+        copy_to_sent(tx, inbox, number, now + LISTED_AFTER)
         requeue(tx, inbox, number, seconds(now))
     return len(rows)

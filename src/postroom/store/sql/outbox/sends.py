@@ -1,26 +1,99 @@
-"""Sends, each exactly once: idempotency keys, repeated requests, and removed messages."""
+"""Sends, each exactly once: idempotency keys, repeated requests, limits, removed messages."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from postroom.errors import Conflict, RateLimited
+from postroom.mail.addresses import without_tag
+from postroom.mail.text.fold import as_key
 from postroom.model.message import FLAGS, Recipient
 from postroom.model.sending import OPEN, PAUSED, Sent, overall_status
-from postroom.model.storage import NewSend
+from postroom.model.storage import NewSend, ReplyLimit
 from postroom.store.sql.accounts.pushes import Delta, insert_push, insert_sent_copy, origin_of
 from postroom.store.sql.messages.message_insert import add_message
+from postroom.store.sql.messages.thread_choice import NAMED
 from postroom.store.sql.outbox.drafts import mark_sent, sent_as
 from postroom.store.sql.outbox.queue import insert_outbox_entry, is_paused
-from postroom.store.sql.outbox.send_limits import (
-    count_replies,
-    refuse_many_replies,
-    refuse_second_answer,
-)
-from postroom.store.sql.values import dumps, from_text, seconds
+from postroom.store.sql.values import dumps, from_text, inbox_number, insert, scalar, seconds
 from postroom.store.transaction import Transaction
+
+REPLY_WINDOW = timedelta(hours=24)
+SENT_SINCE = """
+    SELECT details FROM messages
+     WHERE +inbox = :inbox AND thread = :thread AND is_outbound = 1 AND received_at > :since
+"""
+REPLIES_SINCE = "SELECT inbox FROM automatic_replies WHERE address = :address AND at > :since"
+FORWARDS_SINCE = """
+    SELECT count(*) FROM sends
+     WHERE caller = :caller AND at > :since AND replace(response, :thread, '') <> response
+"""
+OWN = """
+    SELECT 1 FROM messages
+     WHERE inbox = :inbox AND internet_id = :internet_id AND is_outbound = 1
+"""
+
+
+def refuse_second_answer(
+    tx: Transaction, thread_id: str | None, answered: Collection[str], now: datetime
+) -> None:
+    """Refuse a second automatic reply to an address in a thread within a day. Raises Conflict."""
+    named = tx.one(NAMED, id=thread_id) if answered else None
+    if named is None:
+        return
+    rows = tx.all(SENT_SINCE, thread=named[0], inbox=named[1], since=seconds(now - REPLY_WINDOW))
+    before = {address for (details,) in rows for address in _answered(details)}
+    for address in sorted(before & {address.lower() for address in answered}):
+        raise Conflict(
+            f"{address} got an automatic reply in this thread within a day; leave out automatic "
+            "if a person wrote this one"
+        )
+
+
+def refuse_many_replies(
+    tx: Transaction, inbox_id: str, addresses: Iterable[str], limit: ReplyLimit, now: datetime
+) -> None:
+    """Refuse automatic replies to an address above its daily limit. Raises Conflict."""
+    inbox, since = inbox_number(tx, inbox_id), seconds(now - REPLY_WINDOW)
+    for address in _reply_keys(addresses):
+        numbers = [row[0] for row in tx.all(REPLIES_SINCE, address=address, since=since)]
+        is_over = limit.in_all is not None and len(numbers) >= limit.in_all
+        if is_over or numbers.count(inbox) >= limit.in_inbox:
+            raise Conflict(
+                f"{address} has reached its daily limit of automatic replies; leave out "
+                "automatic if a person wrote this one, or reply tomorrow"
+            )
+
+
+def count_replies(tx: Transaction, inbox: int, addresses: Iterable[str], now: datetime) -> None:
+    """Count an automatic reply, and remove expired counts."""
+    tx.put("DELETE FROM automatic_replies WHERE at <= :since", since=seconds(now - REPLY_WINDOW))
+    for address in _reply_keys(addresses):
+        insert(tx, "automatic_replies", inbox=inbox, address=address, at=seconds(now))
+
+
+def _reply_keys(addresses: Iterable[str]) -> list[str]:
+    """The keys by which replies are counted: an address without case and plus-tag."""
+    return list(dict.fromkeys(as_key(without_tag(address)) for address in addresses))
+
+
+def forwards_since(tx: Transaction, caller: str, thread_id: str, since: datetime) -> int:
+    """The number of mails that a rule has sent in a thread."""
+    return int(scalar(tx, FORWARDS_SINCE, caller=caller, thread=thread_id, since=seconds(since)))
+
+
+def _answered(details: str) -> list[str]:
+    return from_text(details).get("auto_answered") or []
+
+
+def is_own_mail(tx: Transaction, inbox_id: str, internet_message_id: str) -> bool:
+    """Whether an inbox has sent the mail with this Message-ID."""
+    inbox = inbox_number(tx, inbox_id)
+    return tx.one(OWN, inbox=inbox, internet_id=internet_message_id) is not None
+
 
 SENT = """
     SELECT m.id, m.received_at, m.details, o.pending
@@ -110,7 +183,13 @@ OLDEST_OF_HOUR = "SELECT count(*), min(at) FROM sends WHERE caller = :caller AND
 
 
 def record_send(tx: Transaction, send: NewSend) -> Sent:
-    """Store a sent message and its local deliveries, or return the result of an earlier request."""
+    """Store a sent message and its local deliveries, or return the result of an earlier request.
+
+    Raises:
+        Conflict: the idempotency key was used with another payload, or the mail is an automatic
+            answer to an address that got one in this thread within a day.
+        RateLimited: the caller has reached its limit for this hour.
+    """
     earlier = _earlier(tx, send)
     if earlier is not None:
         return earlier

@@ -1,15 +1,37 @@
-"""Plans: stored until they expire, and listed."""
+"""Plans: stored until they expire, listed, applied and undone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
-from postroom.errors import NotFound
+from postroom.errors import Conflict, NotFound
+from postroom.model.audit import AuditRecord
 from postroom.model.inbox import Visible
+from postroom.model.key import Caller
+from postroom.model.message import ActionResult, FailedAction
 from postroom.model.page import Found, Slice
-from postroom.model.rule import Act, Plan, PlanItem, State
-from postroom.store.sql.values import dumps, from_text, moment, seconds, stored_view, view_in
+from postroom.model.rule import Action, Plan, PlanItem, RuleEffect, State
+from postroom.model.storage import Change
+from postroom.model.view import EVERYTHING
+from postroom.store.sql.audit import add_action_entries
+from postroom.store.sql.events.events import About
+from postroom.store.sql.messages.message_changes import change_each
+from postroom.store.sql.rules.rules import ABOUT, SIDE_EFFECTS, cancel_rule_jobs, run_side_effects
+from postroom.store.sql.values import (
+    any_of,
+    batches,
+    dumps,
+    flag_names,
+    from_text,
+    insert_many,
+    moment,
+    scalar,
+    seconds,
+    stored_view,
+    view_in,
+)
 from postroom.store.transaction import Row, Transaction
 
 _BATCH_SIZE = 500
@@ -25,17 +47,12 @@ INSERT_PLAN = """
 """
 """A rule that is hidden because of a removed inbox hides its plans too."""
 
-INSERT_ITEM = f"""
-    INSERT INTO plan_items (plan, position, {_ITEM})
-    VALUES (:plan, :position, :message, :inbox, :subject, :sender, :date, :before, :after, :actions,
-            :reasons)
-"""
-
 
 def save_plan(tx: Transaction, plan: Plan, items: Sequence[PlanItem]) -> None:
     """Insert a plan, and remove expired ones."""
     _remove_expired(tx, seconds(plan.created_at))
-    row = tx.one(
+    number = scalar(
+        tx,
         INSERT_PLAN,
         id=plan.id,
         rule=plan.rule_id,
@@ -50,8 +67,7 @@ def save_plan(tx: Transaction, plan: Plan, items: Sequence[PlanItem]) -> None:
         created_at=seconds(plan.created_at),
         expires_at=seconds(plan.expires_at),
     )
-    assert row is not None
-    tx.many(INSERT_ITEM, [_item_values(row[0], n, item) for n, item in enumerate(items)])
+    insert_many(tx, "plan_items", [_item_values(number, n, item) for n, item in enumerate(items)])
 
 
 def _remove_expired(tx: Transaction, now: int) -> None:
@@ -94,11 +110,6 @@ def _item_values(plan: int, position: int, item: PlanItem) -> dict[str, object]:
         "actions": dumps(item.actions),
         "reasons": dumps(item.why),
     }
-
-
-def get_plan(tx: Transaction, plan_id: str, visible: Visible) -> Plan:
-    """One plan. Raises NotFound."""
-    return stored_plan(tx, plan_id, visible).plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +169,14 @@ def _items(tx: Transaction, plan: int, start: int, limit: int) -> list[PlanItem]
     return [_item(row) for row in rows]
 
 
-def plan_acts(tx: Transaction, plan_id: str, visible: Visible) -> frozenset[Act]:
+def plan_acts(tx: Transaction, plan_id: str, visible: Visible) -> frozenset[Action]:
     """The distinct actions of a plan. Raises NotFound."""
     number = stored_plan(tx, plan_id, visible).number
     rows = tx.all("SELECT DISTINCT actions FROM plan_items WHERE plan = :plan", plan=number)
-    return frozenset(Act(*act) for (acts,) in rows for act in from_text(acts))
+    return frozenset(Action(*act) for (acts,) in rows for act in from_text(acts))
 
 
-def every_item(tx: Transaction, stored: StoredPlan) -> Iterator[PlanItem]:
+def all_items(tx: Transaction, stored: StoredPlan) -> Iterator[PlanItem]:
     """All messages of a plan, in order."""
     for start in range(0, stored.plan.kept, _BATCH_SIZE):
         yield from _items(tx, stored.number, start, _BATCH_SIZE)
@@ -180,10 +191,237 @@ def _item(row: Row) -> PlanItem:
         date=moment(row[4]),
         before=_state(from_text(row[5])),
         after=_state(from_text(row[6])),
-        actions=tuple(Act(*act) for act in from_text(row[7])),
+        actions=tuple(Action(*act) for act in from_text(row[7])),
         why=tuple(from_text(row[8])),
     )
 
 
 def _state(values: dict[str, list[str]]) -> State:
     return State(**{name: tuple(value) for name, value in values.items()})
+
+
+STATES = "SELECT id, labels, flags, mailboxes FROM messages WHERE id {among}"
+
+
+def states_of(tx: Transaction, ids: Sequence[str]) -> dict[str, State]:
+    """The current flags, labels and mailboxes of messages; removed messages are missing."""
+    found: dict[str, State] = {}
+    for batch in batches(ids):
+        among, params = any_of("id", batch)
+        for message_id, labels, flags, mailboxes in tx.all(STATES.format(among=among), **params):
+            found[message_id] = State(
+                tuple(from_text(labels)), flag_names(flags), tuple(from_text(mailboxes))
+            )
+    return found
+
+
+def name_sets(state: State) -> tuple[set[str], set[str], set[str]]:
+    """Labels, flags and mailboxes, which are compared without case and order."""
+    return (
+        {name.casefold() for name in state.labels},
+        set(state.flags),
+        {name.casefold() for name in state.mailboxes},
+    )
+
+
+def set_states(tx: Transaction, states: Sequence[tuple[str, State]]) -> None:
+    """Set the state of messages. Raises Conflict if one cannot be changed."""
+    changes = [
+        (message_id, Change(labels=to.labels, flags=to.flags, mailboxes=to.mailboxes))
+        for message_id, to in states
+    ]
+    result = change_each(tx, changes, EVERYTHING)
+    if result.failed:
+        first = result.failed[0]
+        raise Conflict(f"{first.message_id}: {first.message}; nothing was done")
+
+
+def audit_item(
+    tx: Transaction, plan: Plan, item: PlanItem, record: AuditRecord, failed: Sequence[str]
+) -> None:
+    """Record in the audit log what was done to one message."""
+    details = {"plan_id": plan.id, "rule_id": plan.rule_id}
+    record = replace(record, targets=(item.message_id,), details=details)
+    add_action_entries(tx, record, item.actions, inbox_id=item.inbox_id, failed=failed)
+
+
+UNDO_PERIOD = timedelta(days=30)
+_MAX_NAMED = 20
+
+
+def apply_plan(
+    tx: Transaction, plan_id: str, caller: Caller, *, authority: str, now: datetime
+) -> ActionResult:
+    """Apply a plan completely or not at all; its rule jobs run on *authority*.
+
+    Raises:
+        NotFound: there is no such plan, or it has expired.
+        Conflict: it was applied before, is too large, or one of its messages has changed.
+    """
+    stored = stored_plan(tx, plan_id, caller.inboxes)
+    plan = stored.plan
+    _check_open(tx, plan, now)
+    items = list(all_items(tx, stored))
+    _check_states(items, states_of(tx, [item.message_id for item in items]))
+    done = [item for item in items if item.actions]
+    set_states(tx, [(item.message_id, item.after) for item in done])
+    for item in done:
+        _apply(tx, plan, item, caller, authority, now)
+    _store_states(tx, stored.number, items)
+    tx.put(
+        "UPDATE plans SET state = 'applied', expires_at = :until WHERE number = :n",
+        until=seconds(now + UNDO_PERIOD),
+        n=stored.number,
+    )
+    return ActionResult.of(tuple(item.message_id for item in items), (), plan.id)
+
+
+def _check_open(tx: Transaction, plan: Plan, now: datetime) -> None:
+    if plan.state != "open":
+        raise Conflict(f"{plan.id} was {plan.state} already; run_rule_plan makes a new plan")
+    if now >= plan.expires_at:
+        raise NotFound(f"{plan.id} has expired; run_rule_plan makes a new plan")
+    if plan.total > plan.max_messages:
+        raise Conflict(
+            f"{plan.id} has {plan.total} messages, but safety.max_messages of its rule is "
+            f"{plan.max_messages}; narrow the rule or raise it"
+        )
+    rule = plan.rule_id and tx.one("SELECT 1 FROM rules WHERE id = :id", id=plan.rule_id)
+    if plan.rule_id and rule is None:
+        raise Conflict(f"the rule of {plan.id} was deleted; nothing was done")
+
+
+def _check_states(items: Sequence[PlanItem], states: dict[str, State]) -> None:
+    stale = []
+    for item in items:
+        state = states.get(item.message_id)
+        if state is None:
+            stale.append(f"{item.message_id} (deleted)")
+        elif name_sets(state) != name_sets(item.before):
+            stale.append(f"{item.message_id} ({_difference(item.before, state)})")
+    if stale:
+        more = f" and {len(stale) - _MAX_NAMED} more" if len(stale) > _MAX_NAMED else ""
+        raise Conflict(
+            f"{len(stale)} of {len(items)} messages changed since the plan was made: "
+            f"{', '.join(stale[:_MAX_NAMED])}{more}; nothing was done, make a new plan",
+            message_ids=[text.partition(" ")[0] for text in stale],
+        )
+
+
+def _difference(before: State, now: State) -> str:
+    words = ("relabelled", "flagged", "moved")
+    pairs = zip(words, name_sets(before), name_sets(now), strict=True)
+    return ", ".join(word for word, was, is_now in pairs if was != is_now)
+
+
+def _apply(
+    tx: Transaction, plan: Plan, item: PlanItem, caller: Caller, authority: str, now: datetime
+) -> None:
+    failed: list[str] = []
+    if any(act.type in SIDE_EFFECTS for act in item.actions):
+        row = tx.one(ABOUT, id=item.message_id)
+        assert row is not None
+        rule_id = plan.rule_id or plan.id
+        effect = RuleEffect(rule_id, plan.name, item.actions, (), caller, authority)
+        failed = run_side_effects(tx, effect, About(*row), now, plan_id=plan.id)
+    audit_item(tx, plan, item, AuditRecord(caller.key_id, "apply_rule_plan", now), failed)
+
+
+def _store_states(tx: Transaction, plan: int, items: Sequence[PlanItem]) -> None:
+    """Store the states after the plan with their actual spelling, which undo compares."""
+    states = states_of(tx, [item.message_id for item in items])
+    tx.many(
+        "UPDATE plan_items SET after = :after WHERE plan = :plan AND position = :position",
+        [
+            {"after": dumps(states[item.message_id]), "plan": plan, "position": position}
+            for position, item in enumerate(items)
+            if item.actions
+        ],
+    )
+
+
+def undo_plan(
+    tx: Transaction, plan_id: str, visible: Visible, *, actor: str, now: datetime
+) -> ActionResult:
+    """Restore what is unchanged since the plan was applied; the rest is listed as failed.
+
+    Raises:
+        NotFound: there is no such plan, or it was applied too long ago.
+        Conflict: it was not applied, was undone before, or its rule forbids undoing.
+    """
+    stored = stored_plan(tx, plan_id, visible)
+    if stored.plan.state != "applied":
+        was = "never applied" if stored.plan.state == "open" else "undone already"
+        raise Conflict(f"{plan_id} was {was}; there is nothing to undo")
+    if not stored.plan.can_undo:
+        raise Conflict(f"the rule of {plan_id} says `undo: false`; it cannot be undone")
+    restored: list[str] = []
+    failed: list[FailedAction] = []
+    items = [item for item in all_items(tx, stored) if item.actions]
+    states = states_of(tx, [item.message_id for item in items])
+    set_states(tx, list(_to_restore(items, states)))
+    for item in items:
+        if item.message_id not in states:
+            missing = f"no message {item.message_id}"
+            failed.append(FailedAction(item.message_id, NotFound.code, missing))
+            continue
+        problems = _undo_problems(tx, stored.plan, item, states[item.message_id])
+        restored.append(item.message_id)
+        failed += [FailedAction(item.message_id, Conflict.code, text) for text in problems]
+        audit_item(tx, stored.plan, item, AuditRecord(actor, "undo_rule_plan", now), problems)
+    tx.put("UPDATE plans SET state = 'undone' WHERE number = :n", n=stored.number)
+    return ActionResult.of(tuple(restored), tuple(failed), plan_id)
+
+
+def _to_restore(
+    items: Iterable[PlanItem], states: Mapping[str, State]
+) -> Iterator[tuple[str, State]]:
+    """The existing messages that differ from their state before the plan, with that state."""
+    for item in items:
+        state = states.get(item.message_id)
+        if state is not None and (target := _restored(item, state)[0]) != state:
+            yield item.message_id, target
+
+
+def _undo_problems(tx: Transaction, plan: Plan, item: PlanItem, state: State) -> list[str]:
+    """Cancel pending rule jobs of one message, and describe what cannot be undone."""
+    problems = []
+    kept_changes = _restored(item, state)[1]
+    if kept_changes:
+        problems.append(f"not undone, since it was changed afterwards: {kept_changes}")
+    cancelled = cancel_rule_jobs(tx, plan.id, item.message_id)
+    for act in item.actions:
+        if act in cancelled:
+            cancelled.remove(act)
+        elif act.type in ("forward", "reply", "webhook"):
+            problems.append(f"{act.type} {act.value[:100]} was sent already".replace("  ", " "))
+        elif act.type == "remember":
+            problems.append(f"the memory {act.key} stays; memory_delete removes it")
+    return problems
+
+
+def _restored(item: PlanItem, state: State) -> tuple[State, str]:
+    """The state to restore, and the names of the fields that were changed since."""
+    before, after = item.before, item.after
+    labels, labels_kept = _names(before.labels, after.labels, state.labels)
+    flags, flags_kept = _names(before.flags, after.flags, state.flags)
+    target = replace(state, labels=labels, flags=flags)
+    is_in_place = name_sets(state)[2] == name_sets(after)[2]
+    if is_in_place:
+        target = replace(target, mailboxes=before.mailboxes)
+    place_kept = not is_in_place and name_sets(state)[2] != name_sets(before)[2]
+    words = (("labels", labels_kept), ("flags", flags_kept), ("place", place_kept))
+    return target, ", ".join(word for word, is_kept in words if is_kept)
+
+
+def _names(
+    before: tuple[str, ...], after: tuple[str, ...], now: tuple[str, ...]
+) -> tuple[tuple[str, ...], bool]:
+    """The names to restore: those before the plan, except what was changed since."""
+    was, left, present = ({n.casefold() for n in names} for names in (before, after, now))
+    if left == present:
+        return before, False
+    added, removed = left - was, was - left
+    kept = tuple(n for n in now if n.casefold() not in added)
+    back = tuple(n for n in before if n.casefold() in removed - present)
+    return (*kept, *back), not (added <= present and not removed & present)

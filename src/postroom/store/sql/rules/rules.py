@@ -1,4 +1,4 @@
-"""Rules, and the facts about messages that they match."""
+"""Rules, the facts about messages that they match, and the jobs that they cause."""
 
 from __future__ import annotations
 
@@ -6,20 +6,32 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from postroom.errors import Conflict, NotFound
+from postroom.errors import Conflict, MailError, NotFound
+from postroom.model.audit import AuditRecord
 from postroom.model.inbox import Visible
-from postroom.model.page import Found, Slice
-from postroom.model.rule import Facts, Loss, Named, Rule, State
+from postroom.model.key import AGENT, OWNER
+from postroom.model.memory import DEFAULT_NAMESPACE, Author, Link, MemoryChange
+from postroom.model.message import NamedAddress
+from postroom.model.page import Found, Slice, random_id
+from postroom.model.rule import Action, Facts, Loss, Rule, RuleEffect, RuleJob, State
 from postroom.model.storage import FIELD_BORDER, MessageQuery
-from postroom.model.view import Everything
+from postroom.model.view import EVERYTHING, Everything
 from postroom.store.search.index import IndexSearcher
+from postroom.store.sql.audit import add_action_entries
 from postroom.store.sql.conditions import page_of
+from postroom.store.sql.events.events import About, add_event
+from postroom.store.sql.events.webhooks import Signer, insert_rule_delivery
+from postroom.store.sql.memories.memories import save_memory
 from postroom.store.sql.messages.message_search import direction, search_query_of
 from postroom.store.sql.values import (
     any_of,
+    dumps,
     flag_names,
     from_text,
+    insert,
     moment,
+    moment_or_none,
+    scalar,
     seconds,
     stored_view,
     view_in,
@@ -34,11 +46,6 @@ MAX_RULES_TOTAL = 20_000
 
 _COLUMNS = """id, name, description, enabled, position, yaml, created_at, updated_at, inboxes,
     authority, visible_inboxes"""
-INSERT = f"""
-    INSERT INTO rules ({_COLUMNS})
-    VALUES (:id, :name, :description, :enabled, :position, :yaml, :created_at, :updated_at,
-            :inboxes, :authority, NULL)
-"""
 
 
 def add_rule(tx: Transaction, rule: Rule, visible: Visible) -> Rule:
@@ -49,10 +56,10 @@ def add_rule(tx: Transaction, rule: Rule, visible: Visible) -> Rule:
             f"there are {count} rules already, which is the limit; delete_rule removes an unused"
             " one, and one rule can have several conditions"
         )
-    row = tx.one("SELECT coalesce(max(position), 0) FROM rules")
-    last = row[0] if row else 0
-    tx.run(
-        INSERT,
+    last = scalar(tx, "SELECT coalesce(max(position), 0) FROM rules")
+    insert(
+        tx,
+        "rules",
         id=rule.id,
         name=rule.name,
         description=rule.description,
@@ -83,7 +90,7 @@ def _rule(row: Row) -> Rule:
     )
 
 
-def every_rule(tx: Transaction) -> list[Rule]:
+def all_rules(tx: Transaction) -> list[Rule]:
     """All rules, in the order in which they run."""
     return [_rule(row) for row in tx.all(f"SELECT {_COLUMNS} FROM rules ORDER BY position, id")]
 
@@ -96,7 +103,7 @@ def upgrade_losses(tx: Transaction) -> list[Loss]:
 
 def _seen_rules(tx: Transaction, visible: Visible) -> list[Rule]:
     """The rules that a caller sees, with positions counted among them from 1."""
-    rules = every_rule(tx)
+    rules = all_rules(tx)
     if isinstance(visible, Everything):
         return rules
     seen = (rule for rule in rules if visible.covers(rule.known_in))
@@ -147,7 +154,7 @@ def change_rule(
 
 def _place(tx: Transaction, rule: Rule, position: int, visible: Visible) -> None:
     """Move a rule to a position among the visible rules, counted from 1."""
-    order = [other for other in every_rule(tx) if other.id != rule.id]
+    order = [other for other in all_rules(tx) if other.id != rule.id]
     seen = [place for place, other in enumerate(order) if visible.covers(other.known_in)]
     before = seen[position - 1] if position <= len(seen) else seen[-1] + 1 if seen else 0
     order.insert(before, rule)
@@ -234,5 +241,202 @@ def _facts(row: Row, text: str, files: Sequence[tuple[str, str]]) -> Facts:
     )
 
 
-def _people(lines: Sequence[Sequence[str]], role: str) -> tuple[Named, ...]:
-    return tuple(Named(name, address) for kind, name, address in lines if kind == role)
+def _people(lines: Sequence[Sequence[str]], role: str) -> tuple[NamedAddress, ...]:
+    return tuple(NamedAddress(name, address) for kind, name, address in lines if kind == role)
+
+
+ARRIVED = "rule_applied"
+"""The audit action of a rule that is applied to an arriving message."""
+
+DUE = """
+    SELECT e.inbox, e.number, e.id, e.rule, e.name, e.message, i.id, e.action, e.attempts,
+           e.authority
+      FROM rule_jobs e JOIN inboxes i ON i.number = e.inbox
+     WHERE e.state = 'waiting' AND e.next_at <= :now AND (e.holder IS NULL OR e.until <= :now)
+     ORDER BY e.number LIMIT :limit
+"""
+NEXT = """
+    SELECT min(CASE WHEN holder IS NULL THEN next_at ELSE until END) FROM rule_jobs
+     WHERE state = 'waiting'
+"""
+ABOUT = """
+    SELECT m.inbox, t.id, m.id
+      FROM messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
+     WHERE m.id = :id
+"""
+SIDE_EFFECTS = frozenset({"webhook", "forward", "reply", "remember"})
+"""The actions that do not change the message."""
+_ROW_KEY = "inbox = :inbox AND number = :n"
+FREE = f"""
+    SELECT 1 FROM rule_jobs e
+     WHERE {_ROW_KEY} AND state = 'waiting' AND (holder IS NULL OR until <= :now)
+"""
+"""Rows are locked one by one, by inbox, because a lock cannot span several machines."""
+
+
+def run_side_effects(
+    tx: Transaction,
+    effect: RuleEffect,
+    about: About,
+    now: datetime,
+    *,
+    plan_id: str | None = None,
+) -> list[str]:
+    """Run the actions that do not change the message, and return descriptions of the failures."""
+    failed = list(effect.problems)
+    for act in effect.actions:
+        try:
+            _run_side_effect(tx, effect, act, about, now, plan_id)
+        except MailError as error:
+            failed.append(str(error))
+    for problem in failed:
+        add_failure(tx, effect.rule_id, effect.rule_name, problem, about, now)
+    return failed
+
+
+def _run_side_effect(
+    tx: Transaction,
+    effect: RuleEffect,
+    act: Action,
+    about: About,
+    now: datetime,
+    plan_id: str | None,
+) -> None:
+    if act.type == "webhook":
+        data: dict[str, object] = {"rule_id": effect.rule_id, "rule": effect.rule_name}
+        event = add_event(tx, "rule.matched", now, about, data)
+        # An agent without a key acts for the owner, also for a URL that both use.
+        authority = OWNER.key_id if effect.authority == AGENT.key_id else effect.authority
+        signer = Signer(authority, effect.caller.inboxes)
+        insert_rule_delivery(tx, act.value, event, about.inbox, signer, now)
+    elif act.type in ("forward", "reply"):
+        insert(
+            tx,
+            "rule_jobs",
+            id=random_id("ern"),
+            rule=effect.rule_id,
+            name=effect.rule_name,
+            plan=plan_id,
+            message=about.message_id,
+            inbox=about.inbox,
+            action=dumps(act),
+            state="waiting",
+            attempts=0,
+            next_at=seconds(now),
+            authority=effect.authority,
+        )
+        tx.announce("rule_jobs")
+    elif act.type == "remember":
+        _store_memory(tx, act, about, now)
+
+
+def _store_memory(tx: Transaction, act: Action, about: About, now: datetime) -> None:
+    """Store a memory with trust `mail` and a link to its message."""
+    change = MemoryChange(
+        DEFAULT_NAMESPACE,
+        act.key,
+        text=act.value,
+        links=(Link("learnt_from", about.message_id),),
+        at_most="mail",
+    )
+    author = Author(is_owner=False, visible=EVERYTHING, namespaces=EVERYTHING)
+    save_memory(tx, change, author, now, is_new_allowed=True)
+
+
+def add_failure(
+    tx: Transaction, rule_id: str, name: str, detail: str, about: About, now: datetime
+) -> None:
+    """Insert a `rule.failed` event."""
+    data: dict[str, object] = {"rule_id": rule_id, "rule": name, "detail": detail[:500]}
+    add_event(tx, "rule.failed", now, about, data)
+
+
+def apply_rule_effects(
+    tx: Transaction, effects: Sequence[RuleEffect], about: About, inbox_id: str, now: datetime
+) -> None:
+    """Run and audit the effects of rules on a message that was just stored."""
+    for effect in effects:
+        failed = run_side_effects(tx, effect, about, now)
+        details = {"rule": effect.rule_name}
+        record = AuditRecord(effect.rule_id, ARRIVED, now, (about.message_id,), details)
+        add_action_entries(tx, record, effect.actions, inbox_id=inbox_id, failed=failed)
+
+
+def claim_rule_jobs(
+    tx: Transaction, holder: str, *, now: datetime, until: datetime, limit: int
+) -> list[RuleJob]:
+    """Claim due rule jobs, and those whose lease has expired."""
+    due = tx.all(DUE, now=seconds(now), limit=limit)
+    rows = [row for row in due if tx.claimable(FREE, "e", inbox=row[0], n=row[1], now=seconds(now))]
+    for row in rows:
+        tx.run(
+            f"UPDATE rule_jobs SET holder = :holder, until = :until WHERE {_ROW_KEY}",
+            holder=holder,
+            until=seconds(until),
+            inbox=row[0],
+            n=row[1],
+        )
+    return [_rule_job(row, holder) for row in rows]
+
+
+def _rule_job(row: Row, holder: str) -> RuleJob:
+    inbox, number, rule_job_id, rule, name, message, inbox_id, act, attempts, authority = row
+    return RuleJob(
+        inbox=inbox,
+        number=number,
+        id=rule_job_id,
+        rule_id=rule,
+        rule_name=name,
+        message_id=message,
+        inbox_id=inbox_id,
+        act=Action(*from_text(act)),
+        attempts=attempts,
+        holder=holder,
+        authority=authority,
+    )
+
+
+def next_rule_job_at(tx: Transaction) -> datetime | None:
+    """When the next rule job is due."""
+    return moment_or_none(scalar(tx, NEXT))
+
+
+def settle_rule_job(
+    tx: Transaction,
+    job: RuleJob,
+    *,
+    now: datetime,
+    failed: str | None,
+    next_at: datetime | None,
+) -> None:
+    """Record the outcome of a rule job: done, to be retried, or abandoned with an event."""
+    if failed is not None and next_at is not None:
+        tx.run(
+            f"""UPDATE rule_jobs SET attempts = attempts + 1, next_at = :at, holder = NULL,
+                      until = NULL WHERE {_ROW_KEY} AND holder = :holder""",
+            at=seconds(next_at),
+            inbox=job.inbox,
+            n=job.number,
+            holder=job.holder,
+        )
+        return
+    deleted = tx.run(
+        f"DELETE FROM rule_jobs WHERE {_ROW_KEY} AND holder = :holder",
+        inbox=job.inbox,
+        n=job.number,
+        holder=job.holder,
+    )
+    row = tx.one(ABOUT, id=job.message_id)
+    if failed is not None and deleted and row is not None:
+        add_failure(tx, job.rule_id, job.rule_name, failed, About(*row), now)
+
+
+def cancel_rule_jobs(tx: Transaction, plan_id: str, message_id: str) -> list[Action]:
+    """Delete the rule jobs of a message that no worker has claimed, and return their actions."""
+    rows = tx.all(
+        """DELETE FROM rule_jobs WHERE plan = :plan AND message = :message AND state = 'waiting'
+              AND holder IS NULL RETURNING action""",
+        plan=plan_id,
+        message=message_id,
+    )
+    return [Action(*from_text(row[0])) for row in rows]

@@ -36,11 +36,14 @@ def _tools_of(toolset: str) -> Sequence[Tool]:
 
 
 def listing() -> str:
-    """What `listing.json` has to hold."""
+    """What `listing.json` has to hold: one tool per line."""
     tools = choose_tools(useful=ON_DEMAND)
-    data = {
-        "toolsets": {name: [t.name for t in _tools_of(name)] for name in (*DEFAULT, *ON_DEMAND)},
-        "features": {tool.name: tool.feature for tool in tools if tool.feature},
-        "tools": describe(tools),
-    }
-    return json.dumps(data, ensure_ascii=False, indent=1) + "\n"
+    names = {name: [tool.name for tool in _tools_of(name)] for name in (*DEFAULT, *ON_DEMAND)}
+    features = {tool.name: tool.feature for tool in tools if tool.feature}
+    entries = ",\n".join(map(_compact, describe(tools)))
+    head = f'"toolsets": {_compact(names)},\n"features": {_compact(features)},\n"tools"'
+    return f"{{{head}: [\n{entries}\n]}}\n"
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,4 +1,7 @@
-"""The toolset imap: ten tools on a live mailbox."""
+"""Toolset `imap`: ten tools on a live mailbox, as contract 002 names them.
+
+An answer has a summary in one sentence and names the tool that comes next.
+"""
 
 from __future__ import annotations
 
@@ -11,31 +14,27 @@ from postroom.calls.operation import Operation
 from postroom.errors import MailError, RateLimited
 from postroom.operations.imap import accounts, changes, reading, search
 from postroom.surfaces.mcp.tool import Body, Tool
-from postroom.surfaces.mcp.toolsets import imap_summaries as words
 from postroom.surfaces.to_json import moment, to_json
 
 Summarise = Callable[[Body], str]
 Follow = Callable[[Body], Body | None]
 
-CODES = {
-    "invalid_input": "invalid_input",
-    "malformed": "invalid_input",
-    "unauthenticated": "auth_failed",
-    "forbidden": "invalid_input",
-    "write_disabled": "invalid_input",
-    "not_found": "not_found",
-    "feature_disabled": "not_found",
-    "conflict": "conflict",
-    "too_large": "invalid_input",
-    "too_slow": "invalid_input",
-    "rate_limited": "internal",
-    "provider_error": "internal",
-    "provider_auth": "auth_failed",
-    "provider_timeout": "timeout",
-    "storage_full": "internal",
-    "unavailable": "internal",
-    "internal": "internal",
+_KINDS = {
+    "invalid_input": (
+        "invalid_input",
+        "malformed",
+        "forbidden",
+        "write_disabled",
+        "too_large",
+        "too_slow",
+    ),
+    "auth_failed": ("unauthenticated", "provider_auth"),
+    "not_found": ("not_found", "feature_disabled"),
+    "conflict": ("conflict",),
+    "internal": ("rate_limited", "provider_error", "storage_full", "unavailable", "internal"),
+    "timeout": ("provider_timeout",),
 }
+CODES = {kind: code for code, kinds in _KINDS.items() for kind in kinds}
 """From our kinds to the codes of contract 002."""
 
 
@@ -43,16 +42,12 @@ def present(summarise: Summarise, follow: Follow, body: Body) -> Body:
     """An answer in its envelope, with a sentence about it and what to do next."""
     data = {name: value for name, value in body.items() if name != "untrusted"}
     if "issues" in data:
-        data["issues"] = [_issue(issue) for issue in data["issues"]]
+        data["issues"] = [{**i, "code": CODES.get(i["code"], i["code"])} for i in data["issues"]]
     step = follow(data)
     if step is not None:
         data["next_action"] = step
     mark = {"untrusted": True} if "untrusted" in body else {}
-    return {**mark, "summary": summarise(data), "data": data}
-
-
-def _issue(issue: Body) -> Body:
-    return {**issue, "code": CODES.get(issue["code"], issue["code"])}
+    return {**mark, "summary": summarise(data) + _why(data), "data": data}
 
 
 def explain_error(error: MailError) -> Body:
@@ -65,10 +60,8 @@ def explain_error(error: MailError) -> Body:
 
 def stamp(body: Body, seconds: float) -> Body:
     """Every answer and every error says when it was made and how long that took."""
-    return {
-        **body,
-        "meta": {"now_utc": moment(datetime.now(UTC)), "duration_ms": round(seconds * 1000)},
-    }
+    meta = {"now_utc": moment(datetime.now(UTC)), "duration_ms": round(seconds * 1000)}
+    return {**body, "meta": meta}
 
 
 def outline(schema: Body) -> Body:
@@ -85,6 +78,174 @@ def outline(schema: Body) -> Body:
     }
 
 
+def _step(instruction: str, tool: str, **arguments: Any) -> Body:
+    return {"instruction": instruction, "tool": tool, "arguments": arguments}
+
+
+def _why(data: Body) -> str:
+    """The first thing that went wrong, in brackets."""
+    issues = data.get("issues") or []
+    return f" ({issues[0]['message']})" if issues else ""
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+# What happened; the first issue is added in brackets.
+
+
+def _accounts(data: Body) -> str:
+    return f"{_count(len(data['accounts']), 'account')} configured"
+
+
+def _verification(data: Body) -> str:
+    if not data["ok"]:
+        return f"Account {data['account_id']} does not work"
+    return f"Account {data['account_id']} works, {data['latency_ms']} ms"
+
+
+def _mailboxes(data: Body) -> str:
+    if data["status"] == "failed":
+        return f"No mailboxes of account {data['account_id']} were listed"
+    return _count(len(data["mailboxes"]), "mailbox").replace("xs", "xes")
+
+
+def _search(data: Body) -> str:
+    where = f"in {data['mailbox']}"
+    if data["status"] == "failed":
+        return f"The search {where} failed"
+    matches = f"{data['total']} match{'' if data['total'] == 1 else 'es'}"
+    failed = f", {data['failed']} of this page failed" if data["failed"] else ""
+    return f"{data['returned']} of {matches} {where}{failed}"
+
+
+def _message(data: Body) -> str:
+    if data["message"] is None:
+        return "The message was not read"
+    part = "" if data["status"] == "ok" else " in part"
+    return f"The message was read{part}"
+
+
+def _source(data: Body) -> str:
+    if data["raw_source_base64"] is None:
+        return "The source was not read"
+    return f"The source of a message of {_count(data['size_bytes'], 'byte')}"
+
+
+def _flags(data: Body) -> str:
+    changes = {"added": data["applied_add_flags"], "removed": data["applied_remove_flags"]}
+    done = " and ".join(word for word, flags in changes.items() if flags)
+    return f"Flags were {done}" if done else "No flag was changed"
+
+
+def _copy(data: Body) -> str:
+    if data["status"] == "failed":
+        return "The message was not copied"
+    return f"The message was copied to {data['destination_mailbox']}"
+
+
+def _move(data: Body) -> str:
+    if data["status"] == "failed":
+        return "The message was not moved"
+    if data["status"] == "partial":
+        there, here = data["destination_mailbox"], data["source_mailbox"]
+        return f"The message was copied to {there} but is still in {here}"
+    return f"The message was moved to {data['destination_mailbox']}"
+
+
+def _deletion(data: Body) -> str:
+    if data["status"] == "failed":
+        return "The message was not deleted"
+    if data["status"] == "partial":
+        return "The message was flagged as deleted but not removed"
+    return f"The message was deleted from {data['mailbox']}"
+
+
+# What comes next. Only tools that read are named: they are always there.
+
+
+def _after_accounts(data: Body) -> Body:
+    """Look at the mailboxes of the first account."""
+    if not data["accounts"]:
+        return _step(
+            "No account is configured; set MAIL_IMAP_<ACCOUNT>_HOST, _USER and _PASS and restart",
+            "imap_list_accounts",
+        )
+    account_id = data["accounts"][0]["account_id"]
+    return _step("List the mailboxes of an account", "imap_list_mailboxes", account_id=account_id)
+
+
+def _after_verification(data: Body) -> Body:
+    """Go on to the mailboxes, or try again."""
+    if data["ok"]:
+        return _step("List its mailboxes", "imap_list_mailboxes", account_id=data["account_id"])
+    return _repair(data)
+
+
+def _after_mailboxes(data: Body) -> Body:
+    """Search the first mailbox, which is INBOX if there is one."""
+    if data["status"] == "failed":
+        return _repair(data)
+    first = data["mailboxes"][0]["name"] if data["mailboxes"] else "INBOX"
+    where = {"account_id": data["account_id"], "mailbox": first}
+    return _step("Search a mailbox", "imap_search_messages", **where)
+
+
+def _after_search(data: Body) -> Body:
+    """Go on to the next page, or read the newest message."""
+    if data["status"] == "failed":
+        return _repair(data)
+    where = {"account_id": data["account_id"], "mailbox": data["mailbox"]}
+    if "next_cursor" in data:
+        where["cursor"] = data["next_cursor"]
+        instruction = "Read a message with imap_get_message, or go on to the next page"
+        return _step(instruction, "imap_search_messages", **where)
+    if data["messages"]:
+        first = data["messages"][0]["message_id"]
+        return _step("Read a message", "imap_get_message", message_id=first)
+    return _step("Nothing was found; search with other criteria", "imap_search_messages", **where)
+
+
+def _after_part(instruction: str, tool: str) -> Follow:
+    """What shows the rest of a message, or its state, if only a part of the call succeeded."""
+
+    def follow(data: Body) -> Body | None:
+        if data["status"] != "partial":
+            return _after_failure(data)
+        message_id = (data.get("message") or data)["message_id"]
+        return _step(instruction, tool, message_id=message_id)
+
+    return follow
+
+
+def _after_change(data: Body) -> Body | None:
+    """A message that went half the way is still where it was, or in both places."""
+    if data["status"] != "partial":
+        return _after_failure(data)
+    mailbox = data.get("source_mailbox") or data["mailbox"]
+    where = {"account_id": _account(data), "mailbox": mailbox}
+    return _step("See what is in the mailbox now", "imap_search_messages", **where)
+
+
+def _after_failure(data: Body) -> Body | None:
+    return _repair(data) if data["status"] == "failed" else None
+
+
+def _account(data: Body) -> str:
+    account_id: str = data.get("account_id") or data["source_account_id"]
+    return account_id
+
+
+def _repair(data: Body) -> Body:
+    """The tool that tells more about what went wrong."""
+    issue, account_id = data["issues"][0], _account(data)
+    is_lost = issue["code"] in ("auth_failed", "timeout") or issue["stage"].startswith("connect")
+    if is_lost or "mailboxes" in data:
+        return _step("See whether the account works", "imap_verify_account", account_id=account_id)
+    return _step("See which mailboxes there are", "imap_list_mailboxes", account_id=account_id)
+
+
 def _tool(
     name: str,
     title: str,
@@ -94,9 +255,9 @@ def _tool(
     **more: Any,
 ) -> Tool:
     return Tool(
-        name=name,
-        title=title,
-        operation=operation,
+        name,
+        title,
+        operation,
         present=partial(present, summarise, follow),
         explain=explain_error,
         stamp=stamp,
@@ -112,71 +273,63 @@ TOOLS = (
         "imap_list_accounts",
         "List live accounts",
         accounts.list_live_accounts,
-        words.accounts,
-        words.after_accounts,
+        _accounts,
+        _after_accounts,
     ),
     _tool(
         "imap_verify_account",
         "Verify a live account",
         accounts.verify_live_account,
-        words.verification,
-        words.after_verification,
+        _verification,
+        _after_verification,
     ),
     _tool(
         "imap_list_mailboxes",
         "List live mailboxes",
         accounts.list_live_mailboxes,
-        words.mailboxes,
-        words.after_mailboxes,
+        _mailboxes,
+        _after_mailboxes,
     ),
     _tool(
         "imap_search_messages",
         "Search a live mailbox",
         search.search_live_messages,
-        words.search,
-        words.after_search,
+        _search,
+        _after_search,
     ),
     _tool(
         "imap_get_message",
         "Read a live message",
         reading.get_live_message,
-        words.message,
-        words.after_reading,
+        _message,
+        _after_part("Read the source for what is missing", "imap_get_message_raw"),
     ),
     _tool(
         "imap_get_message_raw",
         "Read the source of a live message",
         reading.get_live_message_raw,
-        words.source,
-        words.after_source,
+        _source,
+        _after_part("Read the message instead of its source", "imap_get_message"),
     ),
     _tool(
         "imap_update_message_flags",
         "Flag a live message",
         changes.update_live_flags,
-        words.flags,
-        words.after_flags,
+        _flags,
+        _after_part("See which flags it has now", "imap_get_message"),
         is_idempotent=True,
     ),
     _tool(
-        "imap_copy_message",
-        "Copy a live message",
-        changes.copy_live_message,
-        words.copy,
-        words.after_change,
+        "imap_copy_message", "Copy a live message", changes.copy_live_message, _copy, _after_change
     ),
     _tool(
-        "imap_move_message",
-        "Move a live message",
-        changes.move_live_message,
-        words.move,
-        words.after_change,
+        "imap_move_message", "Move a live message", changes.move_live_message, _move, _after_change
     ),
     _tool(
         "imap_delete_message",
         "Delete a live message",
         changes.delete_live_message,
-        words.deletion,
-        words.after_change,
+        _deletion,
+        _after_change,
     ),
 )

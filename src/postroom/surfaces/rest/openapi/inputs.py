@@ -9,7 +9,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from postroom.calls.request import Accepts, Request, Together
+from postroom.calls.request import Accepts, Constraint, Request
 from postroom.surfaces.rest.routing import Route
 from postroom.surfaces.schema import Schema, field_schema
 
@@ -25,7 +25,7 @@ def object_schema(model: type[Request], names: Iterable[str]) -> Schema:
     """Some arguments of an operation as a JSON object."""
     infos = {name: arguments(model)[name] for name in names}
     required = [name for name, info in infos.items() if info.is_required()]
-    held = [t.schema for t in model.together if set(t.arguments) <= infos.keys()]
+    held = [t.schema for t in model.constraints if set(t.arguments) <= infos.keys()]
     return {
         "type": "object",
         "properties": {
@@ -116,24 +116,24 @@ def parameters(rows: Sequence[Route]) -> list[Schema]:
 def _query(rows: Sequence[Route]) -> tuple[dict[str, Schema], set[str], list[Group]]:
     fields: dict[str, Schema] = {}
     required: set[str] = set()
-    together: list[Together] = []
+    constraints: list[Constraint] = []
     for row in rows:
         model = row.operation.request
         infos = {name: arguments(model)[name] for name in row.at("query")}
         fields |= {name: argument_schema(info) for name, info in infos.items()}
         required |= {name for name, info in infos.items() if info.is_required()}
-        together += [t for t in model.together if set(t.arguments) <= infos.keys()]
+        constraints += [t for t in model.constraints if set(t.arguments) <= infos.keys()]
         if row.when:
             name, value = row.when
             fields[name] = {"type": "string", "enum": [value], "description": f"Answer {value}."}
             depends = {argument: [name] for argument in infos}
-            together.append(Together(name, (name, *infos), {"dependentRequired": depends}))
-    return fields, required, list(_groups(together))
+            constraints.append(Constraint(name, (name, *infos), {"dependentRequired": depends}))
+    return fields, required, list(_groups(constraints))
 
 
-def _groups(together: Iterable[Together]) -> Iterator[Group]:
+def _groups(constraints: Iterable[Constraint]) -> Iterator[Group]:
     """Rules about the same arguments belong to one group."""
-    left = [Group(t.name, t.arguments, (dict(t.schema),)) for t in together]
+    left = [Group(t.name, t.arguments, (dict(t.schema),)) for t in constraints]
     while left:
         group, *left = left
         for other in [o for o in left if set(o.arguments) & set(group.arguments)]:

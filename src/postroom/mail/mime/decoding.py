@@ -1,0 +1,350 @@
+"""From the bytes of a body or header to text: transfer encodings and character sets."""
+
+from __future__ import annotations
+
+import binascii
+import codecs
+import re
+from encodings import normalize_encoding
+from encodings.aliases import aliases
+from functools import cache, lru_cache
+
+from postroom.mail.data import load
+
+_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
+_NOT_BASE64 = bytes(set(range(256)) - set(_ALPHABET))
+_PROSE_SAMPLE, _MUCH = 2_048, 8
+_PADDED = re.compile(rb"[^=]++=*+")
+_MAX_STREAMS = 1_000
+_MAX_UU = 1_000
+_PADDED_BREAKS = tuple(
+    (b"=" + pad + end, b"=" + end) for pad in (b" ", b"\t", b"  ") for end in (b"\n", b"\r\n")
+)
+_UU_BEGIN = re.compile(rb"^begin[ \t]+[0-7]{3,4}[ \t]+([^\r\n]*?)[ \t]*\r?$", re.MULTILINE)
+
+
+def decode_transfer(data: bytes, encoding: str) -> bytes:
+    """Undo a transfer encoding; one we do not know leaves the bytes as they are."""
+    if encoding == "base64":
+        return data if _is_prose(data) else decode_base64(data)
+    if encoding == "quoted-printable":
+        return decode_quoted_printable(data)
+    if encoding in ("x-uuencode", "uuencode", "x-uue", "uue"):
+        return decode_uu(data)
+    return data
+
+
+def _is_prose(data: bytes) -> bool:
+    """Text that only claims to be base64: there is much between the words of its lines."""
+    lines = data[:_PROSE_SAMPLE].split()
+    between = sum(len(line.translate(None, _ALPHABET)) for line in lines)
+    between += len(lines) - 1 - data[:_PROSE_SAMPLE].strip().count(b"\n")
+    return between >= _MUCH and between * 25 > len(data[:_PROSE_SAMPLE])
+
+
+def decode_base64(data: bytes) -> bytes:
+    """Decode base64 with line breaks, stray characters, missing or repeated padding."""
+    compact = data.translate(None, _NOT_BASE64)
+    body = compact.rstrip(b"=")
+    if b"=" not in body:
+        return _decode_unpadded(body)
+    if compact.count(b"=") > _MAX_STREAMS:
+        return _decode_unpadded(body[: body.index(b"=")])
+    first, *others = _PADDED.findall(compact)
+    # after its padding base64 is over, unless whole other streams follow
+    follows = all(len(piece) % 4 == 0 for piece in others)
+    pieces = [first, *others] if follows else [first]
+    return b"".join(_decode_unpadded(piece.rstrip(b"=")) for piece in pieces)
+
+
+def _decode_unpadded(body: bytes) -> bytes:
+    spare = len(body) % 4
+    if spare == 1:  # six bits are no byte
+        body, spare = body[:-1], 0
+    return binascii.a2b_base64(body + b"=" * (-spare % 4))
+
+
+def decode_quoted_printable(data: bytes) -> bytes:
+    """Decode quoted-printable; a soft break may have grown white space on its way."""
+    if b"= " in data or b"=\t" in data:
+        for padded, plain in _PADDED_BREAKS:
+            data = data.replace(padded, plain)
+    return binascii.a2b_qp(data)
+
+
+def decode_uu(data: bytes) -> bytes:
+    """Decode the first uuencoded file in the data."""
+    begin = _UU_BEGIN.search(data)
+    return _uu_lines(data, begin.end())[0] if begin else data
+
+
+def find_uu(data: bytes) -> list[tuple[int, int, str, bytes]]:
+    """Every uuencoded file inside a text: where it starts and ends, its name, its bytes."""
+    found: list[tuple[int, int, str, bytes]] = []
+    at = 0
+    for _ in range(_MAX_UU):
+        begin = _UU_BEGIN.search(data, at)
+        if begin is None:
+            break
+        content, at = _uu_lines(data, begin.end())
+        if content:
+            found.append((begin.start(), at, begin[1].decode("utf-8", "replace"), content))
+    return found
+
+
+def without_uu(text: str) -> str:
+    """The text without the files in it."""
+    if "begin " not in text:
+        return text
+    data = text.encode()
+    pieces: list[bytes] = []
+    at = 0
+    for start, end, _, _ in find_uu(data):
+        pieces.append(data[at:start])
+        at = end
+    return b"".join((*pieces, data[at:])).decode() if pieces else text
+
+
+def _uu_lines(data: bytes, start: int) -> tuple[bytes, int]:
+    """The bytes of the lines up to `end`, and where the next line begins."""
+    pieces: list[bytes] = []
+    at = data.find(b"\n", start) + 1 or len(data)
+    while at < len(data):
+        end = data.find(b"\n", at) + 1 or len(data)
+        line = data[at:end].strip(b"\r\n")
+        if line.strip() == b"end":
+            return b"".join(pieces), end
+        piece = _uu_line(line)
+        if piece is None:
+            break
+        pieces.append(piece)
+        at = end
+    return b"".join(pieces), at
+
+
+def _uu_line(line: bytes) -> bytes | None:
+    try:
+        return binascii.a2b_uu(line)
+    except binascii.Error:
+        pass
+    if not line or not 32 <= line[0] <= 96:
+        return None
+    # some encoders append a checksum, or cut trailing spaces
+    wanted = ((line[0] - 32) & 63) * 4 // 3 + 3
+    try:
+        return binascii.a2b_uu(line[:wanted].ljust(wanted))
+    except binascii.Error:
+        return None
+
+
+REPLACEMENT = "\ufffd"
+
+_SAMPLE = 8_000
+_FEW_LETTERS = 4
+_WESTERN = frozenset(("ascii", "cp1252", "iso8859-15"))
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_UTF8_LEAD = re.compile(rb"[\xc2-\xf4][\x80-\xbf]")
+
+
+@cache
+def _charsets() -> tuple[dict[str, str], frozenset[str], frozenset[str]]:
+    """The codec of each alias, all codecs, and codecs that are no charsets."""
+    data = load("charsets")
+    named = {name: codec for codec, names in data["aliases"].items() for name in names}
+    known = frozenset((*aliases, *aliases.values(), *data["codecs"]))
+    return named, known, frozenset(data["refused"])
+
+
+@lru_cache(maxsize=256)
+def codec_name(charset: str) -> str | None:
+    """The Python codec for a charset name as mail writes it, None if there is none."""
+    name = charset.strip().strip("'\"").lower()
+    name = name.removeprefix("charset=")
+    named, known, refused = _charsets()
+    name = named.get(name) or named.get(name.replace("_", "-")) or name
+    if not name or len(name) > 40 or not name.isascii() or "\0" in name:
+        return None
+    if normalize_encoding(name) not in known:  # asking `codecs` would try an import
+        return _without_prefix(name)
+    found = codecs.lookup(name).name
+    return None if found in refused else found
+
+
+def _without_prefix(name: str) -> str | None:
+    for prefix in ("x-", "windows-", "cs"):
+        if name.startswith(prefix) and len(name) > len(prefix):
+            return codec_name(name.removeprefix(prefix))
+    return None
+
+
+def clean(text: str) -> str:
+    """Remove what cannot be stored: NUL and lone surrogates."""
+    if "\0" in text:
+        text = text.replace("\0", "")
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _SURROGATE.sub(REPLACEMENT, text)
+    return text
+
+
+def decode(
+    data: bytes, charset: str | None = None, *, detects: bool = True
+) -> tuple[str, str | None]:
+    """The text, and what was wrong with its charset if anything was.
+
+    Detection takes a millisecond: `detects` is for who decodes thousands of pieces.
+    """
+    if data.isascii() and not _is_stateful(charset):
+        return clean(data.decode("ascii")), None
+    codec = codec_name(charset) if charset else None
+    if charset and codec is None:
+        return guess(data, detects=detects), f"unknown charset {clean(charset)[:40]!r}"
+    if codec is None:
+        return guess(data, detects=detects), "8-bit text without a charset"
+    return _decode_as(data, codec, detects=detects)
+
+
+def _is_stateful(charset: str | None) -> bool:
+    """Charsets that spell other letters in ASCII bytes."""
+    if not charset:
+        return False
+    codec = codec_name(charset)
+    return codec is not None and (codec.startswith(("utf-7", "utf-16", "utf-32", "iso2022", "hz")))
+
+
+def _decode_as(data: bytes, codec: str, *, detects: bool) -> tuple[str, str | None]:
+    if codec in _WESTERN and not data.isascii() and (text := _utf8_in_disguise(data)) is not None:
+        return text, f"declared {codec}, but it is utf-8"
+    try:
+        return clean(data.decode(codec)), None
+    except (UnicodeError, ValueError):
+        pass
+    defect = f"not valid {codec}"
+    if codec == "ascii":
+        return guess(data, detects=detects), "8-bit text declared as us-ascii"
+    if codec == "cp1252":
+        return clean(data.decode("latin-1")), None
+    return _repaired(data, codec, detects=detects), defect
+
+
+def _repaired(data: bytes, codec: str, *, detects: bool) -> str:
+    """The declared charset with replacement characters, unless another one fits better."""
+    if codec == "utf-8":
+        return guess(data, detects=detects)
+    if (text := _utf8_in_disguise(data)) is not None:
+        return text
+    lenient = data.decode(codec, "replace")
+    wrong = lenient.count(REPLACEMENT)
+    if wrong * 20 <= len(data):
+        return clean(lenient)
+    other = guess(data, detects=detects)
+    return other if other.count(REPLACEMENT) < wrong else clean(lenient)
+
+
+def _utf8_in_disguise(data: bytes) -> str | None:
+    """UTF-8 sent under another name: by chance, other text is hardly ever valid UTF-8."""
+    if not _UTF8_LEAD.search(data):
+        return None
+    try:
+        return clean(data.decode("utf-8"))
+    except UnicodeDecodeError:
+        return None
+
+
+def guess(data: bytes, *, detects: bool = True) -> str:
+    """Decode bytes of unknown charset: UTF-8 if valid, else the detected charset."""
+    try:
+        return clean(data.decode("utf-8"))
+    except UnicodeDecodeError:
+        pass
+    if _is_damaged_utf8(data):
+        return clean(data.decode("utf-8", "replace"))
+    codec = (_detected(data) if detects else None) or "cp1252"
+    try:
+        return clean(data.decode(codec))
+    except (UnicodeError, ValueError):
+        return clean(data.decode("cp1252", "replace"))
+
+
+def _is_damaged_utf8(data: bytes) -> bool:
+    """True if far more letters are good UTF-8 than are not: somebody cut one in two."""
+    sample = data[:_SAMPLE]
+    wrong = sample.decode("utf-8", "replace").count(REPLACEMENT)
+    return len(_UTF8_LEAD.findall(sample)) > 4 * wrong
+
+
+def _detected(data: bytes) -> str | None:
+    """The detected charset; too few bytes are not worth a guess."""
+    if sum(byte > 127 for byte in data[:_SAMPLE]) < _FEW_LETTERS:
+        return None
+    import chardet
+
+    found = chardet.detect(data[:_SAMPLE])["encoding"]
+    return codec_name(found) if found else None
+
+
+# The text of a word may hold what it must not (spaces, question marks), so its end is looked
+# for with `find`, which cannot run over the same bytes twice.
+_END = re.compile(r"\?=(?![0-9A-F]{2})")
+_QUOTED_PAIR = re.compile(r"=[0-9A-F]{2}")
+_MAX_WORDS = 5_000
+_FEW_WORDS = 20
+_START = re.compile(r"=\?([^\s?*]{1,40})(?:\*[^\s?]{0,40})?\?([BbQq])\?")
+
+
+def decode_words(value: str) -> str:
+    """Decode the encoded words of a header; white space between two of them is no content."""
+    if "=?" not in value:
+        return value
+    found = _words(value)
+    # Neighbouring words of one charset are decoded together: senders cut letters in two.
+    runs: list[tuple[str, str, list[bytes]]] = []
+    at = 0
+    for start, end, charset, data in found:
+        between = value[at:start]
+        at = end
+        follows = bool(runs) and not between.strip()
+        if follows and runs[-1][1] == charset:
+            runs[-1][2].append(data)
+        else:
+            runs.append(("" if follows else between, charset, [data]))
+    detects = len(found) <= _FEW_WORDS
+    pieces = [
+        before + decode(b"".join(data), charset, detects=detects)[0]
+        for before, charset, data in runs
+    ]
+    return clean("".join((*pieces, value[at:])))
+
+
+def _words(value: str) -> list[tuple[int, int, str, bytes]]:
+    """Each word: where it starts and ends, its charset, its bytes."""
+    found: list[tuple[int, int, str, bytes]] = []
+    at = 0
+    while len(found) < _MAX_WORDS and (match := _START.search(value, at)):
+        end = _end_of_word(value, match.end())
+        if end < 0:
+            break
+        payload = value[match.end() : end]
+        found.append((match.start(), end + 2, match[1].lower(), _payload(payload, match[2])))
+        at = end + 2
+    return found
+
+
+def _end_of_word(value: str, start: int) -> int:
+    """The closing `?=`; not one where the question mark belongs to a quoted `=3D` after it."""
+    end = value.find("?=", start)
+    if end < 0 or not _QUOTED_PAIR.match(value, end + 1):
+        return end
+    opening = value.find("=?", end + 2)
+    better = _END.search(value, end + 2, opening if opening >= 0 else len(value))
+    return better.start() if better else end
+
+
+def _payload(text: str, encoding: str) -> bytes:
+    data = text.encode("utf-8", "replace")
+    if encoding in "Bb":
+        return decode_base64(data)
+    return binascii.a2b_qp(data.replace(b" ", b"_"), header=True)
