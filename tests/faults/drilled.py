@@ -117,7 +117,7 @@ class Server:
                 "Accept": "application/json, text/event-stream",
             },
         )
-        with urllib.request.urlopen(request, timeout=30) as response:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
             found: dict[str, object] = json.load(response)
             return found
 
@@ -127,7 +127,7 @@ class Server:
         url = f"http://127.0.0.1:{self.port}{path}"
         request = urllib.request.Request(url, method=method, data=body, headers=login)
         try:
-            with urllib.request.urlopen(request, timeout=30) as response:
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
                 return int(response.status)
         except urllib.error.HTTPError as error:
             return error.code

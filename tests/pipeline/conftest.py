@@ -50,7 +50,7 @@ async def receiver() -> AsyncIterator[Receiver]:
 @pytest.fixture
 def open_ctx(app: App, clock: Clock) -> RequestContext:
     """The house, which may speak to this machine."""
-    services = replace(app.services, poster=HttpPoster(Guard(LOOPBACK), timeout_s=2), clock=clock)
+    services = replace(app.services, poster=HttpPoster(Guard(LOOPBACK), timeout_s=60), clock=clock)
     return replace(app, services=services).context(OWNER)
 
 

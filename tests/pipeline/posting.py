@@ -52,7 +52,7 @@ async def types(ctx: RequestContext, sent: Sent) -> list[str]:
 async def until(ctx: RequestContext, is_so: Callable[[], Any]) -> None:
     """Wait until something is so, with a limit."""
     notifier = ctx.store.notifier
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         position = notifier.position("events")
         while not await is_so():
             position = await notifier.wait("events", position)

@@ -68,7 +68,7 @@ class Scene:
         self.app = replace(self.app, services=replace(self.app.services, **changes))
 
     async def until_counted(self, name: str) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             while not self.app.services.counts[name]:  # noqa: ASYNC110 - a counter rings no bell
                 await asyncio.sleep(0.01)
 

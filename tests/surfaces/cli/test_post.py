@@ -102,7 +102,7 @@ def test_tail_tells_events_as_another_process_makes_them(data, postroom, inbox, 
         second = json.loads(tail.stdout.readline())
     finally:
         tail.terminate()
-        tail.wait(10)
+        tail.wait(120)
 
     assert added["message_id"] == first["message_id"]
     assert ["Before", "While it listens"] == [e["data"]["subject"] for e in (first, second)]

@@ -42,7 +42,7 @@ def serving(data: Path, *words: str, **env: str) -> Iterator[str]:
         assert process.poll() is None, process.stderr.read()
         yield "".join(said)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=120)
         assert (0, "") == (process.returncode, err)
     finally:
         patience.cancel()

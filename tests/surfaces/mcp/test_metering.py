@@ -34,7 +34,7 @@ def limits(**given: int) -> dict[str, str]:
 
 def cli(folder: Path, *words: str, env: dict[str, str] | None = None) -> Any:
     line = [sys.executable, "-m", "postroom", "--data", str(folder), "-o", "json", *words]
-    done = subprocess.run(line, capture_output=True, check=False, timeout=60, env=env)
+    done = subprocess.run(line, capture_output=True, check=False, timeout=300, env=env)
     return json.loads(done.stdout or done.stderr)
 
 
