@@ -18,7 +18,7 @@ from postroom.providers.smtp.relay import SmtpRelay
 from postroom.providers.smtp.url import parse_relay_url
 from tests.servers.relay import Relay
 
-LETTER = {"to": ["ana@example.com"], "subject": "Hello", "body_text": "Good morning."}
+OUTGOING = {"to": ["ana@example.com"], "subject": "Hello", "body_text": "Good morning."}
 
 
 @asynccontextmanager
@@ -35,7 +35,7 @@ async def working(ctx: RequestContext, relay: Relay, **options: Any) -> AsyncIte
 
 
 async def send(ctx: RequestContext, **changes: Any) -> Sent:
-    return await call(ctx, send_message, {**LETTER, **changes})
+    return await call(ctx, send_message, {**OUTGOING, **changes})
 
 
 async def statuses(ctx: RequestContext, sent: Sent) -> dict[str, str]:

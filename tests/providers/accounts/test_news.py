@@ -49,7 +49,7 @@ class Push:
 
 @asynccontextmanager
 async def in_step(folder: Path, world: World | Push) -> AsyncIterator[App]:
-    """A house that keeps the account of a world in step."""
+    """An installation that keeps the account of a world in step."""
     values = {"POSTROOM_DATA_DIR": str(folder), "POSTROOM_SECRETS": "file", **world.settings}
     async with open_app(read_settings(values).settings) as app:
         await call(app.context(OWNER), add_account, {"account_id": "work", **world.arguments})
@@ -341,8 +341,8 @@ async def test_mail_waits_too_while_a_provider_wants_us_to_wait(tmp_path: Path) 
             with pytest.raises(RateLimited):
                 await call(app.context(OWNER), check_account, {"account_id": "work"})
             asked = len(graph.asked)
-            letter_out = {"to": ["bo@else.example"], "subject": "Hello", "body_text": "Hello"}
-            sent = await call(app.context(OWNER), send_message, letter_out)
+            sent_mail = {"to": ["bo@else.example"], "subject": "Hello", "body_text": "Hello"}
+            sent = await call(app.context(OWNER), send_message, sent_mail)
             handing_over = asyncio.create_task(app.outbox().run())
 
             async def is_deferred() -> bool:

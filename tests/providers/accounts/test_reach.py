@@ -56,7 +56,7 @@ async def services(folder: Path, **settings: str) -> AsyncIterator[App]:
 
 @pytest.fixture
 async def closed(tmp_path: Path) -> AsyncIterator[App]:
-    """A house without the setting."""
+    """An installation without the setting."""
     async with services(tmp_path) as app:
         yield app
 

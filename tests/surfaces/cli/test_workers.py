@@ -57,13 +57,13 @@ def fetch_bytes(said: str, url: str) -> bytes:
         return bytes(answer.read())
 
 
-def test_a_crew_says_who_it_is_once_and_stops_when_told(data: Path) -> None:
+def test_a_supervisor_says_who_it_is_once_and_stops_when_told(data: Path) -> None:
     with serving(data, "--workers", "2") as said:
         assert 1 == said.count("is listening on")
         assert 0 == fetch(curl_in(said))["total"]
 
 
-def test_a_crew_with_a_demo_in_a_bucket_reads_it(data: Path) -> None:
+def test_several_workers_read_a_demo_in_a_bucket(data: Path) -> None:
     with (
         s3.running() as bucket,
         serving(
@@ -81,7 +81,7 @@ def test_a_crew_with_a_demo_in_a_bucket_reads_it(data: Path) -> None:
     assert b"Subject:" in raw
 
 
-def test_a_crew_whose_demo_cannot_be_kept_says_so_and_ends(data: Path) -> None:
+def test_a_supervisor_whose_demo_cannot_be_stored_says_so_and_ends(data: Path) -> None:
     extra = {"POSTROOM_BLOBS_URL": "s3://postroom-test/demo", "AWS_ENDPOINT_URL": "http://[::1]:9"}
     login = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_ALLOW_HTTP": "true"}
 
@@ -150,7 +150,7 @@ def asked(server: Running) -> tuple[int, int]:
     return first, second
 
 
-def test_a_crew_that_is_too_old_for_its_database_says_so_and_ends(tmp_path: Path) -> None:
+def test_a_supervisor_that_is_too_old_for_its_database_says_so_and_ends(tmp_path: Path) -> None:
     """A newer Postroom has been there: whoever starts us anew may start that one."""
     with running(tmp_path / "data", workers=2) as server:
         wait_until(lambda: len(children(server.process.pid)) == 2)
