@@ -80,7 +80,7 @@ def _says(running: Server, *, ready: int, receive: int) -> int:
 
 def _until_looked(running: Server, ready: int) -> None:
     """Wait for the answer of `/readyz`, but not for ever: it looks once a second at most."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while running.status("GET", "/readyz") != ready and time.monotonic() < deadline:
         time.sleep(0.05)
 

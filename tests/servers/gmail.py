@@ -88,7 +88,7 @@ class Gmail:
         self._folder.cleanup()
 
     def _wait(self) -> None:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         while time.monotonic() < end and self.process.poll() is None:
             try:
                 self.call("GET", "/labels")
