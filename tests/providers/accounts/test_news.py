@@ -270,7 +270,6 @@ async def test_a_login_that_no_machine_has_is_asked_for_and_given_back_goes_on(
 async def test_a_server_that_falls_silent_makes_its_own_account_fail_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(imap_connection, "COMMAND_S", 0.5)
     async with AsyncExitStack() as stack:
         world = await stack.enter_async_context(open_world("imap-plain"))
         assert isinstance(world, ImapWorld)
@@ -281,6 +280,7 @@ async def test_a_server_that_falls_silent_makes_its_own_account_fail_and_no_othe
         silent = {**world.arguments, "account_id": "silent", "port": proxy.port}
         silent |= {"address": "alias@example.com", "security": "none"}
         await call(app.context(OWNER), add_account, silent)
+        monkeypatch.setattr(imap_connection, "COMMAND_S", 0.5)
         proxy.stall_after = 1_000
         proxy.cut_all()
 

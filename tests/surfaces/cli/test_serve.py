@@ -31,7 +31,7 @@ def serving(data: Path, *words: str, **env: str) -> Iterator[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    patience = threading.Timer(60, process.kill)
+    patience = threading.Timer(300, process.kill)
     patience.start()
     try:
         said = []
