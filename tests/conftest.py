@@ -1,4 +1,4 @@
-"""What all tests share: a house in a temporary folder, and options of our own."""
+"""What all tests share: an installation in a temporary folder, and options of our own."""
 
 from __future__ import annotations
 
@@ -65,5 +65,5 @@ async def app(tmp_path: Path) -> AsyncIterator[App]:
 
 @pytest.fixture
 def ctx(app: App) -> RequestContext:
-    """The house as its owner sees it."""
+    """The installation as its owner sees it."""
     return app.context(OWNER)

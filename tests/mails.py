@@ -1,4 +1,4 @@
-"""Mails to test with, and how they get into a house."""
+"""Mails to test with, and how they get into an installation."""
 
 from __future__ import annotations
 

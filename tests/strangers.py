@@ -1,4 +1,4 @@
-"""A house in which strangers have written everywhere they can, and what must hold for its answers.
+"""Strangers have written everywhere they can in an installation; what must hold for its answers.
 
 Every field that a stranger controls says `CANARY`; then every stored word of it is put back to
 what an older Postroom kept, with characters inside that do not show.
@@ -85,8 +85,8 @@ END:VCALENDAR
 """.encode()
 
 
-async def hostile_house(ctx: RequestContext) -> dict[str, Any]:
-    """Fill a house; what there is to name, by the names of arguments."""
+async def hostile_installation(ctx: RequestContext) -> dict[str, Any]:
+    """Fill an installation; what there is to name, by the names of arguments."""
     inbox = await new_inbox(ctx)
     hook = await call(ctx, create_webhook, {"url": "https://hooks.example.com/"})
     ruled = await call(ctx, create_rule, {"rule_yaml": RULE, "dry_run": False})
@@ -188,7 +188,12 @@ def is_about_strangers(body: Any) -> bool:
     return CANARY in json.dumps(body, ensure_ascii=False)
 
 
-LETTER = {"to": ["ana@example.com"], "subject": "Hi", "body_text": "Hello", "allow_duplicate": True}
+OUTGOING = {
+    "to": ["ana@example.com"],
+    "subject": "Hi",
+    "body_text": "Hello",
+    "allow_duplicate": True,
+}
 RULE = "name: keep\nwhen: {from: {contains: evil.example}}\nthen: [{apply_label: x}]\n"
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "add_account": {"account_id": "new", "provider": "imap", "address": "x@example.com",
@@ -276,7 +281,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "send_email_with_attachments": {"inbox_id": "{inbox_id}", "subject": "Hi", "body": "Hello",
                                     "recipient": "ana@example.com",
                                     "attachments": [{"attachment_id": "{attachment_id}"}]},
-    "send_message": {**LETTER, "in_reply_to": "{message_id}"},
+    "send_message": {**OUTGOING, "in_reply_to": "{message_id}"},
     "split_thread": {"thread_id": "{thread_id}", "message_ids": ["{message_id}"]},
     "sync_account": {"account_id": "{account_id}"},
     "undo_rule_plan": {"plan_id": "{plan_id}"},
@@ -296,7 +301,7 @@ ELSEWHERE = frozenset(("receive_posting", "stream_events"))
 
 
 def arguments_of(operation: str, things: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of an operation, with what this house calls the things."""
+    """The arguments of an operation, with what this installation calls the things."""
     return {name: _filled(value, things) for name, value in ARGUMENTS[operation].items()}
 
 

@@ -1,4 +1,4 @@
-"""The import contract of the house holds, and would notice if it did not."""
+"""The import contract of the installation holds, and would notice if it did not."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "postroom"
+TESTS = ROOT / "tests"
 TEXTS = sorted(
     path
     for pattern in ("src/**/*.py", "src/**/*.sql", "src/**/*.md", "docs/**/*.md", "*.md",
@@ -38,16 +39,26 @@ def names_of(text: str) -> set[str]:
     return {token.string for token in tokens if token.type == tokenize.NAME}
 
 
+def metaphors_in(path: Path) -> set[str]:
+    """Names of a module, its own among them, that have an old word in them."""
+    names = names_of(path.read_text()) | set(path.relative_to(ROOT).with_suffix("").parts)
+    return {name for name in names if words_of(name) & OLD_WORDS}
+
+
 def words_of(name: str) -> set[str]:
     return {part.lower() for part in _PARTS.findall(name)}
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.name))
 def test_no_name_is_an_old_metaphor(path: Path) -> None:
-    found = {name for name in names_of(path.read_text()) if words_of(name) & OLD_WORDS}
-    modules = set(path.relative_to(SOURCE).with_suffix("").parts)
+    assert set() == metaphors_in(path)
 
-    assert set() == found | {name for name in modules if words_of(name) & OLD_WORDS}
+
+def test_no_name_of_a_test_is_an_old_metaphor() -> None:
+    found = {path: metaphors_in(path) for path in TESTS.rglob("*.py")}
+
+    assert found
+    assert {} == {str(path.relative_to(ROOT)): names for path, names in found.items() if names}
 
 
 def test_no_text_has_an_old_metaphor() -> None:

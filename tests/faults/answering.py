@@ -1,4 +1,4 @@
-"""Two houses whose machines answer each other's mail."""
+"""Two installations whose machines answer each other's mail."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.faults.drilled import Server, SharedCounters
+from tests.faults.drilled import Outcome, Server
 
 ROUNDS = 6
 """How often each machine looks whether there is something to answer."""
 
 
-def two_machines(rounds: int, defect: str = "none") -> SharedCounters:
+def two_machines(rounds: int, defect: str = "none") -> Outcome:
     """A person's mail is answered once, and the answer is not."""
-    outcome = SharedCounters("two machines that answer each other")
+    outcome = Outcome("two machines that answer each other")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         # The same two write to each other all day.
@@ -34,7 +34,7 @@ def two_machines(rounds: int, defect: str = "none") -> SharedCounters:
     return outcome
 
 
-def _exchange(one: Server, two: Server, subject: str, outcome: SharedCounters) -> None:
+def _exchange(one: Server, two: Server, subject: str, outcome: Outcome) -> None:
     outgoing_mail = {"to": ["agent@two.example"], "subject": subject, "body_text": "Are you there?"}
     one.ask("POST", "/v1/messages", {**outgoing_mail, "wait_s": 30})
     answers = 0
@@ -64,7 +64,7 @@ def _answer_all(services: Server, subject: str) -> int:
 
 
 def _received(services: Server, subject: str) -> list[dict[str, Any]]:
-    """What has arrived; whoever sent it has waited until the other house had it."""
+    """What has arrived; whoever sent it has waited until the other installation had it."""
     query = f"q={subject.replace(' ', '+')}&mailbox=Inbox"
     rows = services.ask("GET", f"/v1/search/messages?{query}")["results"]
     assert isinstance(rows, list)

@@ -1,12 +1,12 @@
-"""A house is backed up again and again while mail comes in; each backup is brought back.
+"""An installation is backed up again and again while mail comes in; each backup is brought back.
 
-No mail comes while one is brought back and looked at, and after some a new house begins: else each
-would take longer than the one before.
+No mail comes while one is brought back and looked at, and after some a new installation begins:
+else each would take longer than the one before.
 
     python -m tests.faults.backups [BACKUPS] [MAILS A SECOND] [SECONDS BETWEEN]
 
-ends with what was found, and with 1 if a backup was not one whole moment of the house, or if mail
-came in more than twice as slowly (p99) while backups were made.
+ends with what was found, and with 1 if a backup was not one whole moment of the installation, or
+if mail came in more than twice as slowly (p99) while backups were made.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.servers.postroom import environment
 
 MAX_SLOWER = 2.0
 _SENDERS = 4
-_PER_HOUSE = 5
+_PER_INSTALLATION = 5
 _FILES = [("note.txt", "text/plain", b"the same in every mail")]
 
 
@@ -117,14 +117,18 @@ class Sender(threading.Thread):
 def backed_up(
     backups: int, per_s: float = 20.0, every_s: float = 2.0, defect: str = "none"
 ) -> Found:
-    """Make so many backups of busy houses; bring each back, and look at all of it."""
+    """Make so many backups of busy installations; bring each back, and look at all of it."""
     found = Found()
     while found.backups < backups:
-        _one_house(found, min(_PER_HOUSE, backups - found.backups), per_s, every_s, defect)
+        _one_installation(
+            found, min(_PER_INSTALLATION, backups - found.backups), per_s, every_s, defect
+        )
     return found
 
 
-def _one_house(found: Found, backups: int, per_s: float, every_s: float, defect: str) -> None:
+def _one_installation(
+    found: Found, backups: int, per_s: float, every_s: float, defect: str
+) -> None:
     stop = threading.Event()
     with tempfile.TemporaryDirectory() as name, server("none") as services:
         services.ask("POST", "/v1/inboxes", {"username": "bo"})

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import apsw
 
-from tests.faults.drilled import SharedCounters, twice
-from tests.faults.nursery import PYTHONPATH, Nursery
+from tests.faults.drilled import Outcome, twice
+from tests.faults.starter import PYTHONPATH, ForkingStarter
 from tests.servers.postroom import environment
 
 CALLS = ("write", "pwrite64", "fdatasync", "fsync", "rename", "openat", "unlink", "ftruncate")
@@ -59,37 +59,37 @@ class _Bench:
 
     mails: int
     defect: str
-    _nursery: Nursery = field(default_factory=Nursery)
+    _starter: ForkingStarter = field(default_factory=ForkingStarter)
 
     def traced(self, folder: Path, strace: Sequence[str]) -> list[str]:
         """Take the mails in while strace does what it is told; what was acknowledged."""
         self._start_receiving(folder, self.defect, traced=True)
-        words = ["strace", "-f", "-qq", *strace, "-p", str(self._nursery.pid)]
+        words = ["strace", "-f", "-qq", *strace, "-p", str(self._starter.pid)]
         subprocess.run(words, stderr=subprocess.DEVNULL, check=False)
-        self._nursery.wait()
+        self._starter.wait()
         return _said(folder)
 
     def again(self, folder: Path) -> list[str]:
         """Take the same mails in with nothing in the way; what was ever acknowledged."""
         self._start_receiving(folder, "none", traced=False)
-        self._nursery.wait()
+        self._starter.wait()
         return _said(folder)
 
     def _start_receiving(self, folder: Path, defect: str, *, traced: bool) -> None:
         words = [str(folder / "data"), str(folder / "acks"), str(self.mails), defect]
         target, log = "tests.faults.crashes:receive", folder / "log"
-        self._nursery.start(target, words, _env(folder), log, traced=traced)
+        self._starter.start(target, words, _env(folder), log, traced=traced)
 
     def problems(self, folder: Path) -> int:
         """How much `postroom verify` finds."""
         report = folder / "verified"
         words = ["none", "-o", "json", "verify"]
-        self._nursery.start("tests.faults.defects:run", words, _env(folder), report)
-        self._nursery.wait()
+        self._starter.start("tests.faults.defects:run", words, _env(folder), report)
+        self._starter.wait()
         return len(json.loads(report.read_text())["problems"])
 
     def close(self) -> None:
-        self._nursery.close()
+        self._starter.close()
 
 
 @contextmanager
@@ -110,7 +110,7 @@ def _said(folder: Path) -> list[str]:
     return log.read_text().split() if log.exists() else []
 
 
-def _check(bench: _Bench, folder: Path, words: list[str], outcome: SharedCounters) -> None:
+def _check(bench: _Bench, folder: Path, words: list[str], outcome: Outcome) -> None:
     """What is there after a fault must be whole; then all is sent again, and nothing is doubled."""
     outcome.torn += bench.problems(folder)
     acked = {word for word in words if word.isdigit()}
@@ -133,9 +133,9 @@ def _stored(folder: Path) -> Counter[object]:
     return Counter(row[0] for row in database.execute("SELECT subject FROM messages"))
 
 
-def crash_points(most: int, defect: str = "none", *, mails: int = 20) -> SharedCounters:
+def crash_points(most: int, defect: str = "none", *, mails: int = 20) -> Outcome:
     """SIGKILL at the first, second, … call of each kind, as far as a clean run has calls."""
-    outcome = SharedCounters("SIGKILL at every system call")
+    outcome = Outcome("SIGKILL at every system call")
     with _bench(mails, defect) as bench:
         for call in CALLS:
             for number in _points(bench, call, most):
@@ -161,12 +161,12 @@ def _points(bench: _Bench, call: str, most: int) -> list[int]:
     return sorted({1 + round(step * (count - 1) / (most - 1)) for step in range(most)})
 
 
-def failing_syncs(most: int, defect: str = "none", *, mails: int = 100) -> SharedCounters:
+def failing_syncs(most: int, defect: str = "none", *, mails: int = 100) -> Outcome:
     """EIO at the k-th sync, or from it on: nothing is acknowledged after it; a restart is clean.
 
     A disk that fails once and then works is the worse one: what it dropped is never written.
     """
-    outcome = SharedCounters("EIO at every sync, or from it on")
+    outcome = Outcome("EIO at every sync, or from it on")
     with _bench(mails, defect) as bench:
         for call in ("fdatasync", "fsync"):
             for turn, number in enumerate(_points(bench, call, most)):

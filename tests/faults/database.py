@@ -1,4 +1,4 @@
-"""Drills with a crowd: eight processes on one file; four on PostgreSQL, which is killed or cut off.
+"""Drills under load: eight processes on one file; four on PostgreSQL, which is killed or cut off.
 
     python -m tests.faults.database [MINUTES] [SCALE OF THE OTHER DRILLS]
 
@@ -19,13 +19,13 @@ from dataclasses import dataclass, field
 
 import psycopg
 
-from tests.faults.crowd import ConnectionLimit, Ruler
-from tests.faults.drilled import Server, SharedCounters, server, twice
+from tests.faults.drilled import Outcome, Server, server, twice
 from tests.faults.drills import table
 from tests.faults.importing import killed_while_importing
 from tests.faults.receiving import killed_while_receiving
 from tests.faults.sending import killed_while_sending, one_key, strange_relays
 from tests.faults.syncing import killed_while_syncing
+from tests.faults.visitors import Ruler, Visitors
 from tests.servers import postgres
 from tests.servers.proxy import Proxy, proxied
 
@@ -39,7 +39,7 @@ UNLIMITED = {
     "POSTROOM_LIMIT_REQUESTS_PER_SECOND": "50000",
     "POSTROOM_LIMIT_SENDS_PER_HOUR": "100000",
 }
-DRILLS: tuple[tuple[Callable[..., SharedCounters], int], ...] = (
+DRILLS: tuple[tuple[Callable[..., Outcome], int], ...] = (
     (killed_while_receiving, 1_000),
     (killed_while_importing, 1_000),
     (killed_while_syncing, 1_000),
@@ -89,19 +89,19 @@ class Found:
 
 
 def shared(processes: int, mails: int, **settings: str) -> Found:
-    """Let a crowd bring so many mails to a house of several processes, undisturbed."""
+    """Let visitors bring so many mails to an installation of several processes, undisturbed."""
     found = Found()
     with server("none", processes, **settings, **UNLIMITED) as services:
-        crowd = _entered(services)
-        while sum(len(writer.heard.acknowledged) for writer in crowd.writers) < mails:
-            crowd.stop.wait(0.1)
-        crowd.leave()
-        _count(found, crowd, services)
+        visitors = _entered(services)
+        while sum(len(writer.heard.acknowledged) for writer in visitors.writers) < mails:
+            visitors.stop.wait(0.1)
+        visitors.leave()
+        _count(found, visitors, services)
     return found
 
 
 def restarted(restarts: int, every_s: float, defect: str = "none") -> Found:
-    """Kill the database so many times while the crowd is there."""
+    """Kill the database so many times while the visitors are there."""
     with postgres.running(is_durable=True) as database:
         return _drilled(
             database.new_database(),
@@ -145,23 +145,23 @@ def _drilled(
 ) -> Found:
     found = Found()
     with server(defect, PROCESSES, POSTROOM_DATABASE_URL=url, **UNLIMITED) as services:
-        crowd = _entered(services)
+        visitors = _entered(services)
         for _ in range(times):
-            crowd.stop.wait(every_s)
+            visitors.stop.wait(every_s)
             disturb()
             back_at = time.monotonic()
             found.commit_s.append(round(_plain_commit(url), 3))
-            found.back_after_s.append(round(crowd.first_success(back_at), 3))
-        crowd.stop.wait(every_s)
-        crowd.leave()
-        _count(found, crowd, services)
+            found.back_after_s.append(round(visitors.first_success(back_at), 3))
+        visitors.stop.wait(every_s)
+        visitors.leave()
+        _count(found, visitors, services)
     return found
 
 
-def _entered(services: Server) -> ConnectionLimit:
+def _entered(services: Server) -> Visitors:
     for name in ("bo", "ana"):
         services.ask("POST", "/v1/inboxes", {"username": name})
-    return ConnectionLimit.enter(services)
+    return Visitors.enter(services)
 
 
 def _plain_commit(url: str) -> float:
@@ -173,23 +173,23 @@ def _plain_commit(url: str) -> float:
     return time.monotonic() - started
 
 
-def _count(found: Found, crowd: ConnectionLimit, services: Server) -> None:
-    """Compare what the crowd was told with what is there."""
+def _count(found: Found, visitors: Visitors, services: Server) -> None:
+    """Compare what the visitors were told with what is there."""
     stored = Counter(row[0] for row in services.rows("SELECT subject FROM messages"))
     told = Counter(row[0] for row in services.rows(RECEIVED))
-    for writer in crowd.writers:
+    for writer in visitors.writers:
         found.acknowledged += len(writer.heard.acknowledged)
         found.lost += sum(stored[s] < writer.copies for s in writer.heard.acknowledged)
         mine = (count for s, count in stored.items() if str(s).startswith(writer.prefix))
         found.doubled += sum(count > writer.copies for count in mine)
     found.doubled += twice(told)
     found.stored = stored.total()
-    for visitor in crowd.all:
+    for visitor in visitors.all:
         found.refused += visitor.heard.refused
         found.reads += visitor.heard.reads
         found.wrong += visitor.heard.wrong
         found.unexplained += visitor.heard.unexplained
-    for ruler in crowd.rulers:
+    for ruler in visitors.rulers:
         _count_rule(found, ruler, services)
     found.torn += services.problems()
 
@@ -217,13 +217,13 @@ def main() -> int:
         print(name, found, flush=True)
         is_good &= found.is_clean and found.is_soon
     with postgres.running(is_durable=True) as database:
-        tallies = [
+        outcomes = [
             drill(max(2, round(full * scale)), POSTROOM_DATABASE_URL=database.new_database())
             for drill, full in DRILLS
             if scale
         ]
-    print(table(tallies))
-    return 0 if is_good and all(outcome.is_clean for outcome in tallies) else 1
+    print(table(outcomes))
+    return 0 if is_good and all(outcome.is_clean for outcome in outcomes) else 1
 
 
 if __name__ == "__main__":

@@ -13,16 +13,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.faults.drilled import Server, SharedCounters, send_all, server, twice, until_traced
+from tests.faults.drilled import Outcome, Server, send_all, server, twice, until_traced
 from tests.mails import mail
 
 
-def full_disk(rounds: int, defect: str = "none") -> SharedCounters:
+def full_disk(rounds: int, defect: str = "none") -> Outcome:
     """A full disk: 452, reads go on, and there is room again without a restart. Needs root.
 
     It is the disk of everything, and the next time the disk of the files alone.
     """
-    outcome = SharedCounters("disk full (tmpfs of 24 MB)")
+    outcome = Outcome("disk full (tmpfs of 24 MB)")
     for number in range(rounds):
         with tempfile.TemporaryDirectory() as name:
             data = Path(name) / "data"
@@ -37,7 +37,7 @@ def full_disk(rounds: int, defect: str = "none") -> SharedCounters:
     return outcome
 
 
-def _fill(data: Path, ballast: Path, outcome: SharedCounters, defect: str) -> None:
+def _fill(data: Path, ballast: Path, outcome: Outcome, defect: str) -> None:
     ballast.write_bytes(b"x" * 8 * 2**20)
     running = Server(data, defect)
     try:
@@ -80,7 +80,7 @@ def _says(running: Server, *, ready: int, receive: int) -> int:
 
 def _until_looked(running: Server, ready: int) -> None:
     """Wait for the answer of `/readyz`, but not for ever: it looks once a second at most."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while running.status("GET", "/readyz") != ready and time.monotonic() < deadline:
         time.sleep(0.05)
 
@@ -102,7 +102,7 @@ def _text(count: int) -> str:
     return secrets.token_hex(count)
 
 
-def _compare(running: Server, outcome: SharedCounters, acked: list[int]) -> None:
+def _compare(running: Server, outcome: Outcome, acked: list[int]) -> None:
     stored = Counter(row[0] for row in running.rows("SELECT subject FROM messages"))
     outcome.tried += 1
     outcome.acknowledged += len(acked)
@@ -111,9 +111,9 @@ def _compare(running: Server, outcome: SharedCounters, acked: list[int]) -> None
     outcome.torn += running.problems()
 
 
-def broken_disk(rounds: int, defect: str = "none") -> SharedCounters:
+def broken_disk(rounds: int, defect: str = "none") -> Outcome:
     """Every sync fails from some moment on: nothing is acknowledged until a restart."""
-    outcome = SharedCounters("disk broken under a running server")
+    outcome = Outcome("disk broken under a running server")
     for number in range(rounds):
         with server(defect) as running:
             running.ask("POST", "/v1/inboxes", {"username": "bo"})

@@ -22,7 +22,7 @@ from pathlib import Path
 import apsw
 import psycopg
 
-from tests.faults.nursery import FOLDER, PYTHONPATH, Nursery
+from tests.faults.starter import FOLDER, PYTHONPATH, ForkingStarter
 from tests.servers.ports import free_port
 from tests.servers.postroom import environment
 
@@ -30,7 +30,7 @@ PATIENCE_S = 300
 
 
 @dataclass
-class SharedCounters:
+class Outcome:
     """What a drill found."""
 
     name: str
@@ -64,7 +64,7 @@ class Server:
                 **extra,
             },
         )
-        self._nursery = Nursery()
+        self._starter = ForkingStarter()
 
     def set(self, name: str, value: str) -> None:
         """Change a setting before the next start."""
@@ -72,13 +72,13 @@ class Server:
 
     def start(self) -> None:
         words = [self.defect, "serve", "--workers", str(self._workers)]
-        self._nursery.start("tests.faults.defects:run", words, self._env, self._log)
+        self._starter.start("tests.faults.defects:run", words, self._env, self._log)
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             with suppress(OSError, urllib.error.URLError):
                 self.ask("GET", "/readyz")
                 return
-            assert self._nursery.is_alive(), f"the server ended: {self._last_words()}"
+            assert self._starter.is_alive(), f"the server ended: {self._last_words()}"
             time.sleep(0.02)
         os.kill(self.pid, signal.SIGUSR1)
         time.sleep(1)
@@ -90,8 +90,8 @@ class Server:
 
     def kill(self) -> None:
         """Kill the server, and the processes that it has started, if it still has some."""
-        workers = _children(self.pid) if self.pid and self._nursery.is_alive() else []
-        self._nursery.end(signal.SIGKILL)
+        workers = _children(self.pid) if self.pid and self._starter.is_alive() else []
+        self._starter.end(signal.SIGKILL)
         for pid in workers:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -99,12 +99,12 @@ class Server:
             time.sleep(0.01)
 
     def stop(self) -> None:
-        self._nursery.end(signal.SIGTERM)
+        self._starter.end(signal.SIGTERM)
 
     def close(self) -> None:
         """Kill it for good."""
         self.kill()
-        self._nursery.close()
+        self._starter.close()
 
     def ask(self, method: str, path: str, body: object = None) -> dict[str, object]:
         request = urllib.request.Request(
@@ -117,7 +117,7 @@ class Server:
                 "Accept": "application/json, text/event-stream",
             },
         )
-        with urllib.request.urlopen(request, timeout=30) as response:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
             found: dict[str, object] = json.load(response)
             return found
 
@@ -127,14 +127,14 @@ class Server:
         url = f"http://127.0.0.1:{self.port}{path}"
         request = urllib.request.Request(url, method=method, data=body, headers=login)
         try:
-            with urllib.request.urlopen(request, timeout=30) as response:
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
                 return int(response.status)
         except urllib.error.HTTPError as error:
             return error.code
 
     @property
     def pid(self) -> int:
-        return self._nursery.pid
+        return self._starter.pid
 
     def rows(self, sql: str) -> list[tuple[object, ...]]:
         """Look into the database, past everything that could hide something."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from tests.faults.answering import two_machines
 from tests.faults.crashes import crash_points, failing_syncs
 from tests.faults.disks import broken_disk, full_disk
-from tests.faults.drilled import SharedCounters
+from tests.faults.drilled import Outcome
 from tests.faults.importing import killed_while_importing
 from tests.faults.receiving import killed_while_posting, killed_while_receiving
 from tests.faults.scheduling import killed_before_their_time
@@ -22,7 +22,7 @@ from tests.faults.sending import killed_while_sending, lost_answers, one_key, st
 from tests.faults.syncing import killed_while_syncing
 from tests.faults.telling import killed_while_telling
 
-DRILLS: tuple[tuple[Callable[[int], SharedCounters], int], ...] = (
+DRILLS: tuple[tuple[Callable[[int], Outcome], int], ...] = (
     (killed_while_receiving, 1_000),
     (killed_while_posting, 500),
     (killed_while_importing, 1_000),
@@ -42,12 +42,12 @@ DRILLS: tuple[tuple[Callable[[int], SharedCounters], int], ...] = (
 """Each drill, and how much of it is a full run."""
 
 
-def table(tallies: list[SharedCounters]) -> str:
+def table(outcomes: list[Outcome]) -> str:
     """What was found, as Markdown."""
     rows = [("drill", "tried", "acknowledged", "lost", "doubled", "torn")]
     rows += [
         (t.name, *(str(n) for n in (t.tried, t.acknowledged, t.lost, t.doubled, t.torn)))
-        for t in tallies
+        for t in outcomes
     ]
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([lines[0], "|---|---|---|---|---|---|", *lines[1:]])
@@ -61,14 +61,14 @@ def main() -> int:
     given = parser.parse_args()
     if unknown := set(given.drills) - set(names):
         parser.error(f"no drill {', '.join(sorted(unknown))}; there are {', '.join(names)}")
-    tallies = []
+    outcomes = []
     for drill, full in DRILLS:
         if given.drills and drill.__name__ not in given.drills:
             continue
-        tallies.append(drill(max(2, round(full * given.scale))))
-        print(tallies[-1], flush=True)
-    print(table(tallies))
-    return 0 if all(outcome.is_clean for outcome in tallies) else 1
+        outcomes.append(drill(max(2, round(full * given.scale))))
+        print(outcomes[-1], flush=True)
+    print(table(outcomes))
+    return 0 if all(outcome.is_clean for outcome in outcomes) else 1
 
 
 if __name__ == "__main__":

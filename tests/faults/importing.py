@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.faults.drilled import Server, SharedCounters, twice
-from tests.faults.nursery import PYTHONPATH, Nursery
+from tests.faults.drilled import Outcome, Server, twice
+from tests.faults.starter import PYTHONPATH, ForkingStarter
 from tests.mails import mail
 from tests.servers.postroom import environment
 
@@ -25,9 +25,9 @@ _WORDS = ("--inbox", "bo@postroom.localhost", "--create", "--batch", "1", "--ver
 
 def killed_while_importing(
     rounds: int, defect: str = "none", seed: int = 4, **extra: str
-) -> SharedCounters:
+) -> Outcome:
     """Kill -9 after a random number of mails that an import has told of; then import again."""
-    outcome, chance = SharedCounters("kill -9 while importing (mbox)"), random.Random(seed)
+    outcome, chance = Outcome("kill -9 while importing (mbox)"), random.Random(seed)
     with TemporaryDirectory() as name, closing(_Importer(Path(name), defect, extra)) as importer:
         for number in range(rounds):
             subjects = [f"drill {number * MAILS + n}" for n in range(MAILS)]
@@ -45,12 +45,12 @@ def killed_while_importing(
 
 @dataclass
 class _Importer:
-    """Runs imports of one file into one house, and hears of each mail when it is stored."""
+    """Runs imports of one file into one installation, and hears of each mail when it is stored."""
 
     folder: Path
     defect: str
     extra: Mapping[str, str]
-    _nursery: Nursery = field(default_factory=Nursery)
+    _starter: ForkingStarter = field(default_factory=ForkingStarter)
 
     def __post_init__(self) -> None:
         os.mkfifo(self.folder / "told")
@@ -63,14 +63,14 @@ class _Importer:
         """Import the file; how many mails we were told of before the kill."""
         words = [self.defect, "import", str(self.folder / "a.mbox"), *_WORDS]
         env = environment(self.folder / "data", {"PYTHONPATH": PYTHONPATH, **self.extra})
-        self._nursery.start("tests.faults.defects:run", words, env, self.folder / "told")
+        self._starter.start("tests.faults.defects:run", words, env, self.folder / "told")
         told = 0
         with (self.folder / "told").open() as lines:
             for line in lines:
                 told += line.startswith("importing: ")
                 if told == kill_after:
-                    self._nursery.end(signal.SIGKILL)
-        self._nursery.wait()
+                    self._starter.end(signal.SIGKILL)
+        self._starter.wait()
         return told
 
     def stored(self) -> Counter[object]:
@@ -84,4 +84,4 @@ class _Importer:
         return Server(self.folder / "data", **self.extra)
 
     def close(self) -> None:
-        self._nursery.close()
+        self._starter.close()

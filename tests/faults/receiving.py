@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from tests.faults.drilled import PATIENCE_S, Server, SharedCounters, connect, server, twice
+from tests.faults.drilled import PATIENCE_S, Outcome, Server, connect, server, twice
 from tests.mails import mail
 
 CONNECTIONS = 4
@@ -71,24 +71,22 @@ def over_rest(running: Server, mails: Sequence[bytes], stop_after: int) -> set[i
 
 def killed_while_receiving(
     rounds: int, defect: str = "none", seed: int = 1, **extra: str
-) -> SharedCounters:
+) -> Outcome:
     """Over SMTP; see `_killed`."""
     return _killed("kill -9 while receiving (SMTP)", over_smtp, rounds, defect, seed, **extra)
 
 
-def killed_while_posting(rounds: int, defect: str = "none", seed: int = 2) -> SharedCounters:
+def killed_while_posting(rounds: int, defect: str = "none", seed: int = 2) -> Outcome:
     """Over REST; see `_killed`."""
     return _killed("kill -9 while receiving (REST)", over_rest, rounds, defect, seed)
 
 
-def _killed(
-    name: str, send: Send, rounds: int, defect: str, seed: int, **extra: str
-) -> SharedCounters:
+def _killed(name: str, send: Send, rounds: int, defect: str, seed: int, **extra: str) -> Outcome:
     """Kill -9 after a random number of acknowledgements; the sender repeats its last five.
 
     It also repeats whatever was not acknowledged before something else that was.
     """
-    outcome, chance = SharedCounters(name), random.Random(seed)
+    outcome, chance = Outcome(name), random.Random(seed)
     mails = [mail(f"drill {number}").replace(b"\n", b"\r\n") for number in range(rounds * 40)]
     acked: set[int] = set()
     with server(defect, **extra) as running:
@@ -105,7 +103,7 @@ def _killed(
     return outcome
 
 
-def _count(running: Server, outcome: SharedCounters, acked: set[int]) -> None:
+def _count(running: Server, outcome: Outcome, acked: set[int]) -> None:
     stored = Counter(row[0] for row in running.rows("SELECT subject FROM messages"))
     told = running.rows("SELECT message FROM events WHERE type LIKE '%received'")
     outcome.acknowledged = len(acked)

@@ -7,7 +7,7 @@ import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
-from tests.faults.drilled import Server, SharedCounters, server, twice
+from tests.faults.drilled import Outcome, Server, server, twice
 from tests.faults.sending import lost_among, settle, subject_of
 from tests.servers.relay import Relay, relaying
 
@@ -17,15 +17,13 @@ LATEST_S = 6.0
 TOO_EARLY_S = 1.0
 
 
-def killed_before_their_time(rounds: int, defect: str = "none", seed: int = 5) -> SharedCounters:
+def killed_before_their_time(rounds: int, defect: str = "none", seed: int = 5) -> Outcome:
     """Kill -9 while scheduled mail waits or goes out: each goes once, and none before its time."""
     return asyncio.run(_killed_before_their_time(rounds, defect, random.Random(seed)))
 
 
-async def _killed_before_their_time(
-    rounds: int, defect: str, chance: random.Random
-) -> SharedCounters:
-    outcome = SharedCounters("kill -9 while scheduled mail waits")
+async def _killed_before_their_time(rounds: int, defect: str, chance: random.Random) -> Outcome:
+    outcome = Outcome("kill -9 while scheduled mail waits")
     due: dict[str, datetime] = {}
     sent: list[str] = []
     async with relaying() as relay:

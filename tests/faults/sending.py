@@ -9,19 +9,19 @@ from collections import Counter
 from contextlib import suppress
 
 from tests.faults.defects import LEASE_S
-from tests.faults.drilled import PATIENCE_S, Server, SharedCounters, server, twice
+from tests.faults.drilled import PATIENCE_S, Outcome, Server, server, twice
 from tests.servers.relay import CUT, Part, Relay, Reply, relaying
 
 STAGES = ("MAIL", "RCPT", "DATA", "DOT", "after")
 
 
-def killed_while_sending(rounds: int, defect: str = "none", **extra: str) -> SharedCounters:
+def killed_while_sending(rounds: int, defect: str = "none", **extra: str) -> Outcome:
     """Kill -9 at each stage of handing a mail over; callers repeat with the same key."""
     return asyncio.run(_killed_while_sending(rounds, defect, **extra))
 
 
-async def _killed_while_sending(rounds: int, defect: str, **extra: str) -> SharedCounters:
-    outcome = SharedCounters("kill -9 while sending, same key again")
+async def _killed_while_sending(rounds: int, defect: str, **extra: str) -> Outcome:
+    outcome = Outcome("kill -9 while sending, same key again")
     async with relaying() as relay:
         with server(defect, POSTROOM_RELAY_URL=relay.url, **extra) as running:
             await asyncio.to_thread(running.ask, "POST", "/v1/inboxes", {"username": "bo"})
@@ -116,13 +116,13 @@ def _peers(most: int) -> list[tuple[str, Reply]]:
     return peers[::step]
 
 
-def strange_relays(most: int, defect: str = "none", **extra: str) -> SharedCounters:
+def strange_relays(most: int, defect: str = "none", **extra: str) -> Outcome:
     """A relay says anything at any stage, then recovers: each mail is out once, or we said why."""
     return asyncio.run(_strange_relays(most, defect, **extra))
 
 
-async def _strange_relays(most: int, defect: str, **extra: str) -> SharedCounters:
-    outcome = SharedCounters("relays that say anything, cut anywhere")
+async def _strange_relays(most: int, defect: str, **extra: str) -> Outcome:
+    outcome = Outcome("relays that say anything, cut anywhere")
     async with relaying() as relay:
         with server(defect, POSTROOM_RELAY_URL=relay.url, **extra) as running:
             await asyncio.to_thread(running.ask, "POST", "/v1/inboxes", {"username": "bo"})
@@ -134,7 +134,7 @@ async def _strange_relays(most: int, defect: str, **extra: str) -> SharedCounter
     return outcome
 
 
-async def _one_mail(running: Server, relay: Relay, subject: str, outcome: SharedCounters) -> None:
+async def _one_mail(running: Server, relay: Relay, subject: str, outcome: Outcome) -> None:
     outgoing_mail = {"to": ["ana@example.com"], "subject": subject, "body_text": "x"}
     sent = await asyncio.to_thread(running.ask, "POST", "/v1/messages", outgoing_mail)
     message_id, said = str(sent["message_id"]), await _said(running, str(sent["message_id"]))
@@ -155,7 +155,7 @@ LOST: tuple[Reply, ...] = (CUT, Part(b"2"), Part(b"250"), Part(b"250 2.0.0 queue
 """What is left of the answer to a whole mail when the connection ends."""
 
 
-def lost_answers(rounds: int, defect: str = "none", **extra: str) -> SharedCounters:
+def lost_answers(rounds: int, defect: str = "none", **extra: str) -> Outcome:
     """The relay has the mail and its answer is lost: it is unknown, and out once, whatever comes.
 
     Whatever comes: the next mail, a restart, and the same call again without a key.
@@ -163,8 +163,8 @@ def lost_answers(rounds: int, defect: str = "none", **extra: str) -> SharedCount
     return asyncio.run(_lost_answers(rounds, defect, **extra))
 
 
-async def _lost_answers(rounds: int, defect: str, **extra: str) -> SharedCounters:
-    outcome = SharedCounters("the answer of the relay is lost")
+async def _lost_answers(rounds: int, defect: str, **extra: str) -> Outcome:
+    outcome = Outcome("the answer of the relay is lost")
     async with relaying() as relay:
         with server(defect, POSTROOM_RELAY_URL=relay.url, **extra) as running:
             await asyncio.to_thread(running.ask, "POST", "/v1/inboxes", {"username": "bo"})
@@ -184,7 +184,7 @@ async def _lost_answers(rounds: int, defect: str, **extra: str) -> SharedCounter
     return outcome
 
 
-async def _one_lost(running: Server, subject: str, outcome: SharedCounters) -> None:
+async def _one_lost(running: Server, subject: str, outcome: Outcome) -> None:
     outgoing_mail = {"to": ["ana@example.com"], "subject": subject, "body_text": "x"}
     sent = await asyncio.to_thread(
         running.ask, "POST", "/v1/messages", outgoing_mail | {"wait_s": 10}
@@ -207,13 +207,13 @@ async def _said(running: Server, message_id: str) -> str:
     return await asyncio.to_thread(_status, running, message_id)
 
 
-def one_key(rounds: int, defect: str = "none", **extra: str) -> SharedCounters:
+def one_key(rounds: int, defect: str = "none", **extra: str) -> Outcome:
     """Fifty callers send with one key at the same time."""
     return asyncio.run(_one_key(rounds, defect, **extra))
 
 
-async def _one_key(rounds: int, defect: str, **extra: str) -> SharedCounters:
-    outcome = SharedCounters("50 callers with one key")
+async def _one_key(rounds: int, defect: str, **extra: str) -> Outcome:
+    outcome = Outcome("50 callers with one key")
     async with relaying() as relay:
         with server(defect, POSTROOM_RELAY_URL=relay.url, **extra) as running:
             await asyncio.to_thread(running.ask, "POST", "/v1/inboxes", {"username": "bo"})

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle
 
-from tests.faults.drilled import PATIENCE_S, Server, SharedCounters, server, twice
+from tests.faults.drilled import PATIENCE_S, Outcome, Server, server, twice
 from tests.mails import mail
 from tests.servers.dovecot import PASSWORD, Dovecot
 
@@ -20,7 +20,7 @@ MAILS = 12
 TOLD = 0.3
 """In so many rounds mail comes while the server listens to Inbox; in the others it came before."""
 
-ROUNDS_OF_A_HOUSE = 250
+ROUNDS_OF_AN_INSTALLATION = 250
 LOOK_S = 0.002
 SETTINGS = {"POSTROOM_SECRETS": "file", "POSTROOM_ACCOUNT_ALLOW": "127.0.0.0/8"}
 STORED = "SELECT subject FROM messages"
@@ -28,21 +28,23 @@ SYNCED = "SELECT synced_at FROM accounts"
 RECEIVED = "SELECT message FROM events WHERE type LIKE '%received'"
 
 
-def killed_while_syncing(
-    rounds: int, defect: str = "none", seed: int = 6, **extra: str
-) -> SharedCounters:
+def killed_while_syncing(rounds: int, defect: str = "none", seed: int = 6, **extra: str) -> Outcome:
     """Kill -9 after a random number of new mails is there; a new start must find the rest."""
-    outcome, chance = SharedCounters("kill -9 while syncing (IMAP)"), random.Random(seed)
+    outcome, chance = Outcome("kill -9 while syncing (IMAP)"), random.Random(seed)
     while outcome.tried < rounds:
         with Dovecot() as dovecot, server(defect, **extra, **SETTINGS) as services:
             _drill(
-                services, dovecot, outcome, chance, min(rounds - outcome.tried, ROUNDS_OF_A_HOUSE)
+                services,
+                dovecot,
+                outcome,
+                chance,
+                min(rounds - outcome.tried, ROUNDS_OF_AN_INSTALLATION),
             )
     return outcome
 
 
 def _drill(
-    services: Server, dovecot: Dovecot, outcome: SharedCounters, chance: random.Random, rounds: int
+    services: Server, dovecot: Dovecot, outcome: Outcome, chance: random.Random, rounds: int
 ) -> None:
     services.ask("POST", "/v1/accounts", _account(dovecot))
     services.kill()
@@ -116,7 +118,7 @@ def _subjects(services: Server) -> set[str]:
     return {str(row[0]) for row in services.rows(STORED)}
 
 
-def _count(services: Server, outcome: SharedCounters, brought: Sequence[str]) -> None:
+def _count(services: Server, outcome: Outcome, brought: Sequence[str]) -> None:
     stored = Counter(row[0] for row in services.rows(STORED))
     outcome.acknowledged += len(brought)
     outcome.lost += len(set(brought) - set(stored))

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from tests.faults.drilled import PATIENCE_S, Server, SharedCounters, server
+from tests.faults.drilled import PATIENCE_S, Outcome, Server, server
 from tests.faults.receiving import over_rest
 from tests.mails import mail
 
@@ -72,13 +72,13 @@ async def _receiving(running: Server) -> AsyncIterator[Receiver]:
         listening.close()
 
 
-def killed_while_telling(rounds: int, defect: str = "none", seed: int = 3) -> SharedCounters:
+def killed_while_telling(rounds: int, defect: str = "none", seed: int = 3) -> Outcome:
     """Kill -9 as a webhook is told; in the end it was told of everything, at first in turn."""
     return asyncio.run(_killed_while_telling(rounds, defect, random.Random(seed)))
 
 
-async def _killed_while_telling(rounds: int, defect: str, chance: random.Random) -> SharedCounters:
-    outcome = SharedCounters("kill -9 while telling a webhook")
+async def _killed_while_telling(rounds: int, defect: str, chance: random.Random) -> Outcome:
+    outcome = Outcome("kill -9 while telling a webhook")
     with server(defect, POSTROOM_WEBHOOK_ALLOW="127.0.0.0/8") as running:
         async with _receiving(running) as receiver:
             await asyncio.to_thread(running.ask, "POST", "/v1/inboxes", {"username": "bo"})
@@ -118,7 +118,7 @@ async def _all_told(receiver: Receiver, expected: set[str]) -> None:
             await asyncio.wait_for(receiver.news.wait(), 20)
 
 
-def _count(receiver: Receiver, expected: list[str], outcome: SharedCounters) -> None:
+def _count(receiver: Receiver, expected: list[str], outcome: Outcome) -> None:
     first_told = list(dict.fromkeys(receiver.told))
     outcome.acknowledged = len(expected)
     outcome.lost = len(set(expected) - set(first_told))

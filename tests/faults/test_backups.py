@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.faults.backups import backed_up
 
 
-def test_each_backup_of_a_busy_house_is_one_whole_moment() -> None:
+def test_each_backup_of_a_busy_installation_is_one_whole_moment() -> None:
     found = backed_up(2, per_s=20, every_s=0.5)
 
     assert found.is_clean, str(found)

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from tests.faults.database import cut_off, restarted, shared
-from tests.faults.drilled import SharedCounters
+from tests.faults.drilled import Outcome
 from tests.faults.importing import killed_while_importing
 from tests.faults.receiving import killed_while_receiving
 from tests.faults.sending import killed_while_sending, one_key, strange_relays
@@ -54,7 +54,7 @@ def test_connections_that_break_cost_time_and_nothing_else() -> None:
     ids=lambda drill: drill.func.__name__,
 )
 def test_a_drill_is_as_clean_as_on_one_file(
-    drill: Callable[..., SharedCounters], database_url: str
+    drill: Callable[..., Outcome], database_url: str
 ) -> None:
     assert drill(POSTROOM_DATABASE_URL=database_url).is_clean
 
@@ -68,7 +68,7 @@ def test_a_drill_is_as_clean_as_on_one_file(
     ids=lambda value: value if isinstance(value, str) else value.func.__name__,
 )
 def test_a_drill_notices_a_defect(
-    drill: Callable[..., SharedCounters], defect: str, database_url: str
+    drill: Callable[..., Outcome], defect: str, database_url: str
 ) -> None:
     assert not drill(defect=defect, POSTROOM_DATABASE_URL=database_url).is_clean
 

@@ -13,7 +13,7 @@ import pytest
 from tests.faults.answering import two_machines
 from tests.faults.crashes import crash_points, failing_syncs
 from tests.faults.disks import broken_disk, full_disk
-from tests.faults.drilled import SharedCounters
+from tests.faults.drilled import Outcome
 from tests.faults.drills import DRILLS
 from tests.faults.importing import killed_while_importing
 from tests.faults.receiving import killed_while_posting, killed_while_receiving
@@ -23,7 +23,7 @@ from tests.faults.syncing import killed_while_syncing
 from tests.faults.telling import killed_while_telling
 
 
-def only_root(drill: partial[SharedCounters]) -> None:
+def only_root(drill: partial[Outcome]) -> None:
     if drill.func is full_disk and os.geteuid() != 0:
         pytest.skip("only root may mount a small disk")
 
@@ -87,7 +87,7 @@ def test_every_drill_has_a_quick_share_and_a_defect_that_it_notices() -> None:
 
 @pytest.mark.may_skip("needs root, to mount a small disk")
 @pytest.mark.parametrize("drill", QUICK, ids=lambda drill: drill.func.__name__)
-def test_nothing_is_lost_doubled_or_torn(drill: partial[SharedCounters]) -> None:
+def test_nothing_is_lost_doubled_or_torn(drill: partial[Outcome]) -> None:
     only_root(drill)
 
     assert drill().is_clean
@@ -97,7 +97,7 @@ def test_nothing_is_lost_doubled_or_torn(drill: partial[SharedCounters]) -> None
 @pytest.mark.parametrize(
     ("drill", "defect"), PLANTED, ids=[f"{d.func.__name__}-{defect}" for d, defect in PLANTED]
 )
-def test_a_drill_notices_a_defect(drill: partial[SharedCounters], defect: str) -> None:
+def test_a_drill_notices_a_defect(drill: partial[Outcome], defect: str) -> None:
     only_root(drill)
 
     assert not drill(defect=defect).is_clean

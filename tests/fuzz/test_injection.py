@@ -44,7 +44,7 @@ PIECES = (*SLY, *ODD * 2, *PLAIN * 8)
 
 USUAL = ["From", "To", "Subject", "Date", "Message-ID", "MIME-Version", "Content-Type"]
 ALONE = [*USUAL, "Content-Transfer-Encoding"]
-LETTER = Outgoing(
+OUTGOING = Outgoing(
     sender=("Ada", "ada@example.org"),
     to=(("Bob", "bob@example.org"),),
     subject="Hello",
@@ -81,48 +81,48 @@ def people(name: str) -> Read:
 
 def named(text: str, name: str, field: str) -> Case:
     person = ((text, "bob@example.org"),)
-    outgoing_mail = replace(LETTER, **{field: person if field != "sender" else person[0]})
+    outgoing_mail = replace(OUTGOING, **{field: person if field != "sender" else person[0]})
     headers = ALONE if field in ("sender", "to") else with_header(name)
     return outgoing_mail, headers, people(name), [(" ".join(text.split()), "bob@example.org")]
 
 
 def addressed(text: str, name: str, field: str) -> Case:
     person = (("", text if "@" in text else f"{text}@example.org"),)
-    outgoing_mail = replace(LETTER, **{field: person if field != "sender" else person[0]})
+    outgoing_mail = replace(OUTGOING, **{field: person if field != "sender" else person[0]})
     headers = ALONE if field in ("sender", "to") else with_header(name)
     return outgoing_mail, headers, lambda mail: len(getaddresses([unfolded(mail[name])])), 1
 
 
 def subject(text: str) -> Case:
-    outgoing_mail = replace(LETTER, subject=text)
+    outgoing_mail = replace(OUTGOING, subject=text)
     return outgoing_mail, ALONE, lambda mail: decoded(mail["Subject"]), " ".join(text.split())
 
 
 def blind(text: str) -> Case:
-    outgoing_mail = replace(LETTER, bcc=((text, "eve@example.org"), ("", f"{text}@example.org")))
+    outgoing_mail = replace(OUTGOING, bcc=((text, "eve@example.org"), ("", f"{text}@example.org")))
     return outgoing_mail, ALONE, lambda mail: mail["Bcc"], None
 
 
 def identified(text: str, name: str, field: str) -> Case:
     value: object = (text,) if field == "references" else text
-    outgoing_mail = replace(LETTER, **{field: value})  # type: ignore[arg-type]
+    outgoing_mail = replace(OUTGOING, **{field: value})  # type: ignore[arg-type]
     headers = ALONE if name == "Message-ID" else with_header(name)
     return outgoing_mail, headers, lambda mail: unfolded(mail[name]).strip(), f"<{text}>"
 
 
 def header_value(text: str) -> Case:
-    outgoing_mail = replace(LETTER, headers=(("X-Note", text),))
+    outgoing_mail = replace(OUTGOING, headers=(("X-Note", text),))
     said = " ".join(text.split())
     return outgoing_mail, with_header("X-Note"), lambda mail: decoded(mail["X-Note"]), said
 
 
 def header_name(text: str) -> Case:
-    outgoing_mail = replace(LETTER, headers=((text, "yes"),))
+    outgoing_mail = replace(OUTGOING, headers=((text, "yes"),))
     return outgoing_mail, with_header(text), lambda mail: mail[text], "yes"
 
 
 def filed(name: str, kind: str) -> Case:
-    outgoing_mail = replace(LETTER, attachments=(OutgoingAttachment(name, kind, b"x"),))
+    outgoing_mail = replace(OUTGOING, attachments=(OutgoingAttachment(name, kind, b"x"),))
     headers = ["Content-Type", "Content-Disposition", "Content-Transfer-Encoding"]
     return outgoing_mail, USUAL, files, [(headers, bare(name), kind.lower())]
 

@@ -20,7 +20,7 @@ def rule(when: str = "{subject: {contains: invoice}}", then: str = "mark_read", 
 
 
 async def bearer(app, ctx, *, scopes=ALL_SCOPES, **limits):
-    """Whoever bears a new key, as they see the house."""
+    """Whoever bears a new key, as they see the installation."""
     key = await call(ctx, keys.create_key, {"name": "k", "scopes": sorted(scopes), **limits})
     return app.context(await app.authenticate(key.key))
 

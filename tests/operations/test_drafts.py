@@ -35,7 +35,7 @@ from postroom.pipeline.outbox import Outbox
 from tests.callers import a_caller
 from tests.mails import deliver, mail, new_inbox, took_over
 
-LETTER = {"to": ["bo@postroom.localhost"], "subject": "Plan", "body_text": "Shall we?"}
+OUTGOING = {"to": ["bo@postroom.localhost"], "subject": "Plan", "body_text": "Shall we?"}
 
 
 async def total(ctx: RequestContext) -> int:
@@ -43,7 +43,7 @@ async def total(ctx: RequestContext) -> int:
 
 
 async def test_a_draft_is_no_message_until_it_is_sent(ctx: RequestContext, inbox: Inbox) -> None:
-    draft = await call(ctx, create_draft, LETTER)
+    draft = await call(ctx, create_draft, OUTGOING)
     before = await total(ctx)
     first = await call(ctx, send_draft, {"draft_id": draft.id})
     again = await call(ctx, send_draft, {"draft_id": draft.id})
@@ -57,7 +57,7 @@ async def test_a_draft_is_no_message_until_it_is_sent(ctx: RequestContext, inbox
 async def test_a_draft_is_sent_once_whoever_sends_it_and_however_late(
     app: App, ctx: RequestContext, inbox: Inbox
 ) -> None:
-    draft = await call(ctx, create_draft, LETTER)
+    draft = await call(ctx, create_draft, OUTGOING)
     other = app.context(a_caller("key_1"))
     callers = [ctx, other] * 5
     answers = await asyncio.gather(
@@ -65,7 +65,7 @@ async def test_a_draft_is_sent_once_whoever_sends_it_and_however_late(
     )
     days = replace(app.services, clock=lambda: ctx.clock() + timedelta(days=30))
     later = replace(app, services=days).context(OWNER)
-    await call(later, create_draft, {**LETTER, "subject": "Another"})
+    await call(later, create_draft, {**OUTGOING, "subject": "Another"})
     late = await call(later, send_draft, {"draft_id": draft.id})
 
     assert {late.message_id} == {answer.message_id for answer in answers}
@@ -80,8 +80,8 @@ async def test_a_key_sends_a_draft_once_even_if_it_is_a_draft_again(
     ctx: RequestContext, inbox: Inbox
 ) -> None:
     at = (ctx.clock() + timedelta(hours=1)).isoformat()
-    draft = await call(ctx, create_draft, {**LETTER, "send_at": at})
-    other = await call(ctx, create_draft, {**LETTER, "subject": "Another"})
+    draft = await call(ctx, create_draft, {**OUTGOING, "send_at": at})
+    other = await call(ctx, create_draft, {**OUTGOING, "subject": "Another"})
     asked = {"draft_id": draft.id, "idempotency_key": "k"}
     first = await call(ctx, send_draft, asked)
     await call(ctx, cancel_message, {"message_id": first.message_id})
@@ -89,7 +89,7 @@ async def test_a_key_sends_a_draft_once_even_if_it_is_a_draft_again(
     with pytest.raises(Conflict, match="used for another mail"):
         await call(ctx, send_draft, {**asked, "draft_id": other.id})
     with pytest.raises(Conflict, match="used for another mail"):
-        await call(ctx, send_message, {**LETTER, "idempotency_key": "k"})
+        await call(ctx, send_message, {**OUTGOING, "idempotency_key": "k"})
 
     assert (first.message_id, "failed") == (late.message_id, late.status)
     assert 1 == await total(ctx)
@@ -101,7 +101,7 @@ async def test_a_send_and_its_mark_are_one(
     ctx: RequestContext, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever is killed has sent the draft and marked it, or neither."""
-    draft = await call(ctx, create_draft, LETTER)
+    draft = await call(ctx, create_draft, OUTGOING)
 
     def killed(*_: object) -> None:
         raise MailError("killed")
@@ -119,13 +119,13 @@ async def test_what_is_said_of_a_send_is_not_said_of_a_draft(
     ctx: RequestContext, inbox: Inbox, name: str
 ) -> None:
     with pytest.raises(InvalidInput, match=name):
-        await call(ctx, create_draft, {**LETTER, name: 1})
+        await call(ctx, create_draft, {**OUTGOING, name: 1})
 
 
 async def test_a_draft_that_an_older_version_sent_is_not_sent_again(
     app: App, ctx: RequestContext, inbox: Inbox
 ) -> None:
-    draft = await call(ctx, create_draft, LETTER)
+    draft = await call(ctx, create_draft, OUTGOING)
     database = apsw.Connection(str(app.settings.data_dir / "postroom.db"))
     database.execute("UPDATE drafts SET sent_at = updated_at")
     database.close()
@@ -138,7 +138,7 @@ async def test_a_draft_that_an_older_version_sent_is_not_sent_again(
 
 async def test_null_takes_a_thing_out_of_a_draft(ctx: RequestContext, inbox: Inbox) -> None:
     more = {"body_html": "<p>Shall we?</p>", "cc": ["cy@example.com"]}
-    draft = await call(ctx, create_draft, {**LETTER, **more})
+    draft = await call(ctx, create_draft, {**OUTGOING, **more})
     nothing = {"body_text": None, "cc": None}
     changed = await call(ctx, update_draft, {"draft_id": draft.id, **nothing})
 
@@ -156,7 +156,7 @@ async def test_a_draft_that_answers_what_is_gone_can_be_mended(
     await new_inbox(ctx, "other")
     added = await deliver(ctx, inbox, mail())
     answered = added.message_id if named == "in_reply_to" else added.thread_id
-    draft = await call(ctx, create_draft, {**LETTER, "inbox_id": inbox.id, named: answered})
+    draft = await call(ctx, create_draft, {**OUTGOING, "inbox_id": inbox.id, named: answered})
     await ctx.store.remove_message(added.message_id, EVERYTHING)
     for record, given in ((send_draft, {}), (update_draft, {"subject": "New"})):
         with pytest.raises(NotFound, match=f"{answered}.*in_reply_to.*null"):
@@ -174,7 +174,7 @@ async def test_a_draft_can_answer_another_mail_and_stays_in_its_inbox(
     other = await new_inbox(ctx, "other")
     first, second = [await deliver(ctx, inbox, mail(f"Mail {n}")) for n in range(2)]
     elsewhere = await deliver(ctx, other, mail("Elsewhere"))
-    draft = await call(ctx, create_draft, {**LETTER, "in_reply_to": first.message_id})
+    draft = await call(ctx, create_draft, {**OUTGOING, "in_reply_to": first.message_id})
     asked = {"draft_id": draft.id}
     moved = await call(ctx, update_draft, {**asked, "thread_id": second.thread_id})
     with pytest.raises(NotFound, match=inbox.id):
@@ -189,7 +189,7 @@ async def test_a_scheduled_draft_that_is_cancelled_is_a_draft_again(
     ctx: RequestContext, inbox: Inbox
 ) -> None:
     at = (ctx.clock() + timedelta(hours=1)).isoformat()
-    draft = await call(ctx, create_draft, {**LETTER, "send_at": at})
+    draft = await call(ctx, create_draft, {**OUTGOING, "send_at": at})
     first = await call(ctx, send_draft, {"draft_id": draft.id})
     with pytest.raises(NotFound, match="cancel_message"):
         await call(ctx, update_draft, {"draft_id": draft.id, "subject": "New plan"})
@@ -205,7 +205,7 @@ async def test_a_cancelled_draft_that_is_retried_is_not_sent_besides(
     ctx: RequestContext, inbox: Inbox
 ) -> None:
     at = (ctx.clock() + timedelta(hours=1)).isoformat()
-    draft = await call(ctx, create_draft, {**LETTER, "send_at": at})
+    draft = await call(ctx, create_draft, {**OUTGOING, "send_at": at})
     first = await call(ctx, send_draft, {"draft_id": draft.id})
     await call(ctx, cancel_message, {"message_id": first.message_id})
     await call(ctx, retry_message, {"message_id": first.message_id})
@@ -219,7 +219,7 @@ async def test_a_cancelled_draft_that_is_retried_is_not_sent_besides(
 async def test_of_changes_at_once_none_is_lost_in_silence(
     ctx: RequestContext, inbox: Inbox
 ) -> None:
-    draft = await call(ctx, create_draft, LETTER)
+    draft = await call(ctx, create_draft, OUTGOING)
     wanted: list[dict[str, str]] = [{"subject": "New plan"}, {"body_text": "Or not?"}]
     told = await asyncio.gather(
         *(call(ctx, update_draft, {"draft_id": draft.id, **one}) for one in wanted),
@@ -234,7 +234,7 @@ async def test_of_changes_at_once_none_is_lost_in_silence(
 
 
 async def test_a_draft_that_is_thrown_away_stays_away(ctx: RequestContext, inbox: Inbox) -> None:
-    draft = await call(ctx, create_draft, LETTER)
+    draft = await call(ctx, create_draft, OUTGOING)
     change = {"draft_id": draft.id, "subject": "New plan"}
     _, removed = await asyncio.gather(
         call(ctx, update_draft, change),
@@ -250,7 +250,7 @@ async def test_a_draft_that_is_thrown_away_stays_away(ctx: RequestContext, inbox
 async def test_what_is_sent_is_the_draft_as_it_was_said_to_be(
     ctx: RequestContext, inbox: Inbox
 ) -> None:
-    draft = await call(ctx, create_draft, LETTER)
+    draft = await call(ctx, create_draft, OUTGOING)
     change = {"draft_id": draft.id, "subject": "New plan"}
     changed, _ = await asyncio.gather(
         call(ctx, update_draft, change),
@@ -265,7 +265,7 @@ async def test_what_is_sent_is_the_draft_as_it_was_said_to_be(
 
 
 async def test_a_sent_draft_says_what_became_of_it(ctx: RequestContext, inbox: Inbox) -> None:
-    draft = await call(ctx, create_draft, {**LETTER, "to": ["ana@example.com"]})
+    draft = await call(ctx, create_draft, {**OUTGOING, "to": ["ana@example.com"]})
     sent = await call(ctx, send_draft, {"draft_id": draft.id})
     await took_over(ctx, sent.message_id, "ana@example.com")
     after = await call(ctx, send_draft, {"draft_id": draft.id})
@@ -278,7 +278,7 @@ async def test_a_sent_draft_says_what_became_of_it(ctx: RequestContext, inbox: I
 
 async def test_a_draft_can_be_changed_and_thrown_away(ctx: RequestContext, inbox: Inbox) -> None:
     file = {"filename": "a.txt", "content": "SGk="}
-    draft = await call(ctx, create_draft, {**LETTER, "attachments": [file]})
+    draft = await call(ctx, create_draft, {**OUTGOING, "attachments": [file]})
     changed = await call(ctx, update_draft, {"draft_id": draft.id, "subject": "New plan"})
     read = await call(ctx, get_draft, {"draft_id": draft.id})
     await call(ctx, delete_draft, {"draft_id": draft.id})
@@ -307,7 +307,7 @@ async def test_what_could_not_be_sent_is_no_draft(
     ctx: RequestContext, inbox: Inbox, changes: dict[str, Any]
 ) -> None:
     with pytest.raises((InvalidInput, NotFound)):
-        await call(ctx, create_draft, {**LETTER, **changes})
+        await call(ctx, create_draft, {**OUTGOING, **changes})
 
     assert 0 == (await call(ctx, list_drafts, {})).total
 
@@ -315,7 +315,7 @@ async def test_what_could_not_be_sent_is_no_draft(
 async def test_drafts_of_other_inboxes_do_not_exist(
     app: App, ctx: RequestContext, inbox: Inbox
 ) -> None:
-    draft = await call(ctx, create_draft, LETTER)
+    draft = await call(ctx, create_draft, OUTGOING)
     stranger = app.context(a_caller("key_1", inboxes=only("inb_else")))
 
     assert 0 == (await call(stranger, list_drafts, {})).total
@@ -329,7 +329,7 @@ async def test_a_scheduled_mail_goes_at_its_time_and_once(app: App, late: timede
     services = replace(app.services, clock=lambda: now)
     ctx = replace(app, services=services).context(OWNER)
     await new_inbox(ctx)
-    draft = await call(ctx, create_draft, {**LETTER, "send_at": "2026-03-29T02:00:00Z"})
+    draft = await call(ctx, create_draft, {**OUTGOING, "send_at": "2026-03-29T02:00:00Z"})
     sent = await call(ctx, send_draft, {"draft_id": draft.id})
     first = asyncio.create_task(Outbox(ctx, None).run())
     second = asyncio.create_task(Outbox(ctx, None).run())
@@ -351,7 +351,7 @@ async def test_a_scheduled_mail_goes_at_its_time_and_once(app: App, late: timede
 
 async def test_a_scheduled_mail_can_be_cancelled(ctx: RequestContext, inbox: Inbox) -> None:
     at = (ctx.clock() + timedelta(hours=1)).isoformat()
-    draft = await call(ctx, create_draft, {**LETTER, "send_at": at})
+    draft = await call(ctx, create_draft, {**OUTGOING, "send_at": at})
     sent = await call(ctx, send_draft, {"draft_id": draft.id})
 
     cancelled = await call(ctx, cancel_message, {"message_id": sent.message_id})

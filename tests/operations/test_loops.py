@@ -19,7 +19,7 @@ from postroom.model.view import EVERYTHING
 from postroom.operations.sending import reply_to_message, send_message
 from tests.mails import deliver, mail, new_inbox
 
-LETTER = {"to": ["bo@postroom.localhost"], "subject": "Plan", "body_text": "Shall we?"}
+OUTGOING = {"to": ["bo@postroom.localhost"], "subject": "Plan", "body_text": "Shall we?"}
 
 
 async def test_machines_do_not_answer_each_other(ctx: RequestContext) -> None:
@@ -104,7 +104,7 @@ async def test_the_next_day_there_may_be_another_automatic_answer(
 async def test_our_own_mail_that_comes_back_is_not_answered(
     ctx: RequestContext, inbox: Inbox
 ) -> None:
-    sent = await call(ctx, send_message, {**LETTER, "to": ["ana@example.com"]})
+    sent = await call(ctx, send_message, {**OUTGOING, "to": ["ana@example.com"]})
     message = await ctx.store.message(sent.message_id, EVERYTHING)
     assert message is not None
     back = await deliver(ctx, inbox, mail("Back", message_id=f"<{message.internet_message_id}>"))

@@ -11,10 +11,10 @@ from postroom.operations import drafts, identities, sending
 from tests.mails import new_inbox
 from tests.operations.ruling import bearer
 
-LETTER = {"to": ["x@example.com"], "subject": "Hi", "body_text": "Hi"}
+OUTGOING = {"to": ["x@example.com"], "subject": "Hi", "body_text": "Hi"}
 WAYS = {
-    "send": (sending.send_message, LETTER),
-    "draft": (drafts.create_draft, LETTER),
+    "send": (sending.send_message, OUTGOING),
+    "draft": (drafts.create_draft, OUTGOING),
     "alias": (identities.create_alias, {"email": "x@postroom.localhost"}),
 }
 

@@ -14,7 +14,7 @@ from postroom.operations.sending import send_message
 from postroom.pipeline.ingest import Arrival, receive
 from tests.mails import deliver, took_over
 
-LETTER = {"to": ["bo@postroom.localhost"], "subject": "Plan", "body_text": "Shall we?"}
+OUTGOING = {"to": ["bo@postroom.localhost"], "subject": "Plan", "body_text": "Shall we?"}
 
 
 BOUNCE = """\
@@ -52,7 +52,7 @@ Subject: Plan
 async def test_a_bounce_is_tied_to_the_message_it_speaks_of(
     ctx: RequestContext, inbox: Inbox
 ) -> None:
-    sent = await call(ctx, send_message, {**LETTER, "to": ["ana@example.com", "cy@example.com"]})
+    sent = await call(ctx, send_message, {**OUTGOING, "to": ["ana@example.com", "cy@example.com"]})
     message = await ctx.store.message(sent.message_id, EVERYTHING)
     assert message is not None
     await took_over(ctx, sent.message_id, "ana@example.com", "cy@example.com")
@@ -76,7 +76,7 @@ async def _reported(
     ctx: RequestContext, inbox: Inbox, changed: str = "", *, envelope_sender: str | None = None
 ) -> Recipient:
     """What is said of ana@example.com, the only recipient, after a report."""
-    sent = await call(ctx, send_message, {**LETTER, "to": ["ana@example.com"]})
+    sent = await call(ctx, send_message, {**OUTGOING, "to": ["ana@example.com"]})
     message = await ctx.store.message(sent.message_id, EVERYTHING)
     assert message is not None
     await took_over(ctx, sent.message_id, "ana@example.com")
@@ -107,7 +107,7 @@ async def test_a_report_says_of_whom_it_speaks_by_the_address_we_wrote(
     ctx: RequestContext, inbox: Inbox
 ) -> None:
     """Mail to ana was forwarded to cy, who is a recipient as well and has got it."""
-    sent = await call(ctx, send_message, {**LETTER, "to": ["cy@example.com", "ana@example.com"]})
+    sent = await call(ctx, send_message, {**OUTGOING, "to": ["cy@example.com", "ana@example.com"]})
     message = await ctx.store.message(sent.message_id, EVERYTHING)
     assert message is not None
     await took_over(ctx, sent.message_id, "ana@example.com", "cy@example.com")

@@ -171,7 +171,7 @@ async def test_undo_leaves_what_others_changed_and_names_it(ctx, invoice):
     assert (("Mine",), (), ("Projects",)) == await state_of(ctx, invoice)
 
 
-async def test_undo_names_what_is_gone_and_what_left_the_house(ctx, inbox, invoice):
+async def test_undo_names_what_is_gone_and_what_was_sent(ctx, inbox, invoice):
     await deliver(ctx, inbox, mail("Invoice 8"))
     plan = await plan_of(ctx, rule(then="flag, {webhook: 'https://example.com/x'}"))
     await call(ctx, rules.apply_rule_plan, {"plan_id": plan.plan_id})

@@ -69,7 +69,7 @@ async def test_a_store_that_is_busy_at_first_keeps_nobody_waiting_for_ever(
 
     with ctx.watch.subscribe(ctx.store, is_wanted, EVERYTHING) as waiter:
         added = await deliver(ctx, inbox, mail("Hello"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             told = await anext(ctx.watch.after(waiter, 0))
 
     assert added.message_id == told.event.message_id

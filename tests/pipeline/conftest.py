@@ -1,4 +1,4 @@
-"""A clock that tests move, and houses that mail and webhooks leave."""
+"""A clock that tests move, and installations that mail and webhooks leave."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def post(tmp_path: Path, clock: Clock) -> AsyncIterator[RequestContext]:
-    """A house with an inbox, a relay to be named, and a clock."""
+    """An installation with an inbox, a relay to be named, and a clock."""
     settings = read_settings(
         {"POSTROOM_DATA_DIR": str(tmp_path / "data"), "POSTROOM_RELAY_URL": "smtp://127.0.0.1:9"}
     ).settings
@@ -49,8 +49,8 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 @pytest.fixture
 def open_ctx(app: App, clock: Clock) -> RequestContext:
-    """The house, which may speak to this machine."""
-    services = replace(app.services, poster=HttpPoster(Guard(LOOPBACK), timeout_s=2), clock=clock)
+    """The installation, which may speak to this machine."""
+    services = replace(app.services, poster=HttpPoster(Guard(LOOPBACK), timeout_s=60), clock=clock)
     return replace(app, services=services).context(OWNER)
 
 

@@ -18,7 +18,7 @@ from postroom.providers.smtp.relay import SmtpRelay
 from postroom.providers.smtp.url import parse_relay_url
 from tests.servers.relay import Relay
 
-LETTER = {"to": ["ana@example.com"], "subject": "Hello", "body_text": "Good morning."}
+OUTGOING = {"to": ["ana@example.com"], "subject": "Hello", "body_text": "Good morning."}
 
 
 @asynccontextmanager
@@ -35,7 +35,7 @@ async def working(ctx: RequestContext, relay: Relay, **options: Any) -> AsyncIte
 
 
 async def send(ctx: RequestContext, **changes: Any) -> Sent:
-    return await call(ctx, send_message, {**LETTER, **changes})
+    return await call(ctx, send_message, {**OUTGOING, **changes})
 
 
 async def statuses(ctx: RequestContext, sent: Sent) -> dict[str, str]:
@@ -52,7 +52,7 @@ async def types(ctx: RequestContext, sent: Sent) -> list[str]:
 async def until(ctx: RequestContext, is_so: Callable[[], Any]) -> None:
     """Wait until something is so, with a limit."""
     notifier = ctx.store.notifier
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         position = notifier.position("events")
         while not await is_so():
             position = await notifier.wait("events", position)

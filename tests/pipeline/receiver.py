@@ -44,7 +44,7 @@ class Receiver:
         writer.close()
 
     async def has(self, count: int) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             while len(self.got) < count:
                 self.news.clear()
                 await self.news.wait()
@@ -68,7 +68,7 @@ async def telling(ctx: RequestContext) -> AsyncIterator[None]:
 async def settled(ctx: RequestContext, webhook: Webhook, status: str) -> None:
     """Wait until every delivery has this status."""
     notifier = ctx.store.notifier
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         position = notifier.position("webhooks")
         while True:
             page = await call(ctx, list_deliveries, {"webhook_id": webhook.id})

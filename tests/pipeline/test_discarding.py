@@ -29,7 +29,7 @@ def faults() -> Faults:
 
 @pytest.fixture
 def services(ctx: RequestContext, faults: Faults) -> Iterator[RequestContext]:
-    """A house with its mail in a bucket."""
+    """An installation with its mail in a bucket."""
     with running(faults=faults) as bucket:
         yield replace(ctx, blobs=ObjectBlobs(bucket))
 
@@ -72,7 +72,7 @@ async def test_nobody_waits_for_the_bytes_of_what_was_removed(
     is_over.set()
 
 
-async def test_neither_a_sweep_nor_a_removal_takes_the_blobs_of_another_house(
+async def test_neither_a_sweep_nor_a_removal_takes_the_blobs_of_another_installation(
     services: RequestContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance, "SWEEP_OLDER_THAN", timedelta(seconds=-60))

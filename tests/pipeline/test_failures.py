@@ -54,7 +54,7 @@ NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 @dataclass
 class Scene:
-    """A house in which something is about to go wrong."""
+    """An installation in which something is about to go wrong."""
 
     app: App
     monkeypatch: pytest.MonkeyPatch
@@ -68,8 +68,8 @@ class Scene:
         self.app = replace(self.app, services=replace(self.app.services, **changes))
 
     async def until_counted(self, name: str) -> None:
-        async with asyncio.timeout(20):
-            while not self.app.services.counts[name]:  # noqa: ASYNC110 - a counter rings no bell
+        async with asyncio.timeout(50):
+            while not self.app.services.counts[name]:  # noqa: ASYNC110 - a counter notifies nobody
                 await asyncio.sleep(0.01)
 
 

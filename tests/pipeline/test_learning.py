@@ -23,7 +23,7 @@ from postroom.pipeline.embedding import EMBED_LIMIT, embed_pending, remove_vecto
 from postroom.pipeline.maintenance import background_tasks
 from tests.mails import deliver, mail, new_inbox
 
-SHELF = collection_of("default")
+COLLECTION = collection_of("default")
 
 
 class Letters:
@@ -69,7 +69,7 @@ async def test_the_chore_learns_what_is_new_and_then_rests(
 
     assert [True, True, False] == rounds
     assert sorted(f"Text {key}." for key in "abcdefghijklmnopqrst") == sorted(letters.asked)
-    assert 0 == await services.store.count_unembedded(SHELF, model="letters", most=9)
+    assert 0 == await services.store.count_unembedded(COLLECTION, model="letters", most=9)
 
 
 async def test_only_who_holds_the_lease_learns(services: RequestContext, letters: Letters):
@@ -115,12 +115,12 @@ async def test_a_search_learns_little_itself_and_leaves_much_to_the_chore(
     monkeypatch.setattr(embedding, "EMBED_LIMIT", 3)
     await remember(services, "a", "b", "c")
     await call(services, memory_search, {"query": "text"})
-    assert 0 == await services.store.count_unembedded(SHELF, model="letters", most=9)
+    assert 0 == await services.store.count_unembedded(COLLECTION, model="letters", most=9)
 
     await remember(services, "d", "e", "f", "g")
     await call(services, memory_search, {"query": "text"})
 
-    assert 4 == await services.store.count_unembedded(SHELF, model="letters", most=9)
+    assert 4 == await services.store.count_unembedded(COLLECTION, model="letters", most=9)
     assert EMBED_LIMIT >= 150
 
 
@@ -150,11 +150,11 @@ async def test_another_model_makes_everything_be_learnt_anew(services: RequestCo
     other = replace(services, embedder=Letters("other letters"))
 
     await remove_vectors_of_other_models(other)
-    assert 1 == len(await other.store.unembedded(SHELF, limit=9))
+    assert 1 == len(await other.store.unembedded(COLLECTION, limit=9))
     await embed_pending(other)
     await remove_vectors_of_other_models(other)
 
-    assert 0 == len(await other.store.unembedded(SHELF, limit=9))
+    assert 0 == len(await other.store.unembedded(COLLECTION, limit=9))
 
 
 async def test_a_search_learns_anew_what_another_model_knew(services: RequestContext):
@@ -169,7 +169,7 @@ async def test_a_search_learns_anew_what_another_model_knew(services: RequestCon
 
     assert 20 == page.total
     assert 21 == len(letters.asked)
-    assert 0 == await other.store.count_unembedded(SHELF, model=letters.model, most=9)
+    assert 0 == await other.store.count_unembedded(COLLECTION, model=letters.model, most=9)
 
 
 async def test_a_search_of_mail_learns_anew_what_another_model_knew(

@@ -65,7 +65,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass
 class Office:
-    """A house that hands its mail to a relay of ours."""
+    """An installation that hands its mail to a relay of ours."""
 
     rest: httpx2.AsyncClient
     relay: Relay
@@ -73,7 +73,7 @@ class Office:
 
 @pytest.fixture
 async def office(tmp_path: Path, wheel: Path) -> AsyncIterator[Office]:
-    """The house is what the wheel holds, in a process of its own: no file of this tree is in it."""
+    """It is what the wheel holds, in a process of its own: no file of this tree is in it."""
     async with relaying() as relay:
         values = {"PYTHONPATH": str(wheel), "POSTROOM_RELAY_URL": relay.url, **UNLIMITED}
         with running(tmp_path / "data", **values) as services:
@@ -85,7 +85,7 @@ async def office(tmp_path: Path, wheel: Path) -> AsyncIterator[Office]:
 
 
 def is_from(wheel: Path, services: Running) -> bool:
-    """Whether the code of a house is that of the wheel."""
+    """Whether the code of an installation is that of the wheel."""
     words = [sys.executable, "-c", "import postroom; print(postroom.__file__)"]
     found = subprocess.run(words, env=services.env, capture_output=True, text=True, check=True)
     return Path(found.stdout.strip()).is_relative_to(wheel)

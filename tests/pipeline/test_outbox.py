@@ -19,7 +19,7 @@ from postroom.operations.outbox import list_outbox
 from postroom.pipeline.heartbeats import RELAY_REMEMBERED, heartbeat
 from tests.mails import new_inbox
 from tests.pipeline.clock import Clock
-from tests.pipeline.posting import LETTER, are_out, send, statuses, types, unable, until, working
+from tests.pipeline.posting import OUTGOING, are_out, send, statuses, types, unable, until, working
 from tests.servers.relay import CUT, HANG, relaying
 
 
@@ -53,11 +53,11 @@ async def test_local_inboxes_get_theirs_at_once_and_the_relay_never_sees_them(
     assert [["ana@example.com"]] == [mail.recipients for mail in relay.mails]
 
 
-async def test_a_relay_that_hangs_holds_up_no_mail_of_the_house(
+async def test_a_relay_that_hangs_holds_up_no_local_mail(
     post: RequestContext, clock: Clock
 ) -> None:
     await new_inbox(post, "bo")
-    outgoing_mail = {**LETTER, "to": ["bo@postroom.localhost"], "from": "me@postroom.localhost"}
+    outgoing_mail = {**OUTGOING, "to": ["bo@postroom.localhost"], "from": "me@postroom.localhost"}
     begun = asyncio.Semaphore(0)
 
     def hang(_: str) -> object:
@@ -121,7 +121,7 @@ async def test_a_process_without_a_relay_leaves_mail_to_one_that_has_it(
     async with heartbeat(post, ["relaying"]), unable(poor):
         sent = await send(poor)
         at = (clock() + timedelta(seconds=10)).isoformat()
-        draft = await call(poor, create_draft, {**LETTER, "subject": "Later", "send_at": at})
+        draft = await call(poor, create_draft, {**OUTGOING, "subject": "Later", "send_at": at})
         later = await call(poor, send_draft, {"draft_id": draft.id})
         clock.now += timedelta(seconds=10)
         await post.store.pause_outbox(paused=False)

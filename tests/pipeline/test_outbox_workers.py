@@ -21,7 +21,7 @@ from postroom.providers.smtp.relay import SmtpRelay
 from postroom.providers.smtp.url import parse_relay_url
 from tests.mails import SOME
 from tests.pipeline.clock import Clock
-from tests.pipeline.posting import LETTER, are_out, send, statuses, until, working
+from tests.pipeline.posting import OUTGOING, are_out, send, statuses, until, working
 from tests.servers.relay import relaying
 
 
@@ -140,7 +140,7 @@ async def test_a_worker_that_lost_a_scheduled_mail_does_not_deliver_it_again(
     post: RequestContext, clock: Clock
 ) -> None:
     at = (clock() + timedelta(minutes=1)).isoformat()
-    draft = await call(post, create_draft, {**LETTER, "send_at": at})
+    draft = await call(post, create_draft, {**OUTGOING, "send_at": at})
     sent = await call(post, send_draft, {"draft_id": draft.id})
     clock.now += timedelta(minutes=1)
     lease = {"now": clock(), "free": SOME, "max_per_domain": 9}
@@ -157,7 +157,7 @@ async def test_a_worker_that_lost_a_scheduled_mail_does_not_deliver_it_again(
 async def test_who_is_stopped_while_it_claims_gives_back_what_it_gets(
     post: RequestContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sent = await call(post, send_message, LETTER)
+    sent = await call(post, send_message, OUTGOING)
     claim, begun, may_end = type(post.store).claim_mail, asyncio.Event(), asyncio.Event()
 
     async def slow(self: Any, *args: Any, **options: Any) -> Claimed:

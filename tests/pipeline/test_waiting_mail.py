@@ -23,7 +23,7 @@ from postroom.operations.outbox import (
 )
 from tests.mails import new_inbox
 from tests.pipeline.clock import Clock
-from tests.pipeline.posting import LETTER, are_out, send, statuses, types, until, working
+from tests.pipeline.posting import OUTGOING, are_out, send, statuses, types, until, working
 from tests.servers.relay import CUT, relaying
 
 
@@ -107,7 +107,7 @@ async def test_mail_that_is_dated_for_later_is_not_hurried(
     post: RequestContext, clock: Clock
 ) -> None:
     at = (clock() + timedelta(days=1)).isoformat()
-    draft = await call(post, create_draft, {**LETTER, "send_at": at})
+    draft = await call(post, create_draft, {**OUTGOING, "send_at": at})
     sent = await call(post, send_draft, {"draft_id": draft.id})
     with pytest.raises(Conflict, match=r"2026-06-02.*cancel_message"):
         await call(post, retry_message, {"message_id": sent.message_id})

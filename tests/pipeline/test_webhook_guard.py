@@ -1,4 +1,4 @@
-"""No URL of a webhook leads us into the house, however it is spelled."""
+"""No URL of a webhook leads us into the installation, however it is spelled."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_nobody_at_the_url_is_said_in_plain_words() -> None:
     assert Posted(None, "no response: connection refused") == posted
 
 
-async def test_a_name_that_leads_into_the_house_is_refused_when_it_is_called() -> None:
+async def test_a_name_that_leads_into_the_local_network_is_refused_when_it_is_called() -> None:
     posted = await HttpPoster().post("http://localhost:1/", {}, b"")
 
     assert (None, True) == (posted.code, posted.detail.startswith("refused"))

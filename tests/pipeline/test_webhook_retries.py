@@ -26,7 +26,7 @@ from tests.pipeline.receiver import LOOPBACK, Receiver, settled, telling
 async def tried(ctx: RequestContext, webhook: Webhook, attempts: int) -> None:
     """Wait until the oldest delivery was attempted so often."""
     notifier = ctx.store.notifier
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         position = notifier.position("webhooks")
         while True:
             page = await call(ctx, list_deliveries, {"webhook_id": webhook.id})
@@ -64,11 +64,7 @@ async def test_other_answers_are_failures_and_redirects_are_not_followed(
     webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
     await deliver(open_ctx, inbox, mail())
     async with telling(open_ctx):
-        await receiver.has(1)
-        position = open_ctx.store.notifier.position("webhooks")
-        await asyncio.wait(
-            [asyncio.create_task(open_ctx.store.notifier.wait("webhooks", position))], timeout=1
-        )
+        await tried(open_ctx, webhook, 1)
 
     [delivery] = (await call(open_ctx, list_deliveries, {"webhook_id": webhook.id})).results
     assert ("pending", 1) == (delivery.status, delivery.attempts)
@@ -108,7 +104,7 @@ async def test_whatever_goes_wrong_is_a_failed_attempt(
 async def test_a_receiver_that_never_answers_holds_up_itself_alone(
     open_ctx: RequestContext, inbox: Inbox, receiver: Receiver
 ) -> None:
-    patient = replace(open_ctx, poster=HttpPoster(Guard(LOOPBACK), timeout_s=60))
+    patient = replace(open_ctx, poster=HttpPoster(Guard(LOOPBACK), timeout_s=3600))
     others = [await new_inbox(open_ctx, f"other{number}") for number in range(70)]
     async with silent() as (url, held):
         await call(open_ctx, create_webhook, {"url": url})

@@ -83,12 +83,12 @@ class Gmail:
         self.web.__exit__()
         # Node is a child of the program that we started, and does not end with it.
         os.killpg(self.process.pid, signal.SIGTERM)
-        self.process.wait(20)
+        self.process.wait(120)
         self._log.close()
         self._folder.cleanup()
 
     def _wait(self) -> None:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         while time.monotonic() < end and self.process.poll() is None:
             try:
                 self.call("GET", "/labels")
@@ -127,7 +127,7 @@ class Gmail:
             headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=30) as response:
+            with urllib.request.urlopen(request, timeout=120) as response:
                 return response.status, response.read()
         except urllib.error.HTTPError as error:
             return error.code, error.read()

@@ -37,10 +37,10 @@ class JmapServer(CyrusMaster):
 
     def wait(self) -> None:
         super().wait()
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         while time.monotonic() < end:
             try:
-                urllib.request.urlopen(f"{self.url}/jmap/", timeout=5).close()
+                urllib.request.urlopen(f"{self.url}/jmap/", timeout=30).close()
             except urllib.error.HTTPError:
                 return
             except OSError:

@@ -65,7 +65,7 @@ class JmapProxy:
             headers={name: value for name, value in asked.headers.items() if name in _PASSED_ON},
         )
         try:
-            response = urllib.request.build_opener(_Stays).open(request, timeout=30)
+            response = urllib.request.build_opener(_Stays).open(request, timeout=120)
             with response:
                 status, body, headers = response.status, response.read(), response.headers
         except urllib.error.HTTPError as error:

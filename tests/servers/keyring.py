@@ -32,7 +32,7 @@ def unlocked_keyring(folder: Path) -> Iterator[dict[str, str]]:
             yield own
     finally:
         bus.terminate()
-        bus.wait(20)
+        bus.wait(120)
 
 
 @contextmanager
@@ -53,4 +53,4 @@ def _daemon(own: dict[str, str]) -> Iterator[None]:
         yield
     finally:
         daemon.terminate()
-        daemon.wait(20)
+        daemon.wait(120)

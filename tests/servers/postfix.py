@@ -85,7 +85,7 @@ def postfix(target: int) -> Iterator[int]:
 
 
 def _wait_for(port: int, home: Path) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         try:
             with socket.create_connection(("127.0.0.1", port), 1) as probe:

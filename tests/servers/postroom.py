@@ -75,7 +75,7 @@ def running(
         yield Running(url, key, data, process, extra)
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(_PATIENCE_S)
 
 
 def _log_of(data: Path) -> Path:
@@ -88,7 +88,7 @@ def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
         if process.poll() is not None:
             break
         try:
-            urllib.request.urlopen(f"{url}/healthz", timeout=2).close()
+            urllib.request.urlopen(f"{url}/healthz", timeout=30).close()
         except (urllib.error.URLError, OSError):
             time.sleep(0.05)
         else:

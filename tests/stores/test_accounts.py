@@ -115,7 +115,7 @@ async def test_addresses_follow_what_their_provider_tells_of_them(services: Serv
     assert not await services.store.problems()
 
 
-async def test_a_house_with_accounts_is_found_in_order(services: Services) -> None:
+async def test_an_installation_with_accounts_is_found_in_order(services: Services) -> None:
     account = await new_account(services)
     first = await arrive(services, account, mail(), ONE)
     second = await arrive(services, account, mail("Other"), TWO, "Archive")

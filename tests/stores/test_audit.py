@@ -127,13 +127,13 @@ async def test_a_key_sees_of_the_log_what_is_about_its_namespaces(app, ctx):
 
     assert (4, 4) == (page.total, rest.total)
     seen = [(entry.target, entry.action) for entry in (*page.results, *rest.results)]
-    deeds = ("memory_delete", "memory_update", "memory_add")
-    assert [*(("team/pay", record) for record in deeds), (inbox.id, "rename_inbox")] == seen
+    entries = ("memory_delete", "memory_update", "memory_add")
+    assert [*(("team/pay", record) for record in entries), (inbox.id, "rename_inbox")] == seen
     assert [] == await done(limited, target="hr/pay")
     assert {"namespace": "hr", "tags": ["hr"]} == (await done(ctx, target="hr/pay"))[-1][3]
 
 
-async def test_a_deed_to_a_memory_of_no_known_namespace_is_for_who_sees_all(store):
+async def test_an_audit_entry_of_an_unknown_namespace_is_for_who_sees_all(store):
     now = datetime(2026, 5, 1, tzinfo=UTC)
     for action in ("memory_add", "rename_inbox"):
         await store.by(AuditRecord("key_1", action, now, ("x",))).record_audit()

@@ -36,7 +36,7 @@ MESSAGE = """
         :blob, '{}'
     ) RETURNING number
 """
-SHELF = """
+COLLECTION = """
     INSERT INTO shelves (kind, name, next_leaf, leaves)
     VALUES ('memories', :name, 9, 3) RETURNING number
 """
@@ -93,7 +93,7 @@ def write(tx: Transaction) -> None:
     for number, message_id in enumerate((MESSAGE_ID, OTHER_ID)):
         thread = made(THREAD, id=f"thr_{number}", inbox=inbox)
         made(ARRIVED, id=message_id, inbox=inbox, thread=thread, blob=b"")
-    collection = made(SHELF, name="hr")
+    collection = made(COLLECTION, name="hr")
     for document, (key, text, trust, to) in enumerate(
         (
             ("pin", PIN, "mail", MESSAGE_ID),

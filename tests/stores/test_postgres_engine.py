@@ -153,7 +153,7 @@ async def test_a_crash_that_gives_numbers_anew_is_noticed(
 
 
 @pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
-async def test_who_waits_while_a_house_moves_writes_nothing_into_it(
+async def test_who_waits_during_a_migration_writes_nothing(
     engine: PostgresEngine, database_url: str, level: str
 ) -> None:
     name = database_url.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""Whatever several processes do to one house, it answers as a plain model does.
+"""Whatever several processes do to one installation, it answers as a plain model does.
 
 `WALK_STEPS=5000 WALK_SEEDS=20` is the full run.
 """
@@ -20,7 +20,7 @@ SEEDS = int(os.environ.get("WALK_SEEDS", "1"))
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
-async def test_a_house_of_several_processes_answers_as_its_model(
+async def test_several_processes_answer_as_their_model(
     request: pytest.FixtureRequest, tmp_path: Path, database: str, seed: int
 ) -> None:
     given = {"POSTROOM_DATA_DIR": str(tmp_path / "data")}
@@ -32,7 +32,7 @@ async def test_a_house_of_several_processes_answers_as_its_model(
     assert [] == walk.different
 
 
-async def test_a_house_that_keeps_every_repeat_is_noticed(
+async def test_an_installation_that_keeps_every_repeat_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(

@@ -1,6 +1,6 @@
-"""A walk: processes share one house, each step is done by one of them, and a model does the same.
+"""A walk: processes share one installation, one of them does each step, and a model does the same.
 
-The model is plain Python and knows of no database. What a house answers must be what it says.
+The model is plain Python and knows of no database. What the processes answer must be what it says.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Known:
 
 
 class Walk:
-    """Some processes on one house, and the model of it."""
+    """Some processes on one installation, and the model of it."""
 
     def __init__(self, settings: Settings, seed: int) -> None:
         self._settings = settings
@@ -80,7 +80,7 @@ class Walk:
         await self._stack.aclose()
 
     async def go(self, steps: int) -> None:
-        """Take so many steps; what the house says otherwise than the model is in `different`."""
+        """Take so many steps; answers other than those of the model are in `different`."""
         ways: list[tuple[int, Callable[[], Any]]] = [
             (15, self._receive), (10, self._receive_some), (4, self._receive_again),
             (8, self._label), (6, self._move), (6, self._flag), (6, self._delete),

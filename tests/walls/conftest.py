@@ -22,7 +22,7 @@ OWN, OTHER = "zephyr", "quokka"
 
 @dataclass(frozen=True)
 class Shared:
-    """The house, and who lives there."""
+    """The installation, and who lives there."""
 
     app: App
     own: Tenant
@@ -46,11 +46,11 @@ async def shared(tmp_path: Path) -> AsyncIterator[Shared]:
     async with open_app(read_settings(environ).settings) as app:
         own = await settle_in(app, OWN, "wordofzephyr")
         other = await settle_in(app, OTHER, "wordofquokka")
-        await _belongs_to_the_house(app, other.word)
+        await _belongs_to_all_tenants(app, other.word)
         yield Shared(app, own, other)
 
 
-async def _belongs_to_the_house(app: App, word: str) -> None:
+async def _belongs_to_all_tenants(app: App, word: str) -> None:
     """A rule, a webhook and a key that are for everything: no limited key sees them either."""
     ctx = app.context(OWNER)
     rule = {"rule_yaml": rule_yaml(f"{word} of all", "unflag"), "dry_run": False}

@@ -227,13 +227,13 @@ async def test_a_stream_tells_only_what_the_key_may_see(
     limits = {"inboxes": [shared.own.inbox] if sees_own else []}
     caller = await shared.app.authenticate(await shared.key(ALL, limits))
     ctx = shared.app.context(caller)
-    houses = shared.app.context(OWNER)
+    owner = shared.app.context(OWNER)
     stream = (await call(ctx, events.stream_events, {})).events
     nothing_yet = await anext(stream)
     for tenant in (shared.other, shared.own):
-        inbox = await houses.store.inbox(tenant.inbox, EVERYTHING)
+        inbox = await owner.store.inbox(tenant.inbox, EVERYTHING)
         assert inbox is not None
-        await deliver(houses, inbox, mail(f"To {tenant.word}"))
+        await deliver(owner, inbox, mail(f"To {tenant.word}"))
 
     told = [event async for event in until_quiet(stream)]
 

@@ -1,4 +1,4 @@
-"""A house with one account at a provider."""
+"""An installation with one account at a provider."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
 
 @dataclass
 class Desk:
-    """A house, and the account in it."""
+    """An installation, and the account in it."""
 
     app: App
     account: Account
@@ -76,7 +76,7 @@ class Desk:
 
 
 async def open_desk(app: App, world: World, account_id: str = "work") -> Desk:
-    """Add the account of a world to a house."""
+    """Add the account of a world to an installation."""
     arguments = {"account_id": account_id, **world.arguments}
     account = await call(app.context(OWNER), add_account, arguments)
     return Desk(app, account)

@@ -45,7 +45,7 @@ async def ask(app: App, operation: Any, **arguments: Any) -> Any:
 
 
 @asynccontextmanager
-async def a_house(folder: Path, world: World) -> AsyncIterator[App]:
+async def an_installation(folder: Path, world: World) -> AsyncIterator[App]:
     values = {"POSTROOM_DATA_DIR": str(folder), "POSTROOM_SECRETS": "file", **world.settings}
     async with open_app(read_settings(values).settings) as app:
         yield app
@@ -57,7 +57,7 @@ async def nothing_is_kept(app: App) -> bool:
 
 
 async def test_a_password_goes_in_the_clear_to_this_machine_only(tmp_path: Path) -> None:
-    async with open_world("imap") as world, a_house(tmp_path, world) as app:
+    async with open_world("imap") as world, an_installation(tmp_path, world) as app:
         elsewhere = {**world.arguments, "smtp_host": "192.0.2.7"}
         with pytest.raises(InvalidInput, match="smtp_security"):
             await ask(app, accounts.add_account, account_id="work", **elsewhere)
@@ -77,7 +77,7 @@ async def test_a_server_that_takes_mail_is_tried_before_the_account_is_kept(
 
     async with (
         open_world("imap") as world,
-        a_house(tmp_path, world) as app,
+        an_installation(tmp_path, world) as app,
         relaying({"EHLO": EHLO, "AUTH": refuse}) as strict,
     ):
         with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -96,7 +96,7 @@ async def test_a_server_that_takes_mail_is_tried_before_the_account_is_kept(
 async def test_an_account_is_checked_with_its_way_out_and_how_much_that_takes(
     tmp_path: Path,
 ) -> None:
-    async with open_world("imap") as world, a_house(tmp_path, world) as app:
+    async with open_world("imap") as world, an_installation(tmp_path, world) as app:
         async with relaying({"EHLO": EHLO}) as relay:
             small = {**world.arguments, "smtp_port": relay.port}
             added = await ask(app, accounts.add_account, account_id="work", **small)
@@ -112,7 +112,7 @@ async def test_an_account_is_checked_with_its_way_out_and_how_much_that_takes(
 async def test_a_server_that_tells_no_limit_any_more_has_the_usual_one(tmp_path: Path) -> None:
     async with (
         open_world("imap") as world,
-        a_house(tmp_path, world) as app,
+        an_installation(tmp_path, world) as app,
         relaying({"EHLO": EHLO}) as relay,
     ):
         small = {**world.arguments, "smtp_port": relay.port}
@@ -125,7 +125,7 @@ async def test_a_server_that_tells_no_limit_any_more_has_the_usual_one(tmp_path:
         assert (25, 25) == (checked.max_attachment_size_mb, told.max_attachment_size_mb)
 
 
-LETTER = {"to": ["bo@example.org"], "subject": "Hi", "body_text": "Hello."}
+OUTGOING = {"to": ["bo@example.org"], "subject": "Hi", "body_text": "Hello."}
 
 
 async def test_an_account_for_reading_neither_sends_nor_drafts(services: App, world: World) -> None:
@@ -135,7 +135,7 @@ async def test_an_account_for_reading_neither_sends_nor_drafts(services: App, wo
 
     for operation in (sending.send_message, drafts.create_draft):
         with pytest.raises(Conflict, match="was added for read only"):
-            await ask(services, operation, **LETTER)
+            await ask(services, operation, **OUTGOING)
     with pytest.raises(Conflict, match="did not include sending"):
         services.services.providers.sender(account)
     assert told.can_send is False
@@ -145,7 +145,7 @@ async def test_an_account_for_reading_neither_sends_nor_drafts(services: App, wo
 async def test_an_account_for_drafts_does_not_send_them(services: App, world: World) -> None:
     given = {**world.arguments, "scopes": ["draft"]}
     account = await ask(services, accounts.add_account, account_id="work", **given)
-    draft = await ask(services, drafts.create_draft, **LETTER)
+    draft = await ask(services, drafts.create_draft, **OUTGOING)
 
     with pytest.raises(Conflict, match="was added for read, draft only"):
         await ask(services, drafts.send_draft, draft_id=draft.id)
@@ -172,7 +172,7 @@ def test_no_more_is_asked_for_at_a_sign_in_than_is_needed(
 
 
 async def test_a_name_is_the_same_in_capitals_and_is_taken_once(tmp_path: Path) -> None:
-    async with open_world("outlook") as world, a_house(tmp_path, world) as app:
+    async with open_world("outlook") as world, an_installation(tmp_path, world) as app:
         added = await ask(app, accounts.add_account, account_id="Second", **world.arguments)
         checked = await ask(app, accounts.check_account, account_id="Second")
         told = await ask(app, accounts.get_capabilities, account_id="SECOND")
@@ -186,15 +186,15 @@ async def test_a_name_is_the_same_in_capitals_and_is_taken_once(tmp_path: Path) 
 
 async def test_a_name_that_is_taken_is_not_said_to_be_in_the_settings(tmp_path: Path) -> None:
     async with open_world("imap") as world:
-        async with a_house(tmp_path, world) as app:
+        async with an_installation(tmp_path, world) as app:
             await ask(app, accounts.add_account, account_id="work", **world.arguments)
-        async with a_house(tmp_path, world) as app:
+        async with an_installation(tmp_path, world) as app:
             with pytest.raises(Conflict, match="the account work exists already"):
                 await ask(app, accounts.add_account, account_id="work", **world.arguments)
 
 
 async def test_a_check_that_is_not_let_in_says_which_command_to_run(tmp_path: Path) -> None:
-    async with open_world("outlook") as world, a_house(tmp_path, world) as app:
+    async with open_world("outlook") as world, an_installation(tmp_path, world) as app:
         await ask(app, accounts.add_account, account_id="work", **world.arguments)
         app.services.providers.store_secret("work", {"access_token": "old"})
 
@@ -203,7 +203,7 @@ async def test_a_check_that_is_not_let_in_says_which_command_to_run(tmp_path: Pa
 
 
 async def test_an_alias_is_an_address_that_is_its_owners(tmp_path: Path) -> None:
-    async with open_world("gmail") as world, a_house(tmp_path, world) as app:
+    async with open_world("gmail") as world, an_installation(tmp_path, world) as app:
         await ask(app, accounts.add_account, account_id="work", **world.arguments)
         made = [
             await ask(app, identities.create_alias, email=email)
@@ -220,7 +220,7 @@ async def test_an_alias_is_an_address_that_is_its_owners(tmp_path: Path) -> None
 
 
 async def test_a_bad_address_is_named_by_its_argument(tmp_path: Path) -> None:
-    async with open_world("gmail") as world, a_house(tmp_path, world) as app:
+    async with open_world("gmail") as world, an_installation(tmp_path, world) as app:
         with pytest.raises(InvalidInput, match=r"^email: ") as error:
             await ask(app, identities.create_alias, email="not an address")
 
@@ -240,7 +240,7 @@ async def test_a_bad_address_is_named_by_its_argument(tmp_path: Path) -> None:
 async def test_a_login_gives_nobody_an_address_that_is_the_owners_to_give(
     tmp_path: Path, address: str, is_refused: bool
 ) -> None:
-    async with open_world("imap-plain") as world, a_house(tmp_path, world) as app:
+    async with open_world("imap-plain") as world, an_installation(tmp_path, world) as app:
         await new_inbox(app.services, "bob")
         given = {"user": world.arguments["address"], **world.arguments, "address": address}
         ctx = app.context(replace(a_caller("key_1"), is_local=True))

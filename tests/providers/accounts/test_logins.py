@@ -14,7 +14,7 @@ from postroom.operations import accounts
 from postroom.providers.accounts import Accounts
 from tests.mails import mail
 from tests.providers.accounts.conftest import Desk
-from tests.providers.accounts.test_adding import a_house, ask, nothing_is_kept
+from tests.providers.accounts.test_adding import an_installation, ask, nothing_is_kept
 from tests.providers.accounts.test_nonsense import JmapWorld
 from tests.providers.accounts.worlds import ADDRESS, GmailWorld, GraphWorld, World
 from tests.servers.gmail import Gmail
@@ -55,7 +55,7 @@ async def test_a_login_of_somebody_else_is_refused_and_costs_nothing(
 ) -> None:
     with a_server(kind) as server:
         world = world_at(server)
-        async with a_house(tmp_path, world) as app:
+        async with an_installation(tmp_path, world) as app:
             account = await ask(app, accounts.add_account, account_id="work", **world.arguments)
             world.deliver(mail("Hello"))
             await Desk(app, account).sync()
@@ -80,7 +80,7 @@ async def test_an_account_without_a_known_owner_takes_no_login_of_somebody_else(
     """It is from before owners were written down; a sync since then may have told."""
     with a_server(kind) as server:
         world = world_at(server)
-        async with a_house(tmp_path, world) as app:
+        async with an_installation(tmp_path, world) as app:
             account = await ask(app, accounts.add_account, account_id="work", **world.arguments)
             await app.services.store.change_account("work", without_owner(account))
             if is_synced:
@@ -95,7 +95,7 @@ async def test_an_account_without_a_known_owner_takes_no_login_of_somebody_else(
 async def test_a_login_tells_the_owner_of_an_account(tmp_path: Path, kind: str) -> None:
     with a_server(kind) as server:
         world = world_at(server)
-        async with a_house(tmp_path, world) as app:
+        async with an_installation(tmp_path, world) as app:
             account = await ask(app, accounts.add_account, account_id="work", **world.arguments)
             await app.services.store.change_account("work", without_owner(account))
             login = "password" if kind == "fastmail" else "access_token"
@@ -112,7 +112,7 @@ async def test_an_account_is_added_under_the_address_that_its_login_has(
     with a_server(kind) as server:
         world = world_at(server)
         server.address = OTHER
-        async with a_house(tmp_path, world) as app:
+        async with an_installation(tmp_path, world) as app:
             with pytest.raises(Conflict, match=f"a login of {OTHER}; give that address"):
                 await ask(app, accounts.add_account, account_id="work", **world.arguments)
             assert await nothing_is_kept(app)
@@ -127,7 +127,7 @@ async def test_of_two_that_add_one_name_at_once_one_has_the_account_and_its_logi
 ) -> None:
     with Graph() as server:
         world = world_at(server)
-        async with a_house(tmp_path, world) as app:
+        async with an_installation(tmp_path, world) as app:
             both = [
                 ask(app, accounts.add_account, account_id="work", **world.arguments)
                 for _ in range(2)
@@ -151,7 +151,7 @@ async def test_an_account_whose_login_cannot_be_kept_is_not_kept_either(
     monkeypatch.setattr(Accounts, "store_secret", fail)
     with Graph() as server:
         world = world_at(server)
-        async with a_house(tmp_path, world) as app:
+        async with an_installation(tmp_path, world) as app:
             with pytest.raises(MailError, match="locked"):
                 await ask(app, accounts.add_account, account_id="work", **world.arguments)
             assert await nothing_is_kept(app)

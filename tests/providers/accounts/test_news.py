@@ -48,7 +48,7 @@ class Push:
 
 @asynccontextmanager
 async def in_step(folder: Path, world: World | Push) -> AsyncIterator[App]:
-    """A house that keeps the account of a world in step."""
+    """An installation that keeps the account of a world in step."""
     values = {"POSTROOM_DATA_DIR": str(folder), "POSTROOM_SECRETS": "file", **world.settings}
     async with open_app(read_settings(values).settings) as app:
         await call(app.context(OWNER), add_account, {"account_id": "work", **world.arguments})
@@ -269,7 +269,6 @@ async def test_a_login_that_no_machine_has_is_asked_for_and_given_back_goes_on(
 async def test_a_server_that_falls_silent_makes_its_own_account_fail_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(imap_connection, "COMMAND_S", 0.5)
     async with AsyncExitStack() as stack:
         world = await stack.enter_async_context(open_world("imap-plain"))
         assert isinstance(world, ImapWorld)
@@ -280,6 +279,7 @@ async def test_a_server_that_falls_silent_makes_its_own_account_fail_and_no_othe
         silent = {**world.arguments, "account_id": "silent", "port": proxy.port}
         silent |= {"address": "alias@example.com", "security": "none"}
         await call(app.context(OWNER), add_account, silent)
+        monkeypatch.setattr(imap_connection, "COMMAND_S", 0.5)
         proxy.stall_after = 1_000
         proxy.cut_all()
 
@@ -340,8 +340,8 @@ async def test_mail_waits_too_while_a_provider_wants_us_to_wait(tmp_path: Path) 
             with pytest.raises(RateLimited):
                 await call(app.context(OWNER), check_account, {"account_id": "work"})
             asked = len(graph.asked)
-            letter_out = {"to": ["bo@else.example"], "subject": "Hello", "body_text": "Hello"}
-            sent = await call(app.context(OWNER), send_message, letter_out)
+            sent_mail = {"to": ["bo@else.example"], "subject": "Hello", "body_text": "Hello"}
+            sent = await call(app.context(OWNER), send_message, sent_mail)
             handing_over = asyncio.create_task(app.outbox().run())
 
             async def is_deferred() -> bool:

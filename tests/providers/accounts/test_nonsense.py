@@ -248,7 +248,6 @@ async def test_nonsense_is_an_error_of_the_provider_and_costs_nothing(
     fast = RateLimits(requests_per_second=100_000, burst=100_000)
     for module in ("gmail", "graph", "jmap"):
         monkeypatch.setattr(f"postroom.providers.{module}.client.RATES", fast)
-    monkeypatch.setattr("postroom.providers.imap.connection.COMMAND_S", 0.3)
     async with mad_world(kind) as (world, madness):
         values = {"POSTROOM_DATA_DIR": str(tmp_path), "POSTROOM_SECRETS": "file"}
         values |= world.settings
@@ -257,7 +256,8 @@ async def test_nonsense_is_an_error_of_the_provider_and_costs_nothing(
                 world.deliver(outgoing_mail(f"Letter {number}"))
             desk = await open_desk(app, world)
             await desk.sync()
-            with growth_below(64 * MB):
+            with growth_below(64 * MB), monkeypatch.context() as patch:
+                patch.setattr("postroom.providers.imap.connection.COMMAND_S", 0.3)
                 for number in range(CASES):
                     madness.chance = random.Random(f"{kind} {number}")
                     await one_case(app, desk.account.id, number)

@@ -56,7 +56,7 @@ async def services(folder: Path, **settings: str) -> AsyncIterator[App]:
 
 @pytest.fixture
 async def closed(tmp_path: Path) -> AsyncIterator[App]:
-    """A house without the setting."""
+    """An installation without the setting."""
     async with services(tmp_path) as app:
         yield app
 
@@ -282,7 +282,7 @@ async def test_over_rest_with_the_owners_key(tmp_path: Path) -> None:
     ]
     with running(tmp_path / "data", POSTROOM_SECRETS="file") as server:
         headers = {"Authorization": f"Bearer {server.key}"}
-        async with httpx2.AsyncClient(base_url=server.url, headers=headers, timeout=30) as http:
+        async with httpx2.AsyncClient(base_url=server.url, headers=headers, timeout=120) as http:
             answers = [await http.post("/v1/accounts", json={**ACCOUNT, **g}) for g in refused]
             unknown = await http.post("/v1/accounts", json={**ACCOUNT, "host": "nowhere.invalid"})
     assert [422] * len(refused) == [answer.status_code for answer in answers]

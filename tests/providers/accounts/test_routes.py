@@ -34,7 +34,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(WAYS), st.integers(0, 3)), min_size=1
 
 @dataclass
 class Crossing:
-    """A house that a mail may reach in several ways; UIDs are never used twice."""
+    """An installation that a mail may reach in several ways; UIDs are never used twice."""
 
     desk: Desk
     server: ScriptedImap

@@ -84,7 +84,7 @@ async def test_what_rules_do_at_arrival_is_done_at_the_provider_and_once(
     assert await desk.app.services.store.next_push_at("work") is None
 
 
-async def test_what_leaves_the_house_leaves_it_once(desk: Desk, world: World) -> None:
+async def test_what_is_sent_is_sent_once(desk: Desk, world: World) -> None:
     hook = await ask(desk, webhooks.create_webhook, url="https://hooks.example/x")
     await keep_rule(
         desk,

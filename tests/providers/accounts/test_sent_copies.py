@@ -45,12 +45,12 @@ async def send(desk: Desk, *to: str, **more: Any) -> Sent:
 
 
 async def local(desk: Desk, name: str = "bo") -> str:
-    """The address of an inbox of this house."""
+    """The address of an inbox of this installation."""
     return str((await ask(desk, inboxes.create_inbox, username=name)).address)
 
 
 def later(desk: Desk, by: timedelta) -> Desk:
-    """The same house, when some time has passed."""
+    """The same installation, when some time has passed."""
     services = desk.app.services
     moved = replace(services, clock=lambda: services.clock() + by)
     return Desk(replace(desk.app, services=moved), desk.account)

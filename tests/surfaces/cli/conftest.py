@@ -76,7 +76,7 @@ def process(data: Path) -> Postroom:
             env=environment(data, env),
             input=stdin,
             capture_output=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
         return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())

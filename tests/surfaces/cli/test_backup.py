@@ -20,7 +20,7 @@ from tests.servers import s3
 
 @pytest.fixture
 def full(postroom, receive):
-    """A house with some mail in it."""
+    """An installation with some mail in it."""
     for number in range(5):
         receive(mail(f"Plan {number}", attachments=[("a.txt", "text/plain", b"%d" % number)]))
     return postroom
@@ -78,7 +78,7 @@ def test_the_data_folder_by_another_name_is_refused(full, data, tmp_path, name):
     assert is_whole(full, data)
 
 
-def test_another_house_is_not_overwritten(full, data, tmp_path):
+def test_another_installation_is_not_overwritten(full, data, tmp_path):
     other = tmp_path / "other"
     full("--data", other, "inbox", "create", "--username", "ana")
     before = {path: path.read_bytes() for path in other.iterdir() if path.is_file()}
@@ -90,7 +90,7 @@ def test_another_house_is_not_overwritten(full, data, tmp_path):
     assert before == {path: path.read_bytes() for path in other.iterdir() if path.is_file()}
 
 
-def test_the_key_of_a_house_on_a_server_is_not_overwritten(full, tmp_path):
+def test_the_key_of_an_installation_on_a_server_is_not_overwritten(full, tmp_path):
     (tmp_path / "other").mkdir()
     key = tmp_path / "other" / "audit.key"
     key.write_text("ab" * 32)

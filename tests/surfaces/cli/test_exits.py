@@ -129,7 +129,7 @@ def test_ctrl_c_ends_with_130_and_no_traceback(data):
     )
     wait_until_it_reads(running)
     running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=30)
+    _, err = running.communicate(timeout=120)
 
     assert (130, b"interrupted") == (running.returncode, err.strip())
 
@@ -154,7 +154,7 @@ def test_a_reader_that_leaves_is_no_error(data, postroom, receive):
         env=environment(data),
         stdout=writing,
         stderr=subprocess.PIPE,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     os.close(writing)

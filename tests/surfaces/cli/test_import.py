@@ -211,7 +211,7 @@ def test_a_killed_import_loses_nothing_it_told_of_and_goes_on(postroom, data, in
     for _ in range(acknowledged):
         running.stderr.readline()
     running.kill()
-    running.wait(30)
+    running.wait(120)
     running.stderr.close()
     kept = sources(data)
     outcome = postroom("import", "a.mbox", *TO, "-o", "json").json
@@ -230,7 +230,7 @@ def test_ctrl_c_leaves_whole_batches(postroom, data, inbox):
     running = start_import(data)
     running.stderr.readline()
     running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=60)
+    _, err = running.communicate(timeout=120)
 
     kept = sources(data)
     assert 130 == running.returncode

@@ -32,8 +32,8 @@ def post(smtp: int) -> None:
 
 
 def move(process, server: Running, place: str, target: Path) -> None:
-    """Move a house; what its server writes by itself meanwhile is a reason to try again."""
-    deadline = time.monotonic() + 60
+    """Move an installation; what its server writes by itself meanwhile is a reason to try again."""
+    deadline = time.monotonic() + 120
     while moved := process("--data", server.data, "migrate", "--from", place, "--to", target):
         if moved.code == 0:
             return

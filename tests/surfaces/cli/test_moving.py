@@ -1,4 +1,4 @@
-"""Moving house and back leaves everything as it was; `tests/faults` drills backups."""
+"""Moving installation and back leaves everything as it was; `tests/faults` drills backups."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILES = [("plan.pdf", "application/pdf", b"%PDF-1.4"), ("a.txt", "text/plain", b
 
 
 def seen(postroom, *place: str) -> list[object]:
-    """What a caller sees of a house, in full."""
+    """What a caller sees of an installation, in full."""
     inboxes = postroom(*place, "inbox", "list", "-o", "json").json
     [inbox] = inboxes["results"]
     found = [inboxes]
@@ -35,7 +35,7 @@ def seen(postroom, *place: str) -> list[object]:
 
 @pytest.fixture
 def full(postroom, receive):
-    """A house with some mail in it."""
+    """An installation with some mail in it."""
     for number in range(7):
         receive(mail(f"Plan {number} für Ü", attachments=FILES[: number % 3]))
     message = postroom("search", "plan 3", "-o", "json").json["results"][0]["id"]
@@ -130,7 +130,9 @@ def test_a_target_with_nothing_but_memories_is_in_use(full, data, target, monkey
     assert ["precious"] == [memory["key"] for memory in listed["results"]]
 
 
-def test_a_house_with_nothing_but_memories_moves(postroom, data, database_url, monkeypatch):
+def test_an_installation_with_nothing_but_memories_migrates(
+    postroom, data, database_url, monkeypatch
+):
     postroom("memory", "add", "one", "--text", "Kept.")
 
     assert 0 == postroom("migrate", "--from", data, "--to", database_url).code
@@ -204,7 +206,7 @@ def test_who_writes_to_the_source_is_told_or_waited_for(full, data, target, monk
 
 
 def come(data: Path, number: int) -> None:
-    """Let a mail arrive, and somebody act, in a house that is open elsewhere."""
+    """Let a mail arrive, and somebody act, in an installation that is open elsewhere."""
 
     async def work(app):
         inbox = (await app.services.store.inboxes(EVERYTHING, Slice(limit=1))).rows[0]
@@ -235,7 +237,7 @@ def test_the_seal_moves_with_the_log(full, data, tmp_path, database_url, monkeyp
     assert (data / "audit.key").read_text() == (other / "audit.key").read_text()
 
 
-def test_without_the_key_of_its_log_a_house_does_not_move(
+def test_without_the_key_of_its_log_an_installation_does_not_migrate(
     full, data, tmp_path, database_url, monkeypatch
 ):
     full("migrate", "--from", data, "--to", database_url)

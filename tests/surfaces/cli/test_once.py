@@ -1,4 +1,4 @@
-"""A house that was moved, backed up or brought back sends nothing twice, and is in one place."""
+"""An installation that was migrated, backed up or restored sends nothing twice."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from postroom.model.sending import TRANSPORTS
 from postroom.surfaces.cli.session import Session
 from tests.mails import mail
 from tests.surfaces.cli.test_moving import come, placed, target  # noqa: F401 - a fixture
-from tests.surfaces.cli.test_post import LETTER, NOWHERE
+from tests.surfaces.cli.test_post import NOWHERE, OUTGOING
 
 
 @pytest.fixture
 def sender(postroom, inbox, monkeypatch):
-    """A house with mail that has not left yet: two to be sent now, one dated for later."""
+    """An installation with mail that has not left yet: two to be sent now, one dated for later."""
     monkeypatch.setenv("POSTROOM_RELAY_URL", NOWHERE)
-    postroom("send", *LETTER)
-    postroom("send", *LETTER, "--cc", "bob@example.com")
-    made = postroom("draft", "create", *LETTER, "--send-at", "2999-01-31", "-o", "json").json
+    postroom("send", *OUTGOING)
+    postroom("send", *OUTGOING, "--cc", "bob@example.com")
+    made = postroom("draft", "create", *OUTGOING, "--send-at", "2999-01-31", "-o", "json").json
     postroom("draft", "send", made["id"])
     return postroom
 
@@ -67,7 +67,7 @@ def test_what_a_backup_brings_back_is_sent_only_if_somebody_says_so(sender, tmp_
     assert 0 == sender("--data", new, "verify").code
 
 
-def test_the_mail_of_a_house_that_was_backed_up_goes_on(sender, data, tmp_path):
+def test_the_mail_of_an_installation_that_was_backed_up_goes_on(sender, data, tmp_path):
     sender("backup", tmp_path / "kept")
 
     assert ["queued", "queued", "scheduled"] == statuses(sender)
@@ -114,7 +114,7 @@ def test_after_a_move_only_the_new_place_opens(sender, data, target, monkeypatch
     assert ["queued", "queued", "scheduled"] == statuses(sender, *placed(target, data, monkeypatch))
 
 
-def test_an_mcp_client_is_told_that_the_house_has_moved(sender, process, data, tmp_path):
+def test_an_mcp_client_is_told_that_the_installation_has_moved(sender, process, data, tmp_path):
     sender("migrate", "--from", data, "--to", tmp_path / "new")
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
 
@@ -123,7 +123,7 @@ def test_an_mcp_client_is_told_that_the_house_has_moved(sender, process, data, t
     assert (5, True) == (started.code, "migrated to another folder" in started.err)
 
 
-def test_who_had_the_house_open_when_it_moved_sends_nothing(sender, data, tmp_path):
+def test_who_had_the_installation_open_when_it_moved_sends_nothing(sender, data, tmp_path):
     words = ("migrate", "--from", data, "--to", tmp_path / "new")
 
     async def work(app):
@@ -135,7 +135,7 @@ def test_who_had_the_house_open_when_it_moved_sends_nothing(sender, data, tmp_pa
     assert (0, None) == Session(data=str(data)).run(work)
 
 
-def test_a_moved_house_comes_back_from_where_it_is(sender, data, tmp_path, target, monkeypatch):  # noqa: F811
+def test_a_migrated_installation_is_restored(sender, data, tmp_path, target, monkeypatch):  # noqa: F811
     sender("migrate", "--from", data, "--to", target)
     with monkeypatch.context() as patch:
         sender(*placed(target, data, patch), "inbox", "create", "--username", "since")

@@ -31,7 +31,7 @@ def on_a_terminal(data, *words: str, code: int = 0, **env: str) -> str:
     while chunk := read(ours):
         seen += chunk
     os.close(ours)
-    assert code == done.wait(60)
+    assert code == done.wait(300)
     return seen.decode()
 
 

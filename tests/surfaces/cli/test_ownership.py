@@ -1,4 +1,4 @@
-"""Two houses never share their blobs: a sweep of the one would remove those of the other."""
+"""Two installations never share their blobs: a sweep of the one would remove those of the other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def no_age(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def full(postroom, receive):
-    """A house with some mail in it."""
+    """An installation with some mail in it."""
     for number in range(3):
         receive(mail(f"Plan {number}", attachments=[("a.txt", "text/plain", b"%d" % number)]))
     return postroom
@@ -60,7 +60,7 @@ def on_server(postroom, data: Path, database_url: str, patch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     "words", [("verify", "--sweep"), ("inbox", "list"), ("mcp",), ("serve", "--port", "0")]
 )
-def test_the_folder_of_a_house_on_a_server_is_no_new_house(
+def test_the_folder_of_an_installation_on_a_server_is_no_new_installation(
     postroom, data, database_url, monkeypatch, words
 ):
     on_server(postroom, data, database_url, monkeypatch)
@@ -88,7 +88,7 @@ def test_an_empty_database_takes_no_blobs_that_are_there(full, data, database_ur
     assert "none of them belongs to this installation" in refused.err
 
 
-def test_the_blobs_of_a_house_from_before_are_taken_over(full, data):
+def test_the_blobs_of_an_older_installation_are_taken_over(full, data):
     (data / "blobs" / "installation.json").unlink()
 
     assert 0 == full("verify", "--sweep").code
@@ -151,9 +151,7 @@ def test_a_backup_is_checked_and_swept_in_its_folder(full, receive, data, monkey
     assert 0 == full("verify").code
 
 
-def test_a_folder_that_is_a_house_wins_over_a_database_that_is_set(
-    full, data, database_url, monkeypatch
-):
+def test_a_data_folder_wins_over_a_database_that_is_set(full, data, database_url, monkeypatch):
     monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
 
     listed = full("--data", data, "inbox", "list", "-o", "json")
@@ -163,7 +161,7 @@ def test_a_folder_that_is_a_house_wins_over_a_database_that_is_set(
 
 
 @pytest.mark.parametrize("words", [("serve", "--port", "0"), ("mcp",), ("worker",)])
-def test_who_serves_leaves_no_doubt_which_house_is_meant(
+def test_who_serves_leaves_no_doubt_which_installation_is_meant(
     full, data, database_url, monkeypatch, words
 ):
     monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
@@ -175,7 +173,9 @@ def test_who_serves_leaves_no_doubt_which_house_is_meant(
 
 
 @pytest.mark.parametrize("command", ["migrate", "restore"])
-def test_no_house_moves_into_the_bucket_of_another(full, data, monkeypatch, bucket, command):
+def test_no_installation_migrates_into_the_bucket_of_another(
+    full, data, monkeypatch, bucket, command
+):
     kept, new, url = data.parent / "kept", data.parent / "new", "s3://postroom-test/taken"
     full("backup", kept)
     with monkeypatch.context() as patch:
@@ -212,7 +212,7 @@ def test_a_bucket_is_taken_over_by_who_removes_its_mark(full, data, monkeypatch,
     assert "lost/installation.json" in objects(bucket)
 
 
-def test_a_bucket_that_is_away_does_not_keep_a_house_closed(full, data, monkeypatch):
+def test_a_bucket_that_is_away_does_not_keep_an_installation_closed(full, data, monkeypatch):
     monkeypatch.setenv("POSTROOM_BLOBS_URL", "s3://postroom-test/away")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")

@@ -1,4 +1,4 @@
-"""`serve` opens the house, shows the key once, and has a demo to look at."""
+"""`serve` opens the installation, shows the key once, and has a demo to look at."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def serving(data: Path, *words: str, **env: str) -> Iterator[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    patience = threading.Timer(60, process.kill)
+    patience = threading.Timer(300, process.kill)
     patience.start()
     try:
         said = []
@@ -42,7 +42,7 @@ def serving(data: Path, *words: str, **env: str) -> Iterator[str]:
         assert process.poll() is None, process.stderr.read()
         yield "".join(said)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=120)
         assert (0, "") == (process.returncode, err)
     finally:
         patience.cancel()
@@ -85,8 +85,10 @@ def test_the_first_start_shows_the_key_and_the_second_does_not(data):
     assert "owner" == Session(data=str(data)).run(lambda app: app.authenticate(key)).key_id
 
 
-def test_a_house_elsewhere_is_offered_over_http_alone_and_tells_no_password(data, database_url):
-    """What a client starts knows the folder and not the database: it would find another house."""
+def test_an_installation_elsewhere_is_offered_over_http_alone_and_tells_no_password(
+    data, database_url
+):
+    """What a client starts knows the folder and not the database: it would open another one."""
     with serving(data, POSTROOM_DATABASE_URL=database_url) as said:
         [over_http] = clients_in(said)
 

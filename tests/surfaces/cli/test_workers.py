@@ -24,7 +24,7 @@ from tests.servers import postgres, s3
 from tests.servers.postroom import Running, command, environment, running
 from tests.surfaces.cli.test_serve import curl_in, fetch, serving
 
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
@@ -45,7 +45,7 @@ def ask(server: Running, path: str, body: object = None) -> dict[str, object]:
         data=None if body is None else json.dumps(body).encode(),
         headers={"Authorization": f"Bearer {server.key}", "Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
         return json.load(response)
 
 
@@ -53,17 +53,17 @@ def fetch_bytes(said: str, url: str) -> bytes:
     """What the curl line would get from another address."""
     headers = dict(word.split(": ", 1) for word in curl_in(said) if "Authorization" in word)
     request = urllib.request.Request(url, headers=headers)
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
         return bytes(answer.read())
 
 
-def test_a_crew_says_who_it_is_once_and_stops_when_told(data: Path) -> None:
+def test_a_supervisor_says_who_it_is_once_and_stops_when_told(data: Path) -> None:
     with serving(data, "--workers", "2") as said:
         assert 1 == said.count("is listening on")
         assert 0 == fetch(curl_in(said))["total"]
 
 
-def test_a_crew_with_a_demo_in_a_bucket_reads_it(data: Path) -> None:
+def test_several_workers_read_a_demo_in_a_bucket(data: Path) -> None:
     with (
         s3.running() as bucket,
         serving(
@@ -75,13 +75,13 @@ def test_a_crew_with_a_demo_in_a_bucket_reads_it(data: Path) -> None:
         url = curl_in(said)[-1].partition("/v1/")[0]
         message = fetch(curl_in(said))["results"][0]
         raw = fetch_bytes(said, f"{url}/v1/messages/{message['id']}/raw")
-        with urllib.request.urlopen(f"{url}/readyz", timeout=30) as answer:
+        with urllib.request.urlopen(f"{url}/readyz", timeout=PATIENCE_S) as answer:
             assert 200 == answer.status
 
     assert b"Subject:" in raw
 
 
-def test_a_crew_whose_demo_cannot_be_kept_says_so_and_ends(data: Path) -> None:
+def test_a_supervisor_whose_demo_cannot_be_stored_says_so_and_ends(data: Path) -> None:
     extra = {"POSTROOM_BLOBS_URL": "s3://postroom-test/demo", "AWS_ENDPOINT_URL": "http://[::1]:9"}
     login = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_ALLOW_HTTP": "true"}
 
@@ -137,7 +137,7 @@ def ask_often(server: Running, times: int) -> None:
 
 def asked(server: Running) -> tuple[int, int]:
     """How often the list was asked for, by the counter and by the histogram."""
-    with urllib.request.urlopen(f"{server.url}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"{server.url}/metrics", timeout=PATIENCE_S) as answer:
         lines = answer.read().decode().splitlines()
     counted = (
         'postroom_http_requests_total{method="GET",route="/v1/inboxes",status="200"} ',
@@ -150,7 +150,7 @@ def asked(server: Running) -> tuple[int, int]:
     return first, second
 
 
-def test_a_crew_that_is_too_old_for_its_database_says_so_and_ends(tmp_path: Path) -> None:
+def test_a_supervisor_that_is_too_old_for_its_database_says_so_and_ends(tmp_path: Path) -> None:
     """A newer Postroom has been there: whoever starts us anew may start that one."""
     with running(tmp_path / "data", workers=2) as server:
         wait_until(lambda: len(children(server.process.pid)) == 2)
@@ -213,10 +213,10 @@ def test_a_worker_can_be_watched(tmp_path: Path) -> None:
         port = re.search(r"port (\d+)", worker.stdout.readline())[1]
         url = f"http://127.0.0.1:{port}"
         said = {path: status_of(url + path) for path in ("/readyz", "/metrics", "/v1/inboxes")}
-        with urllib.request.urlopen(f"{url}/metrics", timeout=30) as answer:
+        with urllib.request.urlopen(f"{url}/metrics", timeout=PATIENCE_S) as answer:
             text = answer.read().decode()
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(f"{url}/v1/inboxes", timeout=30)
+            urllib.request.urlopen(f"{url}/v1/inboxes", timeout=PATIENCE_S)
         worker.terminate()
         assert 0 == worker.wait(PATIENCE_S)
 
@@ -229,7 +229,7 @@ def test_a_worker_can_be_watched(tmp_path: Path) -> None:
 
 def status_of(url: str) -> int:
     try:
-        with urllib.request.urlopen(url, timeout=30) as answer:
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         error.close()

@@ -1,4 +1,4 @@
-"""Live tools of a house in this process, on a scripted server."""
+"""Live tools of an installation in this process, on a scripted server."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def account_at(port: int, name: str = "DEFAULT") -> dict[str, str]:
 
 
 @asynccontextmanager
-async def house_with(folder: Path, *accounts: dict[str, str]) -> AsyncIterator[App]:
-    """A house with these accounts, and leave to change them."""
+async def app_with(folder: Path, *accounts: dict[str, str]) -> AsyncIterator[App]:
+    """An installation with these accounts, and leave to change them."""
     variables = {"POSTROOM_DATA_DIR": str(folder), "MAIL_IMAP_WRITE_ENABLED": "true"}
     for account in accounts:
         variables |= account

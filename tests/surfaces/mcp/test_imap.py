@@ -7,7 +7,7 @@ import pytest
 from postroom.model.key import OWNER
 from postroom.surfaces.mcp.call_tool import call_tool
 from tests.servers.imap_script import Mail, WatchedEvent, mails, scripted
-from tests.surfaces.mcp.live import TOOLS, account_at, answer, house_with
+from tests.surfaces.mcp.live import TOOLS, account_at, answer, app_with
 
 ID = "imap:default:INBOX:7:2"
 
@@ -19,7 +19,7 @@ def boxes() -> dict[bytes, dict[int, Mail]]:
 async def test_an_account_without_any_mailbox_is_no_failure(tmp_path):
     async with (
         scripted(mailboxes={}) as server,
-        house_with(tmp_path, account_at(server.port)) as app,
+        app_with(tmp_path, account_at(server.port)) as app,
     ):
         body = await answer(app, "imap_list_mailboxes")
 
@@ -36,7 +36,7 @@ async def test_a_server_that_refuses_to_remove_one_message_keeps_it_and_that_is_
     replies = {"UID EXPUNGE": b"{tag} NO not here\r\n"}
     async with (
         scripted(mailboxes=boxes(), replies=replies) as server,
-        house_with(tmp_path, account_at(server.port)) as app,
+        app_with(tmp_path, account_at(server.port)) as app,
     ):
         body = await answer(app, "imap_delete_message", message_id=ID, confirm=True)
 
@@ -59,7 +59,7 @@ async def test_a_move_that_fails_never_says_moved(tmp_path, refused):
     replies = {refused: b"{tag} NO disk full\r\n"}
     async with (
         scripted(mailboxes=boxes(), replies=replies, capabilities=capabilities) as server,
-        house_with(tmp_path, account_at(server.port)) as app,
+        app_with(tmp_path, account_at(server.port)) as app,
     ):
         body = await answer(app, "imap_move_message", message_id=ID, destination_mailbox="Archive")
 
@@ -76,7 +76,7 @@ async def test_flags_that_no_server_takes_are_left_behind_in_a_copy(tmp_path):
     async with (
         scripted(mailboxes=odd) as here,
         scripted(mailboxes=boxes()) as there,
-        house_with(tmp_path, account_at(here.port), account_at(there.port, "WORK")) as app,
+        app_with(tmp_path, account_at(here.port), account_at(there.port, "WORK")) as app,
     ):
         body = await answer(
             app,
@@ -102,7 +102,7 @@ async def test_a_copy_goes_without_keywords_where_they_are_refused(tmp_path):
     async with (
         scripted(mailboxes=tagged) as here,
         scripted(mailboxes=boxes(), replies={"APPEND": append}) as there,
-        house_with(tmp_path, account_at(here.port), account_at(there.port, "WORK")) as app,
+        app_with(tmp_path, account_at(here.port), account_at(there.port, "WORK")) as app,
     ):
         body = await answer(
             app,
@@ -127,7 +127,7 @@ async def test_a_search_that_contradicts_itself_is_not_said_to_be_empty(tmp_path
     }
     async with (
         scripted(mailboxes=boxes(), replies=replies) as server,
-        house_with(tmp_path, account_at(server.port)) as app,
+        app_with(tmp_path, account_at(server.port)) as app,
     ):
         body = await answer(app, "imap_search_messages", mailbox="INBOX")
 
@@ -139,7 +139,7 @@ async def test_a_search_that_contradicts_itself_is_not_said_to_be_empty(tmp_path
 async def test_flags_that_were_not_kept_are_not_said_to_be(tmp_path):
     async with (
         scripted(mailboxes=boxes(), replies={"UID STORE": b"{tag} OK sure\r\n"}) as server,
-        house_with(tmp_path, account_at(server.port)) as app,
+        app_with(tmp_path, account_at(server.port)) as app,
     ):
         body = await answer(app, "imap_update_message_flags", message_id=ID, add_flags=["$Todo"])
 
@@ -153,7 +153,7 @@ async def test_a_wrong_password_is_told_and_the_password_is_not(tmp_path):
     replies = {"LOGIN": b"{tag} NO [AUTHENTICATIONFAILED] secret is wrong\r\n"}
     async with (
         scripted(replies=replies) as server,
-        house_with(tmp_path, account_at(server.port)) as app,
+        app_with(tmp_path, account_at(server.port)) as app,
     ):
         bodies = [
             await answer(app, "imap_search_messages", mailbox="INBOX"),
@@ -181,7 +181,7 @@ async def test_a_wrong_password_is_told_and_the_password_is_not(tmp_path):
 async def test_text_that_no_wire_can_carry_is_refused_before_it_is_sent(tmp_path, tool, arguments):
     async with (
         scripted(mailboxes=boxes()) as server,
-        house_with(tmp_path, account_at(server.port)) as app,
+        app_with(tmp_path, account_at(server.port)) as app,
     ):
         result = await call_tool(app.context(OWNER), TOOLS[tool], arguments)
 

@@ -15,7 +15,7 @@ from postroom.app import App
 from postroom.providers.imap.live import ImapAccounts
 from tests.servers.imap_script import ScriptedImap, mails, scripted
 from tests.servers.proxy import Proxy, proxied
-from tests.surfaces.mcp.live import TOOLS, account_at, answer, house_with
+from tests.surfaces.mcp.live import TOOLS, account_at, answer, app_with
 
 ID = "imap:default:INBOX:7:2"
 READS: dict[str, dict[str, Any]] = {
@@ -36,7 +36,7 @@ FOR_GOOD = 1_000_000
 
 @dataclass(frozen=True)
 class RequestQueue:
-    """A house, a server, and what is between them."""
+    """An installation, a server, and what is between them."""
 
     app: App
     server: ScriptedImap
@@ -62,7 +62,7 @@ class RequestQueue:
         self.proxy.cut_after, self.proxy.cuts = offset, times
 
     async def leave(self) -> None:
-        """End what is open, and wait until the house has noticed."""
+        """End what is open, and wait until the installation has noticed."""
         self.proxy.cut_all()
         live = self.app.services.imap
         assert isinstance(live, ImapAccounts)
@@ -77,7 +77,7 @@ async def line(tmp_path: Path) -> AsyncIterator[RequestQueue]:
     async with (
         scripted(mailboxes=boxes) as server,
         proxied(server.port) as proxy,
-        house_with(tmp_path, account_at(proxy.port)) as app,
+        app_with(tmp_path, account_at(proxy.port)) as app,
     ):
         yield RequestQueue(app, server, proxy)
 

@@ -8,7 +8,7 @@ from typing import Any
 from postroom.model.key import OWNER
 from postroom.surfaces.mcp.call_tool import call_tool
 from tests.servers.imap_script import mails, scripted
-from tests.surfaces.mcp.live import TOOLS, account_at, house_with
+from tests.surfaces.mcp.live import TOOLS, account_at, app_with
 
 CALLS = 2_000
 TEXTS = (
@@ -84,7 +84,7 @@ async def test_any_arguments_give_an_answer_of_the_contract_and_no_other_command
     boxes = {b"INBOX": mails(5), b"Archive": {}}
     async with (
         scripted(mailboxes=boxes) as server,
-        house_with(tmp_path, account_at(server.port)) as app,
+        app_with(tmp_path, account_at(server.port)) as app,
     ):
         for _ in range(CALLS):
             tool = chance.choice(list(TOOLS))

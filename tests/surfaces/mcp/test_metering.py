@@ -24,7 +24,7 @@ from tests.mails import deliver, mail, new_inbox
 from tests.surfaces.mcp.wire import Wire, started
 from tests.surfaces.rest.conftest import visiting
 
-LETTER = {"subject": "Hi", "body": "Hello"}
+OUTGOING = {"subject": "Hi", "body": "Hello"}
 
 
 def limits(**given: int) -> dict[str, str]:
@@ -34,12 +34,12 @@ def limits(**given: int) -> dict[str, str]:
 
 def cli(folder: Path, *words: str, env: dict[str, str] | None = None) -> Any:
     line = [sys.executable, "-m", "postroom", "--data", str(folder), "-o", "json", *words]
-    done = subprocess.run(line, capture_output=True, check=False, timeout=60, env=env)
+    done = subprocess.run(line, capture_output=True, check=False, timeout=300, env=env)
     return json.loads(done.stdout or done.stderr)
 
 
 def send(wire: Wire, inbox_id: str, to: str, **more: Any) -> dict[str, Any]:
-    said = wire.call("send_email", inbox_id=inbox_id, recipient=to, **LETTER, **more)
+    said = wire.call("send_email", inbox_id=inbox_id, recipient=to, **OUTGOING, **more)
     body: dict[str, Any] = said["structuredContent"]
     return body
 
@@ -131,7 +131,7 @@ async def test_every_way_to_send_counts_once_when_it_is_accepted(app: App) -> No
         ctx, sending.send_message, {**outgoing_mail, "to": ["c@example.com", "d@example.com"]}
     )
     await call(
-        ctx, sending.send_email, {"inbox_id": inbox.id, "recipient": "e@example.com", **LETTER}
+        ctx, sending.send_email, {"inbox_id": inbox.id, "recipient": "e@example.com", **OUTGOING}
     )
     await call(ctx, sending.reply_to_message, {**about, "body_text": "Yes"})
     await call(ctx, sending.forward_message, {**about, "to": ["f@example.com"]})

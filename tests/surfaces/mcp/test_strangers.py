@@ -17,13 +17,13 @@ from tests.strangers import (
     HIDING,
     arguments_of,
     changes_last,
-    hostile_house,
+    hostile_installation,
     hostile_mail,
     is_about_strangers,
     problems_with,
 )
 from tests.surfaces.mcp.live import TOOLS as LIVE
-from tests.surfaces.mcp.live import account_at, house_with
+from tests.surfaces.mcp.live import account_at, app_with
 
 CARRY = {
     "get_message", "list_messages", "search_messages", "get_thread", "list_threads",
@@ -51,7 +51,7 @@ def given(tool, things: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_every_tool_marks_and_cleans_the_words_of_strangers(agent, ctx):
-    things = await hostile_house(ctx)
+    things = await hostile_installation(ctx)
     tools = [tool for tool in choose_tools() if tool.name not in LIVE]
     found, carried = [], set()
     for tool in sorted(tools, key=lambda tool: changes_last(tool.operation.name)):
@@ -65,7 +65,7 @@ async def test_every_tool_marks_and_cleans_the_words_of_strangers(agent, ctx):
 
 
 async def test_an_attachment_that_is_too_large_is_named_by_its_id(agent, ctx):
-    things = await hostile_house(ctx)
+    things = await hostile_installation(ctx)
 
     error = await agent.fail("get_attachment_content", attachment_id=things["attachment_id"])
 
@@ -84,7 +84,7 @@ async def walk(folder, **server: Any) -> tuple[list[str], set[str]]:
     found, carried = [], set()
     async with (
         scripted(mailboxes=hostile_boxes(), **server) as scripted_server,
-        house_with(folder, account_at(scripted_server.port)) as app,
+        app_with(folder, account_at(scripted_server.port)) as app,
     ):
         for tool in sorted(LIVE.values(), key=lambda tool: changes_last(tool.operation.name)):
             result = await call_tool(app.context(OWNER), tool, given(tool, {}))

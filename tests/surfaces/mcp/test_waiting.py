@@ -9,7 +9,7 @@ import anyio
 from postroom.operations import messages
 from tests.mails import deliver, mail
 
-PATIENCE_S = 30
+PATIENCE_S = 50
 
 
 async def until_waiting(app, count=1):

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-PATIENCE_S = 20
+PATIENCE_S = 50
 HELLO = {
     "protocolVersion": "2025-11-25",
     "capabilities": {},

@@ -160,7 +160,7 @@ def test_only_a_type_is_told_as_the_type(stated, told):
 
 @pytest.fixture
 def bucket_app(app):
-    """The same house with its mail in a bucket."""
+    """The same installation with its mail in a bucket."""
     with s3.running() as bucket:
         services = dataclasses.replace(app.services, blobs=ObjectBlobs(bucket))
         yield dataclasses.replace(app, services=services)
@@ -210,7 +210,7 @@ async def test_a_link_lasts_an_hour_at_most(rest, message_id, seconds):
     assert 422 == problem["status"]
 
 
-async def test_a_house_of_files_makes_no_links_and_says_what_to_do(rest, message_id):
+async def test_an_installation_of_files_makes_no_links_and_says_what_to_do(rest, message_id):
     problem = await rest.problem("GET", f"/v1/messages/{message_id}/link")
 
     assert (404, "feature_disabled") == (problem["status"], problem["code"])

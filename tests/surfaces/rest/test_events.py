@@ -20,7 +20,7 @@ from postroom.operations.message_changes import delete_message
 from postroom.surfaces.rest.server import build, listen, serve_on
 from tests.mails import deliver, mail, new_inbox
 
-PATIENCE_S = 30
+PATIENCE_S = 50
 
 
 class Listening:

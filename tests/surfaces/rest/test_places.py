@@ -175,7 +175,7 @@ async def test_a_cursor_is_refused_to_everyone_but_whom_it_was_given_to(
     assert not re.search(rb"\d+,\d+", data)
 
 
-async def test_a_cursor_outlives_the_server_and_is_of_no_use_in_another_house(
+async def test_a_cursor_outlives_the_server_and_is_of_no_use_in_another_installation(
     tmp_path, ctx, key, rest, filled
 ):
     query = {"inbox_id": filled.id, "limit": 1}

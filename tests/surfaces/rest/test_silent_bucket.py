@@ -1,4 +1,4 @@
-"""A bucket that takes connections and never answers keeps nobody from the rest of the house."""
+"""A bucket that takes connections and never answers keeps nobody from anything else."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.strangers import (
     NOW,
     arguments_of,
     changes_last,
-    hostile_house,
+    hostile_installation,
     is_about_strangers,
     problems_with,
 )
@@ -35,7 +35,7 @@ def test_every_operation_has_arguments_to_try_it_with():
 
 
 async def test_every_route_marks_and_cleans_the_words_of_strangers(rest, ctx):
-    things = await hostile_house(ctx)
+    things = await hostile_installation(ctx)
     found, carried = [], set()
     routes = [route for route in ROUTES if route.operation.name not in ELSEWHERE]
     for route in sorted(routes, key=lambda route: changes_last(route.operation.name)):

@@ -13,9 +13,9 @@ from postroom.surfaces.rest.routes import ROUTES
 from tests.mails import deliver, mail, new_inbox
 from tests.surfaces.rest.conftest import visiting
 
-LETTER = {"to": ["ana@example.com"], "subject": "Hi", "body_text": "Hello"}
+OUTGOING = {"to": ["ana@example.com"], "subject": "Hi", "body_text": "Hello"}
 NEEDED = {
-    "send_message": LETTER,
+    "send_message": OUTGOING,
     "reply_to_message": {"body_text": "Hello"},
     "forward_message": {"to": ["ana@example.com"]},
     "update_message": {"flags": ["seen"]},
@@ -24,7 +24,7 @@ NEEDED = {
     "rename_inbox": {"name": "Mine"},
     "split_thread": {"message_ids": ["msg_1"]},
     "create_key": {"name": "mine"},
-    "create_draft": LETTER,
+    "create_draft": OUTGOING,
     "create_alias": {"email": "sales@postroom.localhost"},
     "create_webhook": {"url": "https://example.com/hook"},
     "wait_for_message": {"timeout_s": 1},

@@ -12,7 +12,7 @@ import pytest
 from postroom.blocking import finish_threads, in_own_thread, in_thread
 from postroom.providers.allowed_hosts import Guard
 
-PATIENCE_S = 10
+PATIENCE_S = 50
 ABOVE_ALL_POOLS = (os.cpu_count() or 1) + 40
 
 

@@ -57,7 +57,7 @@ def test_hostile_mail_stays_small(name: str) -> None:
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (30, 30)),
     )
 

@@ -216,7 +216,7 @@ async def test_several_inboxes_must_be_named(ctx: RequestContext, inbox: Inbox) 
         ({"from": "nobody@postroom.localhost"}, NotFound, "from"),
     ],
 )
-async def test_a_letter_with_a_fault_is_named_and_nothing_is_sent(
+async def test_an_outgoing_mail_with_a_fault_is_named_and_nothing_is_sent(
     ctx: RequestContext, inbox: Inbox, changes: dict[str, Any], kind: type[MailError], words: str
 ) -> None:
     with pytest.raises(kind, match=words):

@@ -66,7 +66,7 @@ def test_a_match_longer_than_an_excerpt_is_shown_from_its_first_letter() -> None
     assert words[70:229] + "…" == shown
 
 
-def test_what_shows_nothing_does_not_crowd_out_the_match() -> None:
+def test_what_shows_nothing_does_not_displace_the_match() -> None:
     text = "Before Hello" + "\u200b" * 500 + "World after"
 
     assert "HelloWorld" in excerpt(fold(text), "helloworld", (text,))

@@ -1,6 +1,6 @@
 """Starts processes quickly: what they import is loaded once, and each is a fork of that.
 
-    python -m tests.faults.nursery
+    python -m tests.faults.starter
 
 reads a line of JSON for each wish: `["start", "module:function", [argument…], environment, log,
 traced]` is answered with the number of the process, `["wait"]` and `["poll"]` with how the last
@@ -33,7 +33,7 @@ _MODULES = (
 )  # fmt: skip
 
 
-class Nursery:
+class ForkingStarter:
     """Keeps one process at a time; the first start is a cold one, the others are forks.
 
     What has been opened for one is used by the next.
@@ -95,7 +95,7 @@ class Nursery:
 
 def _open() -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.faults.nursery"],
+        [sys.executable, "-m", "tests.faults.starter"],
         cwd=FOLDER,
         env={**os.environ, "PYTHONPATH": PYTHONPATH},
         stdin=subprocess.PIPE,
@@ -113,7 +113,7 @@ def _become(
     said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for number, file in enumerate((nothing, said, said)):
         os.dup2(file, number)
-    # The streams of the nursery remember whether theirs was a file or a pipe.
+    # The streams of the starter remember whether theirs was a file or a pipe.
     sys.stdout, sys.stderr = (open(number, "w", 1, closefd=False) for number in (1, 2))  # noqa: SIM115
     if traced:
         while "TracerPid:\t0" in Path("/proc/self/status").read_text():

