@@ -63,9 +63,7 @@ async def run_task(task: Task, script: Script, toolsets: Sequence[str], folder: 
                 await task.check(World(app.context(OWNER)), answer)
             except (AssertionError, CallFailed, KeyError, IndexError, ValueError) as error:
                 problem = f"{type(error).__name__}: {error}"
-    return Cost(
-        session.calls, session.sent_bytes + session.received_bytes, session.tokens, problem
-    )
+    return Cost(session.calls, session.sent_bytes + session.received_bytes, session.tokens, problem)
 
 
 async def prepare(folder: Path) -> None:

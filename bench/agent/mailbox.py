@@ -65,7 +65,9 @@ def _invoices(now: datetime) -> list[Dated]:
     for number in range(1, 13):
         date = now - timedelta(days=30 * (12 - number) + 3)
         total = f"{1_000 + 137 * number},{number:02}"
-        pdf = make_pdf(f"Invoice 2026-{number:03}", [f"Total due: EUR {total}", "Payable in 14 days"])
+        pdf = make_pdf(
+            f"Invoice 2026-{number:03}", [f"Total due: EUR {total}", "Payable in 14 days"]
+        )
         raw = mail(
             f"Invoice 2026-{number:03}",
             "Dear Mia,\n\nplease find the invoice attached.\n\nAcme Billing",
@@ -108,7 +110,9 @@ def _people(now: datetime) -> list[Dated]:
         date = now - timedelta(days=4 * number + 2, hours=number % 9)
         topic, person = _TOPICS[number % 7], _PEOPLE[number % 4]
         text = f"Hi Mia,\n\nsome news on {topic.lower()}, part {number}. Can we talk on Thursday?\n"
-        found.append((date, mail(f"{topic}: update {number}", text, sender=person, to=ME, date=date)))
+        found.append(
+            (date, mail(f"{topic}: update {number}", text, sender=person, to=ME, date=date))
+        )
     return found
 
 
@@ -117,10 +121,11 @@ def _single(now: datetime) -> list[Dated]:
     contract = make_pdf("Framework contract", ["Notice period: 3 months", "Signed by both"])
     quote_date = now - timedelta(days=9)
     answer_date = now - timedelta(days=8)
-    singles = [
+    return [
         (now - timedelta(days=5), mail(
             "Framework contract", "Mia, the signed contract is attached.\n\nBob",
-            sender=_PEOPLE[0], to=ME, cc=f"{_PEOPLE[3]}, {_PEOPLE[2]}", date=now - timedelta(days=5),
+            sender=_PEOPLE[0], to=ME, cc=f"{_PEOPLE[3]}, {_PEOPLE[2]}",
+            date=now - timedelta(days=5),
             attachments=[("contract-signed.pdf", PDF, contract)],
         )),
         (quote_date, mail(
@@ -150,7 +155,6 @@ def _single(now: datetime) -> list[Dated]:
             date=now - timedelta(days=1),
         )),
     ]  # fmt: skip
-    return singles
 
 
 async def _flag(ctx: RequestContext, me: Inbox) -> None:

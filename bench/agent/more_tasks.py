@@ -32,7 +32,9 @@ async def a_mark_read(s: Session) -> Any:
 
 
 async def c_mark_read(s: Session) -> Any:
-    for row in (await s.call("search_messages", **{"from": "builds@ci.example", "limit": 100}))["results"]:
+    for row in (await s.call("search_messages", **{"from": "builds@ci.example", "limit": 100}))[
+        "results"
+    ]:
         flags = sorted({*row.get("flags", ()), "seen"})
         await s.call("update_message", message_id=row["id"], flags=flags)
 
@@ -294,7 +296,9 @@ task("see what a rule would do", a_dry_rule, c_dry_rule, equals(30))
 
 
 async def a_recall(s: Session) -> Any:
-    rows = (await s.call("recall", q="In which format does Dora like her bills?", limit=1))["results"]
+    rows = (await s.call("recall", q="In which format does Dora like her bills?", limit=1))[
+        "results"
+    ]
     return rows[0]["key"]
 
 
@@ -313,7 +317,9 @@ async def a_remember(s: Session) -> Any:
 
 
 async def c_remember(s: Session) -> Any:
-    return (await s.call("memory_add", key="room/price", text="The room costs 420 EUR a day."))["key"]
+    return (await s.call("memory_add", key="room/price", text="The room costs 420 EUR a day."))[
+        "key"
+    ]
 
 
 task("remember a fact", a_remember, c_remember, equals("room/price"))

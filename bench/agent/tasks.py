@@ -146,7 +146,9 @@ async def c_thread(s: Session) -> Any:
     return [message["new_text"].strip()[:15] for message in thread["messages"]]
 
 
-task("read a whole conversation", a_thread, c_thread, equals(["Dear Mia,\n\nthe", "One more thing:"]))
+task(
+    "read a whole conversation", a_thread, c_thread, equals(["Dear Mia,\n\nthe", "One more thing:"])
+)
 
 
 async def a_texts(s: Session) -> Any:
@@ -164,7 +166,7 @@ task("read several mails at once", a_texts, c_texts, equals(["Build 876", "Build
 
 
 async def a_operators(s: Session) -> Any:
-    return (await s.call("find_mail", q='from:bob.stone has:attachment after:2020-01-01'))["total"]
+    return (await s.call("find_mail", q="from:bob.stone has:attachment after:2020-01-01"))["total"]
 
 
 async def c_operators(s: Session) -> Any:
@@ -268,7 +270,9 @@ async def a_link(s: Session) -> Any:
 
 
 async def c_link(s: Session) -> Any:
-    arrived = await s.call("wait_for_message", **{"inbox_id": ME, "from": "portal", "extract": "link"})
+    arrived = await s.call(
+        "wait_for_message", **{"inbox_id": ME, "from": "portal", "extract": "link"}
+    )
     return arrived["extracted"]
 
 
@@ -288,7 +292,13 @@ async def a_send(s: Session) -> Any:
 async def c_send(s: Session) -> Any:
     return await s.call(
         "send_message",
-        **{"from": ME, "to": [COLLEAGUE], "cc": [SUPPORT], "subject": "Lunch", "body_text": "At noon?"},
+        **{
+            "from": ME,
+            "to": [COLLEAGUE],
+            "cc": [SUPPORT],
+            "subject": "Lunch",
+            "body_text": "At noon?",
+        },
     )
 
 
@@ -388,7 +398,8 @@ task("forward the last three invoices", a_forward_three, c_forward_three, were_t
 
 async def a_schedule(s: Session) -> Any:
     sent = await s.call(
-        "send_mail", **{"from": ME, "to": [COLLEAGUE], "subject": "Monday", "body": "Hi", "send_at": _day(2)}
+        "send_mail",
+        **{"from": ME, "to": [COLLEAGUE], "subject": "Monday", "body": "Hi", "send_at": _day(2)},
     )
     return await s.call("undo", id=sent["id"])
 
@@ -396,7 +407,13 @@ async def a_schedule(s: Session) -> Any:
 async def c_schedule(s: Session) -> Any:
     sent = await s.call(
         "send_message",
-        **{"from": ME, "to": [COLLEAGUE], "subject": "Monday", "body_text": "Hi", "send_at": _day(2)},
+        **{
+            "from": ME,
+            "to": [COLLEAGUE],
+            "subject": "Monday",
+            "body_text": "Hi",
+            "send_at": _day(2),
+        },
     )
     return await s.call("cancel_message", message_id=sent["message_id"])
 
@@ -420,7 +437,13 @@ async def a_scheduled(s: Session) -> Any:
     for number in (1, 2):
         await s.call(
             "send_mail",
-            **{"from": ME, "to": [COLLEAGUE], "subject": f"Later {number}", "body": "Hi", "send_at": _day(3)},
+            **{
+                "from": ME,
+                "to": [COLLEAGUE],
+                "subject": f"Later {number}",
+                "body": "Hi",
+                "send_at": _day(3),
+            },
         )
     rows = (await s.call("list_outgoing"))["results"]
     return sorted(f"{row['subject']} {row['status']}" for row in rows)
@@ -430,13 +453,24 @@ async def c_scheduled(s: Session) -> Any:
     for number in (1, 2):
         await s.call(
             "send_message",
-            **{"from": ME, "to": [COLLEAGUE], "subject": f"Later {number}", "body_text": "Hi", "send_at": _day(3)},
+            **{
+                "from": ME,
+                "to": [COLLEAGUE],
+                "subject": f"Later {number}",
+                "body_text": "Hi",
+                "send_at": _day(3),
+            },
         )
     rows = (await s.call("list_messages", inbox_id=ME, mailbox="Outbox"))["results"]
     return sorted(f"{row['subject']} {row['status']}" for row in rows)
 
 
-task("schedule two and list them", a_scheduled, c_scheduled, equals(["Later 1 scheduled", "Later 2 scheduled"]))
+task(
+    "schedule two and list them",
+    a_scheduled,
+    c_scheduled,
+    equals(["Later 1 scheduled", "Later 2 scheduled"]),
+)
 
 
 async def a_draft(s: Session) -> Any:
@@ -460,15 +494,19 @@ task("write a draft for a person to approve", a_draft, c_draft, is_draft_there)
 
 async def a_edit_draft(s: Session) -> Any:
     made = await s.call(
-        "send_mail", **{"from": ME, "to": [COLLEAGUE], "subject": "Plan", "body": "v1", "draft": True}
+        "send_mail",
+        **{"from": ME, "to": [COLLEAGUE], "subject": "Plan", "body": "v1", "draft": True},
     )
     return await s.call("send_mail", draft_id=made["id"], body="version two")
 
 
 async def c_edit_draft(s: Session) -> Any:
-    await s.call("create_draft", **{"from": ME, "to": [COLLEAGUE], "subject": "Plan", "body_text": "v1"})
+    await s.call(
+        "create_draft", **{"from": ME, "to": [COLLEAGUE], "subject": "Plan", "body_text": "v1"}
+    )
     return await s.call(
-        "send_message", **{"from": ME, "to": [COLLEAGUE], "subject": "Plan", "body_text": "version two"}
+        "send_message",
+        **{"from": ME, "to": [COLLEAGUE], "subject": "Plan", "body_text": "version two"},
     )
 
 
@@ -484,7 +522,13 @@ async def a_attach(s: Session) -> Any:
     files = [{"attachment_id": row["attachments"][0]["id"]} for row in rows]
     return await s.call(
         "send_mail",
-        **{"from": ME, "to": [COLLEAGUE], "subject": "Two invoices", "body": "Both", "attachments": files},
+        **{
+            "from": ME,
+            "to": [COLLEAGUE],
+            "subject": "Two invoices",
+            "body": "Both",
+            "attachments": files,
+        },
     )
 
 
@@ -495,7 +539,13 @@ async def c_attach(s: Session) -> Any:
         files.append({"attachment_id": found["results"][0]["id"]})
     return await s.call(
         "send_message",
-        **{"from": ME, "to": [COLLEAGUE], "subject": "Two invoices", "body_text": "Both", "attachments": files},
+        **{
+            "from": ME,
+            "to": [COLLEAGUE],
+            "subject": "Two invoices",
+            "body_text": "Both",
+            "attachments": files,
+        },
     )
 
 

@@ -136,14 +136,19 @@ async def call(
         return await _answer(ctx, operation, arguments)
 
 
+def require_scope(ctx: RequestContext, scope: Scope) -> None:
+    """Raise Forbidden if the caller lacks a scope."""
+    if scope not in ctx.caller.scopes:
+        raise Forbidden(
+            f"this needs a key with the scope {scope}; "
+            f"yours has {', '.join(sorted(ctx.caller.scopes)) or 'none'}"
+        )
+
+
 async def _answer(
     ctx: RequestContext, operation: Operation[Any, T], arguments: Mapping[str, Any]
 ) -> T:
-    if operation.scope not in ctx.caller.scopes:
-        raise Forbidden(
-            f"this needs a key with the scope {operation.scope}; "
-            f"yours has {', '.join(sorted(ctx.caller.scopes)) or 'none'}"
-        )
+    require_scope(ctx, operation.scope)
     if operation.gate is not None:
         operation.gate(ctx)
     request = parse_request(operation.request, arguments)

@@ -24,9 +24,9 @@ class MailLine:
     """
 
     id: str
-    from_: str
-    subject: str
-    date: datetime
+    from_: str | None = None
+    subject: str | None = None
+    date: datetime | None = None
     snippet: str | None = None
     to: tuple[str, ...] | None = None
     cc: tuple[str, ...] | None = None
@@ -121,6 +121,15 @@ class MemoryLine:
     updated_at: datetime
     trust: str
     tags: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReceipt:
+    """What became of a memory."""
+
+    key: str
+    status: str
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,6 +199,7 @@ class ActionResult:
     succeeded: tuple[str, ...]
     failed: tuple[FailedAction, ...]
     plan_id: str | None = field(default=None, kw_only=True)
+    undo_id: str | None = field(default=None, kw_only=True)
 
     @classmethod
     def of(

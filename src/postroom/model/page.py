@@ -12,9 +12,12 @@ _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
 def random_id(prefix: str) -> str:
-    """Create an id that cannot be guessed: a prefix and 130 random bits."""
-    number = secrets.randbits(130)
-    return prefix + "_" + "".join(_ALPHABET[number >> shift & 31] for shift in range(0, 130, 5))
+    """Create an id: a prefix and 60 random bits.
+
+    It is short, because a model reads and writes it; what it names is protected by keys.
+    """
+    number = secrets.randbits(60)
+    return prefix + "_" + "".join(_ALPHABET[number >> shift & 31] for shift in range(0, 60, 5))
 
 
 T = TypeVar("T")

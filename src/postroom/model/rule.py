@@ -208,6 +208,8 @@ SHOWN = {
     "apply_label": "label",
     "remove_label": "label",
     "move": "mailbox",
+    "add_flag": "flag",
+    "remove_flag": "flag",
     "forward": "to",
     "reply": "text",
     "webhook": "webhook",

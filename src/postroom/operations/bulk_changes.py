@@ -1,4 +1,4 @@
-"""Changes of many messages: by ids at once, or by a filter with a plan first; both can be undone."""
+"""Changes of many messages: by ids at once, by a filter with a plan first; both can be undone."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import operation
 from postroom.calls.request import (
     READERS,
+    Constraint,
     Id,
     LabelName,
     MailboxName,
     OptionalId,
     Request,
-    Together,
     argument,
     one_of,
     refuse_other_kind,
@@ -27,7 +27,7 @@ from postroom.errors import Conflict, NotFound, no_such
 from postroom.model.inbox import TRASH
 from postroom.model.key import Scope
 from postroom.model.message import ActionResult, FailedAction
-from postroom.model.rule import DryRunPlan, Facts, Plan
+from postroom.model.rule import Action, DryRunPlan, Facts, Plan
 from postroom.operations.messages import MessageSelection
 from postroom.operations.rules import (
     PLAN_LIFETIME,
@@ -36,9 +36,8 @@ from postroom.operations.rules import (
     apply_rule_plan,
     get_rule_plan,
 )
-from postroom.rules.actions import apply_actions
-from postroom.rules.definition import MAX_PLANNED, Action
-from postroom.rules.planning import PlanDraft
+from postroom.rules.definition import MAX_PLANNED
+from postroom.rules.planning import PlanDraft, apply_actions
 
 Flags = list[Literal["seen", "flagged", "answered"]]
 _FLAG_ACTIONS = {
@@ -55,9 +54,7 @@ _AT_ONCE = 500
 class MessageChanges(Request):
     """What to change of messages."""
 
-    add_labels: Annotated[
-        list[LabelName], argument("Labels to add.", ["Work"], max_length=50)
-    ] = []
+    add_labels: Annotated[list[LabelName], argument("Labels to add.", ["Work"], max_length=50)] = []
     remove_labels: Annotated[
         list[LabelName], argument("Labels to remove.", ["Todo"], max_length=50)
     ] = []
@@ -99,8 +96,8 @@ class UpdateMessages(MessageChanges):
     again with plan_id to carry it out. undo_id of the answer takes it back.
     """
 
-    together: ClassVar[tuple[Together, ...]] = (
-        one_of("messages", "message_ids", "filter", "plan_id"),
+    constraints: ClassVar[tuple[Constraint, ...]] = (
+        one_of("messages", ("message_ids", "filter", "plan_id")),
     )
     message_ids: Annotated[
         list[Id], argument("The messages.", ["msg_4h8t2w"], max_length=1000)
@@ -148,6 +145,7 @@ async def change_by_ids(
     """Change messages at once. The answer has an `undo_id`, and names ids that are unknown."""
     for message_id in message_ids:
         refuse_other_kind(message_id, "msg", READERS)
+    failed: tuple[FailedAction, ...] = ()
     for tries_left in reversed(range(_TRIES)):
         numbers = await ctx.store.message_numbers(message_ids, ctx.visible)
         failed = tuple(
@@ -175,9 +173,7 @@ def _undoable(result: ActionResult) -> ActionResult:
     return replace(result, plan_id=None, undo_id=result.plan_id)
 
 
-async def _plan(
-    ctx: RequestContext, numbers: Sequence[int], actions: Sequence[Action]
-) -> Plan:
+async def _plan(ctx: RequestContext, numbers: Sequence[int], actions: Sequence[Action]) -> Plan:
     """Store the plan of a change of these messages."""
     draft = PlanDraft()
     for first in range(0, len(numbers), _AT_ONCE):
@@ -197,7 +193,7 @@ async def _plan(
         total=draft.total,
         kept=len(draft.items),
         actions_by_type=dict(sorted(draft.counts.items())),
-        warnings=tuple(draft.warnings_of(MAX_PLANNED)),
+        warnings=tuple(draft.remarks()),
         max_messages=MAX_PLANNED,
         can_undo=True,
         inboxes=ctx.visible,

@@ -204,6 +204,8 @@ _CHANGES: dict[str, Callable[[State, str], State]] = {
     "mark_unread": lambda state, _: _without_flag(state, "seen"),
     "flag": lambda state, _: _with_flag(state, "flagged"),
     "unflag": lambda state, _: _without_flag(state, "flagged"),
+    "add_flag": _with_flag,
+    "remove_flag": _without_flag,
 }
 
 
@@ -296,21 +298,25 @@ class PlanDraft:
         return True
 
     def warnings(self, rule: Definition) -> Iterator[str]:
-        """Warnings for whoever applies the plan."""
+        """Warnings for whoever applies the plan of a rule."""
         limit = rule.safety.max_messages
         if self.total > limit:
             yield (
                 f"{self.total} messages match, but safety.max_messages is {limit}; "
                 "narrow the rule or raise it, or this plan cannot be applied"
             )
+        yield from self.remarks()
+        if rule.uses("delete"):
+            yield "delete moves messages to Trash"
+
+    def remarks(self) -> Iterator[str]:
+        """What a plan does not do, or cannot undo."""
         if self._unchanged:
             yield f"{_messages(self._unchanged)} would not change: the actions have no effect"
         if left := sum(n for kind, n in self.counts.items() if kind in _IRREVERSIBLE):
             yield f"{left} actions (forward, reply, webhook) cannot be undone"
         for problem, count in sorted(self._problems.items()):
             yield f"{_messages(count)}: {problem}"
-        if rule.uses("delete"):
-            yield "delete moves messages to Trash"
 
 
 _IRREVERSIBLE = ("forward", "reply", "webhook")

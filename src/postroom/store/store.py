@@ -70,6 +70,8 @@ class Store(MemoryStore):
     # Messages
     add_messages = writes(message_insert.add_messages)
     message = reads(message_reads.get_message)
+    messages_by_id = reads(message_reads.messages_by_id)
+    message_numbers = reads(message_reads.message_numbers)
     search_texts = reads(message_reads.search_texts)
     message_by_internet_id = reads(message_reads.message_by_internet_id)
     newest_message = reads(message_reads.newest_message)

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from postroom.calls.operation import Operation
 from postroom.errors import MailError
 from postroom.mail.text.display import shown
-from postroom.model import account, audit, event, inbox, live, message, rule, sending
+from postroom.model import account, agent, audit, event, inbox, live, message, rule, sending
 from postroom.model.memory import Memory
 from postroom.model.message import ActionResult
 from postroom.model.page import Page, is_page
@@ -27,6 +27,13 @@ ROWS = (message.MessageRow, message.ThreadMessage, message.ThreadRow)
 """Shapes of list rows."""
 
 CARRIES_MAIL = (
+    agent.Arrived,
+    agent.ChangeReceipt,
+    agent.FoundMail,
+    agent.Mailboxes,
+    agent.ReadResult,
+    agent.Receipt,
+    agent.Receipts,
     account.Account,
     message.Attachment,
     message.AttachmentContent,

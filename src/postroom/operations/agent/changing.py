@@ -7,8 +7,7 @@ from typing import Annotated, Self
 from pydantic import model_validator
 
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import thread_of
-from postroom.calls.operation import operation
+from postroom.calls.operation import operation, thread_of
 from postroom.calls.request import Id, OptionalId, argument
 from postroom.model.agent import ChangeReceipt, MailLine
 from postroom.model.key import Scope

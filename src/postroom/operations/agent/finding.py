@@ -10,7 +10,7 @@ from pydantic import model_validator
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import operation
-from postroom.calls.request import Limit, Together, argument
+from postroom.calls.request import Constraint, Limit, argument
 from postroom.mail.text.fold import fold
 from postroom.model.agent import FoundMail, MailLine
 from postroom.model.key import Scope
@@ -20,7 +20,7 @@ from postroom.operations.agent.operators import split_operators
 from postroom.operations.messages import MessageFilter, fair_cut, find_page
 
 TEXTS_CHARS = 24_000
-"""The length of all texts of a page together."""
+"""The length of all texts of a page constraints."""
 
 
 class FindMail(MessageFilter):
@@ -29,7 +29,7 @@ class FindMail(MessageFilter):
     A row has what is unusual: unread, attachments (read_mail reads their text), warnings.
     """
 
-    together: ClassVar[tuple[Together, ...]] = MessageFilter.together
+    constraints: ClassVar[tuple[Constraint, ...]] = MessageFilter.constraints
     mode: Annotated[
         Literal["words", "exact", "hybrid"],
         argument("words: each is in it; exact: q as it is; hybrid: by meaning.", "hybrid"),

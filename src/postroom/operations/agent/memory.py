@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import operation
 from postroom.calls.request import Limit, Request, argument
-from postroom.model.agent import MemoryLine, Receipt, Recalled
+from postroom.model.agent import MemoryLine, MemoryReceipt, Recalled
 from postroom.model.key import Scope
 from postroom.model.memory import DEFAULT_NAMESPACE
 from postroom.operations.memories import (
@@ -19,16 +18,14 @@ from postroom.operations.memories import (
     MemoryAdd,
     MemoryDelete,
     MemoryGet,
-    MemoryList,
     Namespace,
     Tags,
     Text,
     memory_add,
     memory_delete,
     memory_get,
-    memory_list,
 )
-from postroom.operations.memory_search import MemorySearch, memory_search
+from postroom.operations.memory_search import MemoryList, MemorySearch, memory_list, memory_search
 
 
 class Remember(Request):
@@ -43,12 +40,12 @@ class Remember(Request):
 
 
 @operation(Scope.WRITE)
-async def remember(ctx: RequestContext, request: Remember) -> Receipt:
+async def remember(ctx: RequestContext, request: Remember) -> MemoryReceipt:
     arguments = {name: getattr(request, name) for name in request.model_fields_set}
     memory = await memory_add(ctx, MemoryAdd(**arguments))
     similar = ", ".join(other.key for other in memory.similar or ())
     note = f"similar memories: {similar}; forget what is outdated" if similar else None
-    return Receipt(memory.key, memory.status, note=note)
+    return MemoryReceipt(memory.key, memory.status, note=note)
 
 
 class Recall(Request):
@@ -76,9 +73,7 @@ async def recall(ctx: RequestContext, request: Recall) -> Recalled:
         keys = [row.key for row in (await memory_list(ctx, listed)).results]
     read = [await memory_get(ctx, MemoryGet(key=key, namespace=namespace)) for key in keys]
     return Recalled(
-        tuple(
-            MemoryLine(m.key, m.text, m.updated_at, m.trust, tags=m.tags or None) for m in read
-        )
+        tuple(MemoryLine(m.key, m.text, m.updated_at, m.trust, tags=m.tags or None) for m in read)
     )
 
 
@@ -90,6 +85,6 @@ class Forget(Request):
 
 
 @operation(Scope.WRITE, destroys=True)
-async def forget(ctx: RequestContext, request: Forget) -> Receipt:
+async def forget(ctx: RequestContext, request: Forget) -> MemoryReceipt:
     gone = await memory_delete(ctx, MemoryDelete(key=request.key, namespace=request.namespace))
-    return Receipt(gone.key, "forgotten")
+    return MemoryReceipt(gone.key, "forgotten")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 Arguments = dict[str, Any]
@@ -81,7 +81,7 @@ def _date(name: str) -> Read:
             return {name: f"{day:%Y-%m-%d}"}
         match = _DATE.fullmatch(value)
         try:
-            return {name: f"{datetime(*map(int, match.groups())):%Y-%m-%d}"} if match else None
+            return {name: str(date(*map(int, match.groups())))} if match else None
         except ValueError:
             return None
 

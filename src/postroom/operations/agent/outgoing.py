@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from postroom.calls.context import RequestContext
-from postroom.calls.operation import operation
+from postroom.calls.operation import operation, require_scope
 from postroom.calls.request import Id, Limit, Request, argument
 from postroom.errors import InvalidInput
 from postroom.model.agent import ChangeReceipt, FoundMail, MailLine, NotRead, Receipt
@@ -36,7 +36,6 @@ async def list_outgoing(ctx: RequestContext, request: ListOutgoing) -> FoundMail
 def _entry_line(entry: OutboxEntry) -> MailLine:
     return MailLine(
         id=entry.message_id,
-        from_=None,
         subject=entry.subject,
         date=entry.queued_at,
         to=tuple(recipient.address for recipient in entry.recipients[:5]),
@@ -48,7 +47,6 @@ def _entry_line(entry: OutboxEntry) -> MailLine:
 def _draft_line(draft: Draft) -> MailLine:
     return MailLine(
         id=draft.id,
-        from_=None,
         subject=draft.subject,
         date=draft.updated_at,
         to=draft.to[:5],
@@ -67,7 +65,7 @@ class Undo(Request):
 @operation(Scope.WRITE)
 async def undo(ctx: RequestContext, request: Undo) -> ChangeReceipt | Receipt:
     if request.id.startswith("msg_"):
-        ctx.require(Scope.SEND)
+        require_scope(ctx, Scope.SEND)
         sent = await cancel_message(ctx, CancelMessage(message_id=request.id))
         return Receipt(sent.draft_id or request.id, "draft")
     if request.id.startswith("rul_"):

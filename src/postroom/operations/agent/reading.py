@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Annotated, TypeVar
 
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import attachment_of, message_of, thread_of
-from postroom.calls.operation import operation
+from postroom.calls.operation import attachment_of, message_of, operation, thread_of
 from postroom.calls.request import Id, Request, argument
 from postroom.errors import InvalidInput, MailError
 from postroom.model.agent import FileText, MailLine, NotRead, ReadResult, ThreadText
@@ -18,7 +17,7 @@ from postroom.operations.attachments import attachment_text
 from postroom.operations.messages import fair_cut
 
 _CHARS = 36_000
-"""The length of all texts of an answer together: 9,000 tokens."""
+"""The length of all texts of an answer constraints: 9,000 tokens."""
 
 _THREAD_MESSAGES = 20
 _MAX_ADDRESSES = 20
@@ -34,12 +33,13 @@ class ReadMail(Request):
     """
 
     ids: Annotated[
-        list[Id], argument("What to read.", ["msg_4h8t2w", "att_6p1r4z"], min_length=1, max_length=20)
+        list[Id],
+        argument("What to read.", ["msg_4h8t2w", "att_6p1r4z"], min_length=1, max_length=20),
     ]
     max_chars: Annotated[int, argument("Cut each text here.", 2000, ge=1, le=36_000)] = 12_000
-    offset: Annotated[int, argument("Read one text on from next_offset.", 12000, ge=0, le=2**53)] = (
-        0
-    )
+    offset: Annotated[
+        int, argument("Read one text on from next_offset.", 12000, ge=0, le=2**53)
+    ] = 0
     quoted: Annotated[bool, argument("Keep quoted mail.", True)] = False
 
 
@@ -64,9 +64,7 @@ async def _read(
         if id_.startswith("att_"):
             attachment = await attachment_of(ctx, id_)
             found = await attachment_text(ctx, attachment)
-            return FileText(
-                id_, attachment.filename, found.text, warnings=found.warnings or None
-            )
+            return FileText(id_, attachment.filename, found.text, warnings=found.warnings or None)
         message = await message_of(ctx, id_)
         line = _line(message, addresses, quoted=request.quoted)
         return replace(
@@ -110,7 +108,7 @@ def _cut(item: Read, cut: int, offset: int) -> Read:
         return item
     if isinstance(item, ThreadText):
         return replace(item, messages=tuple(_cut_text(line, cut, 0) for line in item.messages))
-    return _cut_text(item, cut, offset)
+    return _cut_text(item, cut, offset)  # type: ignore[type-var]
 
 
 def _cut_text(item: T, cut: int, offset: int) -> T:

@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import Annotated
 
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import only_inbox
-from postroom.calls.operation import operation
+from postroom.calls.operation import only_inbox, operation
 from postroom.calls.request import Request, argument
-from postroom.model.agent import Arrived, MailboxLine, Mailboxes
+from postroom.model.agent import Arrived, Mailboxes, MailboxLine
 from postroom.model.key import Scope
 from postroom.operations.agent.lines import inbox_addresses, line_of
 from postroom.operations.mailboxes import ListMailboxes as ListAll
 from postroom.operations.mailboxes import list_mailboxes as list_all
 from postroom.operations.message_changes import ListLabels, list_labels
-from postroom.operations.message_wait import WaitForMessage, wait_for_message
-from postroom.operations.messages import OptionalInboxId
+from postroom.operations.messages import OptionalInboxId, WaitForMessage, wait_for_message
 
 
 class WaitForMail(WaitForMessage):
@@ -53,10 +51,13 @@ async def list_mailboxes(ctx: RequestContext, request: ListMailboxes) -> Mailbox
     found = await list_all(ctx, ListAll(inbox_id=request.inbox_id, limit=100))
     labels = await list_labels(ctx, ListLabels(limit=100))
     boxes = tuple(
-        MailboxLine(box.name, box.total, unread=box.unread or None, inbox=addresses.get(box.inbox_id))
+        MailboxLine(
+            box.name, box.total, unread=box.unread or None, inbox=addresses.get(box.inbox_id)
+        )
         for box in found.results
         if box.total
     )
     return Mailboxes(
-        boxes, tuple(MailboxLine(label.name, label.message_count) for label in labels.results) or None
+        boxes,
+        tuple(MailboxLine(label.name, label.message_count) for label in labels.results) or None,
     )

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, model_validator
 
 from postroom.calls.context import RequestContext
-from postroom.calls.lookups import message_of
-from postroom.calls.operation import operation
-from postroom.calls.request import Accepts, Id, OptionalId, argument
-from postroom.calls.request import MAILBOX_OR_NONE
+from postroom.calls.operation import message_of, operation
+from postroom.calls.request import MAILBOX_OR_NONE, Accepts, Id, OptionalId, argument
 from postroom.errors import MailError, about_mail
 from postroom.model.agent import Receipt, Receipts
 from postroom.model.key import Scope
@@ -35,8 +33,8 @@ from postroom.operations.sending import (
     reply_to_message,
     send_message,
 )
-from postroom.sending.attachment_inputs import AttachmentInput
-from postroom.sending.replies import forward_mail_of, reply_recipients
+from postroom.sending.outgoing_mail import AttachmentInput
+from postroom.sending.replies import forward_mail_of, reply_mail_of
 from postroom.sending.submission import Sending
 
 W = TypeVar("W", bound="Written")
@@ -83,12 +81,14 @@ class SendMail(Written):
     bcc: Annotated[Addresses, argument("Hidden copies.", ["cy@example.com"])] = []
     sender: Annotated[
         str | None,
-        argument("Your address to send from.", "me@postroom.localhost", alias="from", max_length=320),
+        argument(
+            "Your address to send from.", "me@postroom.localhost", alias="from", max_length=320
+        ),
         Accepts(MAILBOX_OR_NONE),
     ] = None
-    draft_id: Annotated[OptionalId, argument("This draft, with changes if given.", "drf_5t2k8n")] = (
-        None
-    )
+    draft_id: Annotated[
+        OptionalId, argument("This draft, with changes if given.", "drf_5t2k8n")
+    ] = None
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -150,12 +150,12 @@ async def _reply(ctx: RequestContext, request: ReplyMail, message_id: str) -> Re
         asked = ReplyToMessage(message_id=message_id, reply_all=request.all, **mail, **sending)
         return receipt(await reply_to_message(ctx, asked))
     parent = await message_of(ctx, message_id)
-    to, cc = await reply_recipients(ctx, parent, reply_all=request.all)
+    reply = await reply_mail_of(ctx, parent, request.body or "", reply_all=request.all)
     return await _saved(
         ctx,
-        to=[_typed(pair) for pair in to],
-        cc=[_typed(pair) for pair in cc],
-        subject=parent.subject,
+        to=[_typed(pair) for pair in reply.to],
+        cc=[_typed(pair) for pair in reply.cc],
+        subject=reply.subject,
         in_reply_to=parent.id,
         send_at=request.send_at,
         **mail,
