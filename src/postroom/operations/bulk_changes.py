@@ -28,7 +28,7 @@ from postroom.model.inbox import TRASH
 from postroom.model.key import Scope
 from postroom.model.message import ActionResult, FailedAction
 from postroom.model.rule import Action, DryRunPlan, Facts, Plan
-from postroom.operations.messages import MessageSelection
+from postroom.operations.message_selection import MessageSelection
 from postroom.operations.rules import (
     PLAN_LIFETIME,
     ApplyRulePlan,

@@ -14,7 +14,7 @@ from postroom.model.key import Scope
 from postroom.model.rule import DryRunPlan
 from postroom.operations.agent.outgoing import change_receipt
 from postroom.operations.bulk_changes import MessageChanges, UpdateMessages, update_messages
-from postroom.operations.messages import MessageSelection
+from postroom.operations.message_selection import MessageSelection
 
 _SHOWN = 5
 _THREAD_MESSAGES = 100

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import model_validator
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import operation
-from postroom.calls.request import Constraint, Limit, argument
+from postroom.calls.request import Limit, argument
 from postroom.mail.text.fold import fold
 from postroom.model.agent import FoundMail, MailLine
 from postroom.model.key import Scope
 from postroom.model.message import Message, MessageRow
 from postroom.operations.agent.lines import inbox_addresses, line_of
 from postroom.operations.agent.operators import split_operators
-from postroom.operations.messages import MessageFilter, fair_cut, find_page
+from postroom.operations.message_selection import MessageFilter, find_page
+from postroom.operations.messages import fair_cut
 
 TEXTS_CHARS = 24_000
 """The length of all texts of a page constraints."""
@@ -29,7 +30,6 @@ class FindMail(MessageFilter):
     A row has what is unusual: unread, attachments (read_mail reads their text), warnings.
     """
 
-    constraints: ClassVar[tuple[Constraint, ...]] = MessageFilter.constraints
     mode: Annotated[
         Literal["words", "exact", "hybrid"],
         argument("words: each is in it; exact: q as it is; hybrid: by meaning.", "hybrid"),

@@ -6,14 +6,14 @@ from typing import Annotated
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import only_inbox, operation
-from postroom.calls.request import Request, argument
+from postroom.calls.request import OptionalInboxName, Request, argument
 from postroom.model.agent import Arrived, Mailboxes, MailboxLine
 from postroom.model.key import Scope
 from postroom.operations.agent.lines import inbox_addresses, line_of
 from postroom.operations.mailboxes import ListMailboxes as ListAll
 from postroom.operations.mailboxes import list_mailboxes as list_all
 from postroom.operations.message_changes import ListLabels, list_labels
-from postroom.operations.messages import OptionalInboxId, WaitForMessage, wait_for_message
+from postroom.operations.messages import OptionalInboxName, WaitForMessage, wait_for_message
 
 
 class WaitForMail(WaitForMessage):
@@ -40,9 +40,9 @@ async def wait_for_mail(ctx: RequestContext, request: WaitForMail) -> Arrived:
 class ListMailboxes(Request):
     """List mailboxes and labels with their number of messages and of unread ones."""
 
-    inbox_id: Annotated[OptionalInboxId, argument("Only this inbox.", "me@postroom.localhost")] = (
-        None
-    )
+    inbox_id: Annotated[
+        OptionalInboxName, argument("Only this inbox.", "me@postroom.localhost")
+    ] = None
 
 
 @operation(Scope.READ)
