@@ -13,7 +13,7 @@ from postroom.operations.agent.lines import inbox_addresses, line_of
 from postroom.operations.mailboxes import ListMailboxes as ListAll
 from postroom.operations.mailboxes import list_mailboxes as list_all
 from postroom.operations.message_changes import ListLabels, list_labels
-from postroom.operations.messages import OptionalInboxName, WaitForMessage, wait_for_message
+from postroom.operations.messages import WaitForMessage, wait_for_message
 
 
 class WaitForMail(WaitForMessage):
@@ -21,6 +21,8 @@ class WaitForMail(WaitForMessage):
 
     A time-out is no error: wait again with `since` of the answer.
     """
+
+    constraints = ()
 
 
 @operation(Scope.READ, waits=True)
@@ -40,9 +42,7 @@ async def wait_for_mail(ctx: RequestContext, request: WaitForMail) -> Arrived:
 class ListMailboxes(Request):
     """List mailboxes and labels with their number of messages and of unread ones."""
 
-    inbox_id: Annotated[
-        OptionalInboxName, argument("Only this inbox.", "me@postroom.localhost")
-    ] = None
+    inbox_id: Annotated[OptionalInboxName, argument("Only this inbox.", "inb_7k2m9q")] = None
 
 
 @operation(Scope.READ)
