@@ -54,6 +54,8 @@ class Page(Generic[T]):
     limit: int
     offset: int
     next_cursor: str | None = field(default=None, kw_only=True)
+    hint: str | None = field(default=None, kw_only=True)
+    """What to try next, if nothing was found."""
 
     @property
     def has_more(self) -> bool:

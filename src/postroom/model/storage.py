@@ -144,22 +144,30 @@ class NewSend:
 
 @dataclass(frozen=True, slots=True)
 class MessageQuery:
-    """A query for messages. `q`, `sender` and `recipient` are folded; None is no condition.
+    """A query for messages. Texts are folded; None and () are no condition.
 
-    Without a `mailbox`, messages that are only in Trash or Junk are excluded; `*` includes them.
+    `words` are contained in any of the fields of `q`, all of them; `sender_words` in the address or
+    name of the sender. `flags` are all required, `without_flags` all excluded. Without a `mailbox`,
+    messages that are only in Trash or Junk are excluded; `*` includes them.
     """
 
     visible: Visible
     inbox_id: str | None = None
     thread_id: str | None = None
     q: str | None = None
+    words: tuple[str, ...] = ()
     sender: str | None = None
+    sender_words: tuple[str, ...] = ()
     recipient: str | None = None
+    subject: str | None = None
     labels: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    without_flags: tuple[str, ...] = ()
     has_attachment: bool | None = None
     after: datetime | None = None
     before: datetime | None = None
     mailbox: str | None = None
+    oldest_first: bool = False
     page: Slice = Slice()
 
 

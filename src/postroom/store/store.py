@@ -17,10 +17,10 @@ from postroom.blocking import in_thread
 from postroom.errors import MailError
 from postroom.model.audit import AuditCheck
 from postroom.model.event import EVERY_WEBHOOK, Webhook, WebhookCapacity, WebhookJob
-from postroom.model.inbox import AddressRights, Visible
+from postroom.model.inbox import AddressRights, Mailbox, Visible
 from postroom.model.key import Key
 from postroom.model.message import BlobKey, MessageRow
-from postroom.model.page import Found
+from postroom.model.page import Found, Slice
 from postroom.model.sending import StoredDraft
 from postroom.model.storage import MessageQuery, RawMessage
 from postroom.ports.events import Notifier
@@ -38,6 +38,7 @@ from postroom.store.sql.accounts import identities as sql_identities
 from postroom.store.sql.accounts import pushes, remotes
 from postroom.store.sql.events import events as sql_events
 from postroom.store.sql.events import webhooks as sql_webhooks
+from postroom.store.sql.messages import mailboxes as sql_mailboxes
 from postroom.store.sql.messages import (
     message_changes,
     message_insert,
@@ -50,6 +51,7 @@ from postroom.store.sql.outbox import claims, queue, sends
 from postroom.store.sql.outbox import drafts as sql_drafts
 from postroom.store.sql.rules import plans
 from postroom.store.sql.rules import rules as sql_rules
+from postroom.store.transaction import Transaction
 from postroom.store.webhook_secrets import CannotDecrypt, decrypt_secret, encrypt_secret
 
 _AT_ONCE = 500
@@ -89,6 +91,17 @@ class Store(MemoryStore):
         return await self.engine.read(
             lambda tx: message_search.find_messages(tx, query, self._searcher)
         )
+
+    async def mailboxes(
+        self, visible: Visible, page: Slice, inbox_id: str | None = None
+    ) -> Found[Mailbox]:
+        """One page of mailboxes with counts. Raises NotFound."""
+
+        def read(tx: Transaction) -> Found[Mailbox]:
+            inboxes = message_search.chosen_inboxes(tx, visible, inbox_id)
+            return sql_mailboxes.list_mailboxes(tx, inboxes, page, self._searcher)
+
+        return await self.engine.read(read)
 
     async def raw_messages(self, inbox_id: str, visible: Visible) -> AsyncIterator[RawMessage]:
         """Every message of an inbox, in order of arrival, including Trash and Junk."""

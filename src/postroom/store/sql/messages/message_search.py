@@ -30,6 +30,7 @@ from postroom.model.storage import FIELD_BORDER, MessageQuery
 from postroom.model.view import Numbers, only
 from postroom.store.search.index import IndexSearcher, SearchQuery
 from postroom.store.sql.conditions import within
+from postroom.store.sql.messages.mailboxes import canonical_mailbox
 from postroom.store.sql.messages.thread_choice import NAMED
 from postroom.store.sql.values import (
     any_of,
@@ -286,7 +287,7 @@ BODIES = """
 def find_messages(
     tx: Transaction, query: MessageQuery, searcher: IndexSearcher
 ) -> Found[MessageRow]:
-    """One page of the messages that match a query, newest first.
+    """One page of the messages that match a query, in its order.
 
     Raises:
         NotFound: the inbox or thread does not exist for the caller.
@@ -294,7 +295,10 @@ def find_messages(
     search = search_query_of(tx, query)
     answer = searcher.search(tx, search)
     rows = message_rows(tx, answer.numbers, search.inboxes)
-    excerpts = _excerpts(tx, rows, query.q) if query.q else {}
+    if query.oldest_first:
+        rows.reverse()
+    sought = query.q or next(iter(query.words), None)
+    excerpts = _excerpts(tx, rows, sought) if sought else {}
     found = tuple(message_row(row, excerpts.get(row[-1])) for row in rows)
     has_more = rows and answer.offset + len(rows) < answer.total
     after = (rows[-1][8], rows[-1][-1]) if has_more else None
@@ -310,29 +314,42 @@ def matching_numbers(
 
 def search_query_of(tx: Transaction, query: MessageQuery) -> SearchQuery:
     """The query for the index. Raises NotFound."""
-    inboxes = visible_numbers(tx, query.visible)
-    if query.inbox_id is not None:
-        inboxes = only(visible_inbox(tx, query.inbox_id, query.visible))
+    inboxes = chosen_inboxes(tx, query.visible, query.inbox_id)
     thread = None
     if query.thread_id is not None:
         thread, inbox = thread_number(tx, query.thread_id, query.visible)
         inboxes = inboxes.narrowed_to([inbox])
-    after = query.page.after
+    after, mailbox = query.page.after, query.mailbox
+    if mailbox is not None:
+        mailbox = canonical_mailbox(tx, mailbox, inboxes)
     return SearchQuery(
         inboxes=inboxes,
         thread=thread,
         q=query.q,
+        words=query.words,
         sender=None if query.sender is None else address_pattern(query.sender),
+        sender_words=tuple(map(address_pattern, query.sender_words)),
         recipient=None if query.recipient is None else address_pattern(query.recipient),
+        subject=query.subject,
         labels=tuple(caseless(label) for label in query.labels),
-        mailbox=None if query.mailbox is None else caseless(query.mailbox),
+        flags=query.flags,
+        without_flags=query.without_flags,
+        mailbox=None if mailbox is None else caseless(mailbox),
         has_attachment=query.has_attachment,
         since=seconds_or_none(query.after),
         before=seconds_or_none(query.before),
         limit=query.page.limit,
         offset=query.page.offset,
         after=None if after is None else (int(after[0]), int(after[1])),
+        oldest_first=query.oldest_first,
     )
+
+
+def chosen_inboxes(tx: Transaction, visible: Visible, inbox_id: str | None) -> Numbers:
+    """The named inbox, or all that the caller can see. Raises NotFound."""
+    if inbox_id is None:
+        return visible_numbers(tx, visible)
+    return only(visible_inbox(tx, inbox_id, visible))
 
 
 def visible_inbox(tx: Transaction, inbox_id: str, visible: Visible) -> int:

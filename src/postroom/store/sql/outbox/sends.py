@@ -13,6 +13,7 @@ from postroom.mail.text.fold import as_key
 from postroom.model.message import FLAGS, Recipient
 from postroom.model.sending import OPEN, PAUSED, Sent, overall_status
 from postroom.model.storage import NewSend, ReplyLimit
+from postroom.store.search.index import SetChange, flag_set, update_message_sets
 from postroom.store.sql.accounts.pushes import Delta, insert_push, insert_sent_copy, origin_of
 from postroom.store.sql.messages.message_insert import add_message
 from postroom.store.sql.messages.thread_choice import NAMED
@@ -284,6 +285,7 @@ def _mark_answered(tx: Transaction, message_id: str) -> None:
         inbox=row[1],
         n=row[0],
     )
+    update_message_sets(tx, [SetChange(row[0], row[1], set(), {flag_set("answered")})])
     origin = origin_of(tx, row[1])
     if origin is not None:
         insert_push(tx, origin, row[0], message_id, Delta(add_flags=("answered",)))
