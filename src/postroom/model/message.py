@@ -42,6 +42,20 @@ class AttachmentContent:
 
 
 @dataclass(frozen=True, slots=True)
+class AttachmentText:
+    """The text of an attachment that its reader sees; `warnings` say what was left out."""
+
+    text: str
+    content_type: str
+    filename: str
+    size: int
+    warnings: tuple[str, ...]
+    truncated: bool | None = field(default=None, kw_only=True)
+    total_chars: int | None = field(default=None, kw_only=True)
+    next_offset: int | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
 class Download:
     """A stream of bytes, with the name and type to save them under."""
 

@@ -37,6 +37,7 @@ CARRIES_MAIL = (
     account.Account,
     message.Attachment,
     message.AttachmentContent,
+    message.AttachmentText,
     audit.AuditEntry,
     account.Capabilities,
     message.DownloadLink,

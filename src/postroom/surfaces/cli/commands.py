@@ -7,12 +7,17 @@ from postroom.model.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A command bound to an operation. `plain` are its positional arguments."""
+    """A command bound to an operation. `plain` are its positional arguments.
+
+    `pin` fixes arguments, and `hide` leaves some out.
+    """
 
     name: str
     operation: str
     plain: tuple[str, ...] = ()
     saves_to: str | None = None
+    pin: tuple[tuple[str, str], ...] = ()
+    hide: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,13 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Bound("attachment list", "attachments.list_attachments", ("message_id",)),
     Bound("attachment show", "attachments.get_attachment", ("attachment_id",)),
     Bound("attachment content", "attachments.get_attachment_content", ("attachment_id",)),
+    Bound(
+        "attachment text",
+        "attachments.get_attachment_content",
+        ("attachment_id",),
+        pin=(("format", "text"),),
+        hide=("max_bytes",),
+    ),
     Bound("attachment save", "attachments.download_attachment", ("attachment_id",), saves_to=""),
     Bound("attachment link", "attachments.link_attachment", ("attachment_id",)),
     Bound("label list", "message_changes.list_labels"),

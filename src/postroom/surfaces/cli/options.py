@@ -223,7 +223,8 @@ def operation_of(row: Bound) -> Operation[Any, Any]:
 def bind(row: Bound, name: str) -> click.Command:
     """Make the command of a row."""
     operation = operation_of(row)
-    fields = fields_of(operation.request, row.plain)
+    unseen = {*dict(row.pin), *row.hide}
+    fields = [f for f in fields_of(operation.request, row.plain) if f.name not in unseen]
     params = parameters_of(fields)
     if row.saves_to is not None:
         default = "" if row.saves_to else "  [default: its file name, in the current folder]"
@@ -233,7 +234,7 @@ def bind(row: Bound, name: str) -> click.Command:
 
     @click.pass_obj
     def run(session: Session, /, **values: Any) -> int:
-        arguments = arguments_of(fields, values, session.settings.limits)
+        arguments = arguments_of(fields, values, session.settings.limits) | dict(row.pin)
         save_to = values.get("save_to") or ""
         return session.run(
             lambda app: _call(app, operation, arguments, save_to, as_json=session.as_json)

@@ -21,6 +21,7 @@ from postroom.model.memory import MemoryHit, MemoryRow
 from postroom.model.message import (
     ActionResult,
     Attachment,
+    AttachmentText,
     Download,
     Message,
     MessageRow,
@@ -139,6 +140,15 @@ def _view_message(message: Message) -> None:
         print(f"\n… truncated; continue with --text-offset {message.next_offset}")
 
 
+def _view_text(found: AttachmentText) -> None:
+    print(inert(found.text).rstrip())
+    for warning in found.warnings:
+        print(f"warning: {cell(warning)}", file=sys.stderr)
+    if found.next_offset is not None:
+        words = f"{found.next_offset} of {found.total_chars} characters"
+        print(f"{words}; continue with --offset {found.next_offset}", file=sys.stderr)
+
+
 def _named(name: str, address: str) -> str:
     return f"{name} <{address}>" if name else address
 
@@ -189,6 +199,7 @@ def _view_plan(plan: DryRunPlan) -> None:
 
 
 VIEWS: dict[type, Callable[[Any], None]] = {
+    AttachmentText: _view_text,
     Message: _view_message,
     Thread: _view_thread,
     ActionResult: _view_action,

@@ -56,8 +56,8 @@ class Tool:
     the list of tools. `present` and `explain` give answers and errors the shape of the tool's
     contract; `stamp` adds to both what goes with every answer, given the seconds it took, and
     `outline` says what `present` does to the schema. `go_on` says how to read what did not fit; a
-    `whole` answer is never cut. What a tool that `is_elsewhere` works on is not kept here. A
-    setting may switch a `feature` off, and its tools with it.
+    `whole` answer is never cut, except one with the member `cut`. What a tool that `is_elsewhere`
+    works on is not kept here. A setting may switch a `feature` off, and its tools with it.
     """
 
     name: str
@@ -78,6 +78,7 @@ class Tool:
     outline: Callable[[Body], Body] = _unchanged
     go_on: str = "ask for less: a smaller limit, or fewer extras"
     whole: bool = False
+    cut: str = ""
     is_elsewhere: bool = False
     feature: str | None = None
 

@@ -67,7 +67,7 @@ ROUTES = (
         "GET",
         "/v1/attachments/{attachment_id}/content",
         attachments.get_attachment_content,
-        when=("format", "base64"),
+        when="format",
     ),
     Route("GET", "/v1/attachments/{attachment_id}/content", attachments.download_attachment),
     Route("GET", "/v1/attachments/{attachment_id}/link", attachments.link_attachment),

@@ -68,8 +68,10 @@ TOOLS = (
         "get_attachment_content",
         "Read an attachment",
         attachments.get_attachment_content,
-        answers=("content", "content_type", "filename", "size"),
+        answers=("content", "text", "content_type", "filename", "size"),
+        go_on="offset reads on in text",
         whole=True,
+        cut="text",
     ),
     Tool(
         "send_email",

@@ -123,11 +123,11 @@ def _query(rows: Sequence[Route]) -> tuple[dict[str, Schema], set[str], list[Gro
         fields |= {name: argument_schema(info) for name, info in infos.items()}
         required |= {name for name, info in infos.items() if info.is_required()}
         constraints += [t for t in model.constraints if set(t.arguments) <= infos.keys()]
-        if row.when:
-            name, value = row.when
-            fields[name] = {"type": "string", "enum": [value], "description": f"Answer {value}."}
-            depends = {argument: [name] for argument in infos}
-            constraints.append(Constraint(name, (name, *infos), {"dependentRequired": depends}))
+        if name := row.when:
+            # Without it, another row answers.
+            fields[name].pop("default", None)
+            depends = {argument: [name] for argument in infos if argument != name}
+            constraints.append(Constraint(name, tuple(infos), {"dependentRequired": depends}))
     return fields, required, list(_groups(constraints))
 
 
