@@ -11,6 +11,7 @@ from postroom.calls.operation import MessageId, attachment_of, message_of, opera
 from postroom.calls.request import (
     Id,
     OptionalId,
+    OptionalInboxName,
     Paged,
     Request,
     argument,
@@ -42,7 +43,9 @@ class ListAttachments(Paged):
     )
     message_id: Annotated[OptionalId, argument("Only this message.", "msg_4h8t2w")] = None
     thread_id: Annotated[OptionalId, argument("All messages of this thread.", "thr_9d3f1x")] = None
-    inbox_id: Annotated[OptionalId, argument("All messages of this inbox.", "inb_7k2m9q")] = None
+    inbox_id: Annotated[
+        OptionalInboxName, argument("All messages of this inbox.", "inb_7k2m9q")
+    ] = None
 
 
 @operation(Scope.READ)
