@@ -24,7 +24,7 @@ from tests.walls.tenants import SOUGHT, Tenant, rule_yaml
 
 Arguments = dict[str, Any]
 PREFIXES = {
-    "inb": ("inbox",),
+    "inb": ("inbox", "address"),
     "msg": ("message", "waiting"),
     "thr": ("thread", "other_thread"),
     "att": ("attachment",),

@@ -151,7 +151,7 @@ async def _answer(
     require_scope(ctx, operation.scope)
     if operation.gate is not None:
         operation.gate(ctx)
-    request = parse_request(operation.request, arguments)
+    request = await _with_inbox_ids(ctx, parse_request(operation.request, arguments))
     if operation.waits:
         release()
     if operation.scope is not Scope.READ:
@@ -161,6 +161,33 @@ async def _answer(
         # A live operation writes nothing here, so the audit entry is recorded on its own.
         await ctx.store.record_audit()
     return result
+
+
+_OF_INBOXES = ("inbox_id", "inboxes")
+"""Arguments that take the address of an inbox in place of its id."""
+
+
+async def _with_inbox_ids(ctx: RequestContext, request: R) -> R:
+    """The request with ids in place of the addresses of inboxes that the caller may see.
+
+    Other addresses stay, so that they are as unknown as an unknown id.
+    """
+    ids: dict[str, object] = {}
+    for name in _OF_INBOXES:
+        value = getattr(request, name, None)
+        if isinstance(value, str) and "@" in value:
+            ids[name] = await inbox_id_of(ctx, value)
+        elif isinstance(value, list) and any("@" in one for one in value):
+            ids[name] = [await inbox_id_of(ctx, one) for one in value]
+    return request.model_copy(update=ids) if ids else request
+
+
+async def inbox_id_of(ctx: RequestContext, name: str) -> str:
+    """The id of the inbox with this address, if the caller may see it; else the name as it is."""
+    if "@" not in name:
+        return name
+    inbox = (await ctx.store.inboxes_at([name])).get(name.lower())
+    return inbox.id if inbox is not None and ctx.visible.sees(inbox.id) else name
 
 
 MessageId = Annotated[Id, argument("The message.", "msg_4h8t2w")]
@@ -195,8 +222,9 @@ def require(found: T | None, missing: str) -> T:
 
 
 async def inbox_of(ctx: RequestContext, inbox_id: str) -> Inbox:
-    """The inbox, if it exists for the caller. Raises NotFound."""
-    return require(await ctx.store.inbox(inbox_id, ctx.visible), no_inbox(inbox_id))
+    """The inbox with this id or address, if it exists for the caller. Raises NotFound."""
+    found = await ctx.store.inbox(await inbox_id_of(ctx, inbox_id), ctx.visible)
+    return require(found, no_inbox(inbox_id))
 
 
 def no_inbox(inbox_id: str) -> str:

@@ -211,13 +211,23 @@ OptionalId = Annotated[
     BeforeValidator(lambda value: None if value == "" else value),
     Accepts({"pattern": "^[A-Za-z0-9_-]*$"}),
 ]
+_WORD = r"[A-Za-z0-9!#$&'*+=^_`{|}~-]+"
+_INBOX = rf"{_WORD}(?:\.{_WORD})*(?:@{_LABEL}(?:\.{_LABEL})*)?"
+InboxName = Annotated[str, Field(min_length=1, max_length=254), Accepts({"pattern": f"^{_INBOX}$"})]
+"""An inbox by its id or its address; `calls.operation` replaces an address by the id."""
+
+OptionalInboxName = Annotated[
+    Annotated[str, Field(max_length=254)] | None,
+    BeforeValidator(lambda value: None if value == "" else value),
+    Accepts({"pattern": f"^(?:{_INBOX})?$"}),
+]
 Moment = Annotated[
     datetime | None,
     BeforeValidator(_parse_moment),
     Accepts({"anyOf": [{"format": "date-time"}, {"format": "date"}, {"maxLength": 0}]}),
 ]
-Limit = Annotated[int, argument("Results at most.", 20, ge=1, le=100)]
-Offset = Annotated[int, argument("Results to pass over.", 0, ge=0, le=2**53)]
+Limit = Annotated[int, argument("At most.", 20, ge=1, le=100)]
+Offset = Annotated[int, argument("To skip.", 0, ge=0, le=2**53)]
 Cursor = Annotated[
     # Not empty: after the last page there is no next_cursor, and "" would start again.
     Annotated[str, Field(min_length=1, max_length=16_384)] | None,

@@ -15,6 +15,7 @@ from postroom.calls.request import (
     Constraint,
     Id,
     OptionalId,
+    OptionalInboxName,
     Paged,
     Request,
     argument,
@@ -62,7 +63,9 @@ class ListAttachments(Paged):
     )
     message_id: Annotated[OptionalId, argument("Only this message.", "msg_4h8t2w")] = None
     thread_id: Annotated[OptionalId, argument("All messages of this thread.", "thr_9d3f1x")] = None
-    inbox_id: Annotated[OptionalId, argument("All messages of this inbox.", "inb_7k2m9q")] = None
+    inbox_id: Annotated[
+        OptionalInboxName, argument("All messages of this inbox.", "inb_7k2m9q")
+    ] = None
 
 
 @operation(Scope.READ)

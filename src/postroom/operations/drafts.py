@@ -11,7 +11,7 @@ from postroom.calls.operation import inbox_of, operation, require
 from postroom.calls.request import (
     Id,
     Moment,
-    OptionalId,
+    OptionalInboxName,
     Paged,
     Request,
     argument,
@@ -96,7 +96,7 @@ def _file(given: Callable[[str], Any]) -> DraftFile:
 class ListDrafts(Paged):
     """List drafts that are not sent, newest first."""
 
-    inbox_id: Annotated[OptionalId, argument("Only this inbox.", "inb_7k2m9q")] = None
+    inbox_id: Annotated[OptionalInboxName, argument("Only this inbox.", "inb_7k2m9q")] = None
 
 
 @operation(Scope.READ)

@@ -11,7 +11,15 @@ from pydantic import AfterValidator
 from postroom.calls.authentication import revocation
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import inbox_of, message_of, operation
-from postroom.calls.request import Accepts, Id, OptionalId, Paged, Request, argument
+from postroom.calls.request import (
+    Accepts,
+    Id,
+    OptionalId,
+    OptionalInboxName,
+    Paged,
+    Request,
+    argument,
+)
 from postroom.model.event import Event, EventQuery, EventStream, EventType
 from postroom.model.inbox import Visible
 from postroom.model.key import Scope
@@ -31,7 +39,7 @@ def _known(name: str) -> str:
 
 
 EventName = Annotated[str, AfterValidator(_known), Accepts({"enum": list(TYPES)})]
-_Inbox = Annotated[OptionalId, argument("Only this inbox.", "inb_7k2m9q")]
+_Inbox = Annotated[OptionalInboxName, argument("Only this inbox.", "inb_7k2m9q")]
 _Types = Annotated[
     list[EventName], argument("Only these types.", ["message.received"], max_length=20)
 ]

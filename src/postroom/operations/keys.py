@@ -10,7 +10,7 @@ from pydantic import Field
 from postroom.calls.authentication import OWNER_KEY_ID, hash_secret, new_secret
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import inbox_of, operation
-from postroom.calls.request import Accepts, Id, Paged, Request, argument
+from postroom.calls.request import Accepts, Id, InboxName, Paged, Request, argument
 from postroom.errors import Forbidden, NotFound, no_such
 from postroom.model.audit import AuditEntry, AuditQuery
 from postroom.model.key import Key, Scope
@@ -30,7 +30,7 @@ class CreateKey(Request):
         list[Scope], argument("What it may do.", ["read"], min_length=1, max_length=4)
     ] = [Scope.READ]
     inboxes: Annotated[
-        list[Id] | None,
+        list[InboxName] | None,
         argument(
             "The only inboxes that exist for it; without: all.", ["inb_7k2m9q"], max_length=1000
         ),

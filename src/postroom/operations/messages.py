@@ -6,121 +6,35 @@ import asyncio
 from base64 import b64encode
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from postroom.blocking import in_thread
-from postroom.calls import request
 from postroom.calls.authentication import unless_revoked
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import MessageId, inbox_of, message_of, operation, thread_of
-from postroom.calls.request import (
-    Accepts,
-    Constraint,
-    LabelName,
-    MailboxName,
-    Moment,
-    OptionalId,
-    Paged,
-    Request,
-    argument,
-    check_kinds,
-    not_both,
-    one_of,
-)
+from postroom.calls.request import OptionalId, OptionalInboxName, Request, argument, one_of
 from postroom.errors import InvalidInput, Unavailable
-from postroom.mail.text.fold import TextFilter, fold
+from postroom.mail.text.fold import TextFilter
 from postroom.model.event import FIRST, Event, Waited
 from postroom.model.key import Scope
 from postroom.model.message import Attachment, Header, Message, MessageRow
 from postroom.model.page import Page
-from postroom.model.storage import MessageQuery
 from postroom.model.view import only
 from postroom.operations.memories import memories_about
-from postroom.operations.memory_search import rank_mail
+from postroom.operations.message_selection import (
+    CRITERIA,
+    MessageFilter,
+    MessageSelection,
+    SearchText,
+    find_page,
+    folded,
+)
 from postroom.pipeline.event_watch import WatchedEvent
 
-SearchText = Annotated[
-    str | None, Field(min_length=1, max_length=256), Accepts({"pattern": request.SEARCH_TEXT})
-]
-"""A text to look for."""
-
-
-class MessageFilter(Paged):
-    """The filters that lists and searches share."""
-
-    constraints: ClassVar[tuple[Constraint, ...]] = (
-        *Paged.constraints,
-        not_both("text", "q", "query"),
-    )
-    inbox_id: Annotated[OptionalId, argument("Only this inbox.", "inb_7k2m9q")] = None
-    thread_id: Annotated[OptionalId, argument("Only this thread.", "thr_9d3f1x")] = None
-    q: Annotated[
-        SearchText,
-        argument(
-            "Literal text, in any case: in subject, body, sender or attachment names.",
-            "invoice.pdf",
-        ),
-    ] = None
-    query: Annotated[SearchText, argument("The same as q.", "invoice")] = None
-    labels: Annotated[
-        list[LabelName], argument("With all of these labels.", ["Work"], max_length=50)
-    ] = []
-    sender: Annotated[
-        SearchText,
-        argument(
-            "Sender: address, @domain, or a part of address or name.", "@example.com", alias="from"
-        ),
-    ] = None
-    recipient: Annotated[
-        SearchText, argument("The same for to, cc and bcc.", "ana@example.com", alias="to")
-    ] = None
-    has_attachment: Annotated[bool | None, argument("With or without attachments.", True)] = None
-    after_date: Annotated[Moment, argument("From this time on.", "2026-01-31")] = None
-    before_date: Annotated[Moment, argument("Before this time.", "2026-02-28T12:00Z")] = None
-    mailbox: Annotated[
-        MailboxName | None,
-        argument("Only this mailbox; * is all. Default: all but Trash, Junk.", "Archive"),
-    ] = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _query_is_q(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or data.get("query") is None:
-            return data
-        given = [data[name] for name in ("q", "query") if data.get(name) not in (None, "")]
-        if given[1:] not in ([], given[:1]):
-            raise ValueError("q and query are the same argument; give one of them")
-        rest = {name: value for name, value in data.items() if name not in ("q", "query")}
-        return {**rest, "q": given[0] if given else ""}
-
-    def criteria(self, ctx: RequestContext) -> MessageQuery:
-        """The query for the store. Raises InvalidInput."""
-        check_kinds(inbox_id=self.inbox_id, thread_id=self.thread_id)
-        return MessageQuery(
-            visible=ctx.visible,
-            inbox_id=self.inbox_id,
-            thread_id=self.thread_id,
-            q=folded("q", self.q),
-            sender=folded("from", self.sender),
-            recipient=folded("to", self.recipient),
-            labels=tuple(self.labels),
-            has_attachment=self.has_attachment,
-            after=self.after_date,
-            before=self.before_date,
-            mailbox=self.mailbox,
-            page=ctx.cursors.slice(self),
-        )
-
-
-def folded(name: str, text: str | None) -> str | None:
-    """A folded text. Raises InvalidInput if it is empty after folding."""
-    found = None if text is None else fold(text)
-    if found == "":
-        raise InvalidInput(f"{name}: contains only white space")
-    return found
-
+__all__ = ("MessageFilter", "MessageSelection", "SearchText", "find_page", "folded")
+"""What is defined elsewhere; the rest is below."""
 
 RESULT_CHARS = 80_000
 """The size limit of one message: 20,000 tokens of 4 characters."""
@@ -218,35 +132,19 @@ class ListMessages(MessageFilter):
 
 @operation(Scope.READ)
 async def list_messages(ctx: RequestContext, request: ListMessages) -> Page[MessageRow]:
-    found = await ctx.store.messages(request.criteria(ctx))
-    return ctx.cursors.page(request, found)
+    return await find_page(ctx, request)
 
 
-_PAGE = {"limit", "offset", "cursor", "mode"}
-_EXACT = {"properties": {"mode": {"enum": ["exact"]}}}
-_QUESTION = one_of("question", ("q", "query")).schema["anyOf"]
+_PAGE = {"limit", "offset", "cursor", "mode", "sort"}
 
 
 class SearchMessages(MessageFilter):
-    """Search messages by text and filters in one inbox, one thread or everywhere, newest first.
+    """Search messages by text and filters, in an inbox, a thread or everywhere.
 
-    The answer has the exact total; `excerpt` shows the match.
+    `excerpt` shows the match.
     """
 
-    constraints = (
-        *MessageFilter.constraints,
-        one_of(
-            "criteria",
-            (
-                *("inbox_id", "thread_id", "q", "query", "labels", "from", "to"),
-                *("has_attachment", "after_date", "before_date", "mailbox"),
-            ),
-        ),
-        Constraint("question", ("mode", "q", "query"), {"anyOf": [_EXACT, *_QUESTION]}),
-    )
-    mode: Annotated[Literal["exact", "hybrid"], argument("hybrid ranks by meaning.", "hybrid")] = (
-        "exact"
-    )
+    constraints = (*MessageFilter.constraints, one_of("criteria", CRITERIA))
 
     @model_validator(mode="after")
     def _something_to_look_for(self) -> Self:
@@ -254,19 +152,12 @@ class SearchMessages(MessageFilter):
             raise ValueError(
                 "at least one criterion is required, such as q, from, labels or inbox_id"
             )
-        if self.mode == "hybrid" and self.q is None:
-            raise ValueError("mode hybrid needs q: the question to answer")
         return self
 
 
 @operation(Scope.READ)
 async def search_messages(ctx: RequestContext, request: SearchMessages) -> Page[MessageRow]:
-    criteria = request.criteria(ctx)
-    if request.mode == "exact":
-        found = await ctx.store.messages(criteria)
-    else:
-        found = await rank_mail(ctx, criteria, request.q or "")
-    return ctx.cursors.page(request, found)
+    return await find_page(ctx, request)
 
 
 IncludeMemories = Annotated[bool, argument("Add memories of its people.", True)]
@@ -310,7 +201,7 @@ class WaitForMessage(Request):
     constraints = (
         one_of("place", ("inbox_id", "thread_id"), "give inbox_id or thread_id: where to wait"),
     )
-    inbox_id: Annotated[OptionalId, argument("Wait in this inbox.", "inb_7k2m9q")] = None
+    inbox_id: Annotated[OptionalInboxName, argument("Wait in this inbox.", "inb_7k2m9q")] = None
     thread_id: Annotated[OptionalId, argument("Or in this thread.", "thr_9d3f1x")] = None
     sender: Annotated[
         SearchText,

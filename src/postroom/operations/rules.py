@@ -163,22 +163,23 @@ EXAMPLE = (
 )
 LANGUAGE = (
     "The rule in YAML. Conditions: all any none not, and from to cc subject text header.X label "
-    "flag mailbox has_attachment attachment.name attachment.type size_bytes age_days list_id auth "
-    "with equals contains matches regex in greater_than less_than exists. Actions: apply_label "
-    "remove_label move mark_read mark_unread flag unflag archive delete forward reply webhook stop."
+    "flag mailbox has_attachment attachment.name attachment.type size_bytes age_days date list_id "
+    "auth with equals contains matches regex in greater_than less_than after before exists. "
+    "Actions: apply_label remove_label move mark_read mark_unread flag unflag archive delete "
+    "forward reply webhook stop."
 )
 RuleId = Annotated[Id, argument("The rule.", "rul_6c1k8d")]
 PlanId = Annotated[Id, argument("The plan.", "pln_5r2x7h")]
 
 
 class CreateRule(Request):
-    """Check a rule and plan it over stored mail: what it would do, to which messages, and why.
+    """Check a rule and plan it over stored mail: what it would do, and why.
 
     dry_run=false saves it instead, for new mail; apply_rule_plan carries a plan out.
     """
 
     rule_yaml: Annotated[str, argument(LANGUAGE, EXAMPLE, min_length=1, max_length=65_536)]
-    dry_run: Annotated[bool, argument("Only plan it; save nothing.", False)] = True
+    dry_run: Annotated[bool, argument("Plan only.", False)] = True
 
 
 @operation(Scope.WRITE)
@@ -238,7 +239,7 @@ async def _every_inbox(ctx: RequestContext) -> list[Inbox]:
 class RunRulePlan(Request):
     """Plan a saved rule over stored mail: what it would do with which messages, and why.
 
-    Nothing is changed; apply_rule_plan carries out exactly this plan.
+    apply_rule_plan carries it out.
     """
 
     rule_id: RuleId
@@ -302,7 +303,7 @@ async def undo_rule_plan(ctx: RequestContext, request: UndoRulePlan) -> ActionRe
 
 
 class ListRules(Paged):
-    """List the saved rules in the order in which they run."""
+    """List saved rules in the order they run in."""
 
 
 @operation(Scope.READ)
@@ -355,7 +356,7 @@ async def update_rule(ctx: RequestContext, request: UpdateRule) -> Rule:
 
 
 class DeleteRule(Request):
-    """Delete a rule, and show what it was. What it did stays as it is."""
+    """Delete a rule, and show what it was. What it did stays."""
 
     rule_id: RuleId
 

@@ -12,6 +12,7 @@ from postroom.calls.operation import MessageId, message_of, operation
 from postroom.calls.request import (
     Accepts,
     OptionalId,
+    OptionalInboxName,
     Request,
     argument,
     not_both,
@@ -110,7 +111,7 @@ class Composed(Request):
     in_reply_to: InReplyTo = None
     attachments: AttachmentInputs = []
     inbox_id: Annotated[
-        OptionalId, argument("The inbox to send from, if there are several.", "inb_7k2m9q")
+        OptionalInboxName, argument("To send from, if there are several.", "inb_7k2m9q")
     ] = None
     sender: Annotated[
         str | None,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import inbox_of, operation
-from postroom.calls.request import Accepts, Id, Paged, Request, argument
+from postroom.calls.request import Accepts, Id, InboxName, Paged, Request, argument
 from postroom.errors import Forbidden
 from postroom.model.event import Webhook, WebhookDelivery, new_webhook_secret
 from postroom.model.key import Scope
@@ -32,7 +32,7 @@ class CreateWebhook(Request):
         argument("Only these types; without: all.", ["message.received"], max_length=20),
     ] = []
     inboxes: Annotated[
-        list[Id] | None,
+        list[InboxName] | None,
         argument(
             "Only these inboxes; without: all.", ["inb_7k2m9q"], min_length=1, max_length=1000
         ),

@@ -10,14 +10,15 @@ from datetime import datetime, timedelta
 from postroom.mail.addresses import without_tag
 from postroom.mail.text.fold import fold
 from postroom.model.inbox import ARCHIVE, EVERY_MAILBOX, HIDDEN_MAILBOXES, TRASH, Visible
+from postroom.model.message import FLAGS
 from postroom.model.rule import Action, Facts, PlanItem, State
 from postroom.model.storage import MessageQuery
 from postroom.rules.definition import MAX_PLANNED, Comparison, Condition, Definition, Group
-from postroom.rules.matching import HeadNeeded, Why, why_it_matches
+from postroom.rules.matching import HeadNeeded, Why, read_moment, why_it_matches
 
 MAX_QUERIES = 50
 _MAX_TEXT_CHARS = 256
-_SEARCHED = ("subject", "text", "attachment.name")
+_SEARCHED = ("text", "attachment.name")
 _HIDDEN = frozenset(name.casefold() for name in HIDDEN_MAILBOXES)
 
 
@@ -87,15 +88,21 @@ def _with_test(query: MessageQuery, test: Comparison, now: datetime) -> MessageQ
         return replace(query, has_attachment=bool(value))
     if test.field == "age_days":
         return _with_age(query, test, now)
+    if test.field == "date":
+        return _with_date(query, test)
     if not isinstance(value, str) or test.operator not in ("equals", "contains"):
         return query
     if test.field == "label" and test.operator == "equals" and len(query.labels) < 20:
         return replace(query, labels=(*query.labels, value))
+    if test.field == "flag" and test.operator == "equals" and value.lower() in FLAGS:
+        return replace(query, flags=(*query.flags, value.lower()))
     if test.field == "mailbox" and test.operator == "equals":
         return replace(query, mailbox=value)
     text = fold(value)
     if len(text) > _MAX_TEXT_CHARS:
         return query
+    if test.field == "subject":
+        return query if len(query.subject or "") >= len(text) else replace(query, subject=text)
     if test.field in _SEARCHED:
         # A match lies within one field, so a text of a field is a text of the message.
         return query if query.q and len(query.q) >= len(text) else replace(query, q=text)
@@ -116,6 +123,13 @@ def _with_age(query: MessageQuery, test: Comparison, now: datetime) -> MessageQu
         after = now - timedelta(days=value)
         return replace(query, after=max(query.after or after, after))
     return query
+
+
+def _with_date(query: MessageQuery, test: Comparison) -> MessageQuery:
+    moment = read_moment(str(test.value))
+    if test.operator == "after":
+        return replace(query, after=max(query.after or moment, moment))
+    return replace(query, before=min(query.before or moment, moment))
 
 
 MAX_LABELS = 100

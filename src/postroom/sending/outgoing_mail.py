@@ -88,7 +88,7 @@ class AttachmentInput(Request):
 AttachmentInputs = Annotated[
     list[AttachmentInput],
     argument(
-        "Files: content in base64; or attachment_id of one here.",
+        "Files: content in base64, or attachment_id of one.",
         [{"filename": "a.txt", "content": "SGk="}, {"attachment_id": "att_6p1r4z"}],
     ),
     Accepts({"maxItems": Limits().attachments_count}),

@@ -56,7 +56,7 @@ S = TypeVar("S", bound="Sending")
 
 IdempotencyKey = Annotated[
     Annotated[str, Field(min_length=1, max_length=256)] | None,
-    argument("Your key for this send: repeated, the mail goes out once.", "order-1042"),
+    argument("Your key: repeated, the mail goes out once.", "order-1042"),
 ]
 
 

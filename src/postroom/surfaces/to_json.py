@@ -46,6 +46,7 @@ CARRIES_MAIL = (
     event.Event,
     account.Identity,
     inbox.Label,
+    inbox.Mailbox,
     live.LiveCopy,
     live.LiveDeletion,
     live.LiveFlags,
@@ -156,7 +157,8 @@ def _page(page: Page[Any]) -> dict[str, Any]:
         "offset": page.offset,
         "has_more": page.has_more,
     }
-    return {**body, "next_cursor": page.next_cursor} if page.next_cursor else body
+    optional = {"next_cursor": page.next_cursor, "hint": page.hint}
+    return body | {name: value for name, value in optional.items() if value}
 
 
 def _page_writer(kind: type) -> Callable[[Any], dict[str, Any]]:

@@ -175,7 +175,6 @@ def test_a_tool_says_what_it_is_and_what_an_answer_may_be(tool):
             {
                 "readOnlyHint": False,
                 "destructiveHint": False,
-                "idempotentHint": False,
                 "openWorldHint": True,
             },
         ),
@@ -185,7 +184,6 @@ def test_a_tool_says_what_it_is_and_what_an_answer_may_be(tool):
             {
                 "readOnlyHint": False,
                 "destructiveHint": True,
-                "idempotentHint": False,
                 "openWorldHint": True,
             },
         ),
@@ -267,13 +265,17 @@ SELDOM_NEEDED = {
     "body_html",
     "cc",
     "cursor",
+    "flags",
     "from",
     "idempotency_key",
     "in_reply_to",
     "inbox_id",
     "limit",
+    "mode",
     "offset",
     "query",
+    "sort",
+    "subject",
     "thread_id",
     "wait_s",
 }

@@ -15,7 +15,7 @@ from postroom.mail.mime.attachments import download_name
 from postroom.model.account import Account, Identity
 from postroom.model.audit import AuditEntry
 from postroom.model.event import Event, EventStream, Waited, Webhook, WebhookDelivery
-from postroom.model.inbox import Inbox, Label
+from postroom.model.inbox import Inbox, Label, Mailbox
 from postroom.model.key import Key
 from postroom.model.memory import MemoryHit, MemoryRow
 from postroom.model.message import (
@@ -45,6 +45,7 @@ COLUMNS: dict[type, str] = {
     ThreadRow: "id last_date message_count subject participants",
     Attachment: "id filename content_type size message_id",
     Label: "name message_count",
+    Mailbox: "inbox_id name total unread",
     Webhook: "id url types inboxes",
     WebhookDelivery: "id created_at type status attempts code detail",
     Draft: "id updated_at to subject send_at",
@@ -76,6 +77,8 @@ def _view_page(page: Page[Any]) -> None:
     if not page.results:
         words = f"no rows at this offset; there are {page.total}" if page.total else "no results"
         print(words, file=sys.stderr)
+        if page.hint:
+            print(page.hint, file=sys.stderr)
         return
     kind = type(page.results[0])
     names = COLUMNS[kind].split()

@@ -90,14 +90,15 @@ class Tool:
     def annotations(self) -> dict[str, bool]:
         """The hints of the protocol, as the operation's scope has them.
 
-        Two of the four say nothing about a tool that only reads, and are left out.
+        Two of the four say nothing about a tool that only reads, and are left out; so is
+        `idempotentHint` where it has the protocol's default, false.
         """
         if self.is_read_only:
             return {"readOnlyHint": True, "openWorldHint": self.is_elsewhere}
         return {
             "readOnlyHint": False,
             "destructiveHint": self.operation.destroys,
-            "idempotentHint": self.is_idempotent,
+            **({"idempotentHint": True} if self.is_idempotent else {}),
             "openWorldHint": self.is_elsewhere or self.operation.scope is Scope.SEND,
         }
 

@@ -44,7 +44,7 @@ TOOLS = (
         "list_messages",
         "List messages",
         messages.list_messages,
-        hide=frozenset({"query"}),
+        hide=frozenset({"query", "subject", "flags", "mode", "sort"}),
         go_on="get_message shows a message in full; offset reads on in the list",
     ),
     SEARCH_MESSAGES,

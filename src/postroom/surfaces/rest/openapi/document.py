@@ -221,6 +221,7 @@ TAGS = {
     "threads": "Conversations.",
     "attachments": "Files that came with mail.",
     "inbound": "Mail handed to us whole.",
+    "mailboxes": "Folders of an inbox, with counts.",
     "labels": "Names put on messages.",
     "memories": "What agents know.",
     "drafts": "Mail that is not sent yet.",
