@@ -27,7 +27,11 @@ from postroom.pipeline.transfer.mbox import Quoting, split_mbox
 _LETTERS = {"D": "draft", "F": "flagged", "R": "answered", "S": "seen"}
 _TRASHED = "T"
 _INFO = re.compile(r"[:!;]2,([A-Za-z]*)$")
-_STANDARD = {name.lower(): name for name in STANDARD_MAILBOXES} | WELL_KNOWN_MAILBOXES
+_STANDARD = (
+    {name.lower(): name for name in STANDARD_MAILBOXES}
+    | WELL_KNOWN_MAILBOXES
+    | {"outbox": "Drafts"}  # no installation sends the mail of another one
+)
 
 
 def flags_in(filename: str) -> tuple[str, ...]:

@@ -95,8 +95,8 @@ class Tool:
         """
         if self.is_read_only:
             return {"readOnlyHint": True, "openWorldHint": self.is_elsewhere}
+        reaches_others = self.is_elsewhere or self.operation.scope is Scope.SEND
         return {
-            "readOnlyHint": False,
             "destructiveHint": self.operation.destroys,
             **({"idempotentHint": True} if self.is_idempotent else {}),
             "openWorldHint": self.is_elsewhere or self.operation.scope is Scope.SEND,
@@ -178,7 +178,7 @@ _PAGE = ("results", "total", "has_more", "next_cursor")
 
 
 def output_schema(tool: Tool) -> Schema:
-    """The answer of a tool. Nothing is required, so that an error fits too.
+    """The answer of a tool. Nothing is required and more is allowed, so that an error fits too.
 
     A field that may be null stays unnamed: several clients refuse a list of types.
     """
@@ -191,6 +191,4 @@ def output_schema(tool: Tool) -> Schema:
         name: {key: item for key, item in _outline(value).items() if key != "enum"}
         for name, value in typed.items()
     }
-    shape = tool.outline({"type": "object", "properties": properties})
-    shape["properties"]["error"] = {"type": "object"}
-    return shape
+    return tool.outline({"type": "object", "properties": properties})
