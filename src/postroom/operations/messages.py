@@ -6,7 +6,7 @@ import asyncio
 from base64 import b64encode
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
@@ -14,7 +14,14 @@ from postroom.blocking import in_thread
 from postroom.calls.authentication import unless_revoked
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import MessageId, inbox_of, message_of, operation, thread_of
-from postroom.calls.request import OptionalId, OptionalInboxName, Request, argument, one_of
+from postroom.calls.request import (
+    Constraint,
+    OptionalId,
+    OptionalInboxName,
+    Request,
+    argument,
+    one_of,
+)
 from postroom.errors import InvalidInput, Unavailable
 from postroom.mail.text.fold import TextFilter
 from postroom.model.event import FIRST, Event, Waited
@@ -198,7 +205,7 @@ class WaitForMessage(Request):
     with `since` of the answer, and nothing is missed.
     """
 
-    constraints = (
+    constraints: ClassVar[tuple[Constraint, ...]] = (
         one_of("place", ("inbox_id", "thread_id"), "give inbox_id or thread_id: where to wait"),
     )
     inbox_id: Annotated[OptionalInboxName, argument("Wait in this inbox.", "inb_7k2m9q")] = None

@@ -8,7 +8,7 @@ from pydantic import model_validator
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import operation, thread_of
-from postroom.calls.request import Id, OptionalId, argument
+from postroom.calls.request import Id, OptionalId, argument, parse_request
 from postroom.model.agent import ChangeReceipt, MailLine
 from postroom.model.key import Scope
 from postroom.model.rule import DryRunPlan
@@ -44,11 +44,11 @@ class ChangeMail(MessageChanges):
 
 @operation(Scope.WRITE)
 async def change_mail(ctx: RequestContext, request: ChangeMail) -> ChangeReceipt:
-    changes = request.model_dump(exclude={"ids"}, exclude_unset=True)
+    changes = request.model_dump(mode="json", by_alias=True, exclude={"ids"}, exclude_unset=True)
     ids = [message_id for id_ in request.ids for message_id in await _messages(ctx, id_)]
     if ids:
         changes["message_ids"] = list(dict.fromkeys(ids))[:1000]
-    result = await update_messages(ctx, UpdateMessages.model_validate(changes))
+    result = await update_messages(ctx, parse_request(UpdateMessages, changes))
     if not isinstance(result, DryRunPlan):
         return change_receipt(result)
     return plan_receipt(result)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import only_inbox, operation
-from postroom.calls.request import OptionalInboxName, Request, argument
+from postroom.calls.request import Constraint, OptionalInboxName, Request, argument
 from postroom.model.agent import Arrived, Mailboxes, MailboxLine
 from postroom.model.key import Scope
 from postroom.operations.agent.lines import inbox_addresses, line_of
@@ -22,7 +22,7 @@ class WaitForMail(WaitForMessage):
     A time-out is no error: wait again with `since` of the answer.
     """
 
-    constraints = ()
+    constraints: ClassVar[tuple[Constraint, ...]] = ()
 
 
 @operation(Scope.READ, waits=True)

@@ -23,7 +23,6 @@ from postroom.operations.drafts import (
     update_draft,
 )
 from postroom.operations.sending import (
-    Addresses,
     Body,
     ForwardMessage,
     ReplyToMessage,
@@ -33,6 +32,7 @@ from postroom.operations.sending import (
     reply_to_message,
     send_message,
 )
+from postroom.sending.mail_options import Addresses
 from postroom.sending.outgoing_mail import AttachmentInput
 from postroom.sending.replies import forward_mail_of, reply_mail_of
 from postroom.sending.submission import Sending
@@ -126,7 +126,10 @@ async def _send_draft(ctx: RequestContext, request: SendMail, mail: dict[str, An
 
 
 class ReplyMail(Written):
-    """Answer messages: recipients, subject and thread follow from each."""
+    """Answer messages: recipients, subject and thread follow from each.
+
+    Takes html, attachments, send_at and idempotency_key like send_mail.
+    """
 
     ids: Answered
     all: Annotated[bool, argument("To everyone who got it too.", True)] = False
@@ -163,7 +166,10 @@ async def _reply(ctx: RequestContext, request: ReplyMail, message_id: str) -> Re
 
 
 class ForwardMail(Written):
-    """Forward messages with their attachments, each in a mail of its own."""
+    """Forward messages with their attachments, each in a mail of its own.
+
+    Takes attachments, send_at and idempotency_key like send_mail.
+    """
 
     ids: Answered
     to: Annotated[Addresses, argument("Recipients.", ["ana@example.com"], min_length=1)]

@@ -95,8 +95,8 @@ class Tool:
         """
         if self.is_read_only:
             return {"readOnlyHint": True, "openWorldHint": self.is_elsewhere}
-        reaches_others = self.is_elsewhere or self.operation.scope is Scope.SEND
         return {
+            "readOnlyHint": False,
             "destructiveHint": self.operation.destroys,
             **({"idempotentHint": True} if self.is_idempotent else {}),
             "openWorldHint": self.is_elsewhere or self.operation.scope is Scope.SEND,
@@ -159,6 +159,8 @@ def _argument(schema: Schema, *, tells_off: bool) -> Schema:
         del slim["default"]
     if "items" in slim:
         slim["items"] = _outline(slim["items"])
+    if slim.get("type") == "object":
+        slim = {name: slim[name] for name in ("type", "description", "examples")}
     return slim
 
 
@@ -185,7 +187,8 @@ def output_schema(tool: Tool) -> Schema:
     schema = result_schema(tool.operation.result, lambda _: {"type": "object"})["properties"]
     page = [name for name in _PAGE if name != "next_cursor" or "cursor" not in tool.hide]
     names = tool.answers or (page if "results" in schema else schema)
-    typed = {name: schema[name] for name in names if isinstance(schema[name].get("type"), str)}
+    shown = {name: schema[name] for name in names if name in schema}
+    typed = {name: part for name, part in shown.items() if isinstance(part.get("type"), str)}
     # An answer shows its words itself: which ones there are need not stand in every list.
     properties = {
         name: {key: item for key, item in _outline(value).items() if key != "enum"}
