@@ -165,13 +165,16 @@ async def test_lists_of_graph_that_go_on_elsewhere(hosts: Hosts, link: str, spel
     assert hosts.thief.asked == []
 
 
+FILE = {"name": "a.txt", "contentType": "text/plain"}
+
+
 @pytest.mark.parametrize("spelling", range(7))
 async def test_an_upload_of_graph_goes_to_no_other_host(hosts: Hosts, spelling: int) -> None:
     url = hosts.spellings("/upload")[spelling]
     hosts.provider.answer = lambda _: Answer(body={"uploadUrl": url})
     client = GraphClient(hosts.api)
     with pytest.raises(ProviderError):
-        await client.attach("m1", "a.txt", "text/plain", b"content")
+        await client.attach("m1", FILE, b"content")
     await client.api.close()
     assert hosts.thief.asked == []
 
@@ -179,7 +182,7 @@ async def test_an_upload_of_graph_goes_to_no_other_host(hosts: Hosts, spelling: 
 async def test_an_upload_of_graph_is_without_the_token(hosts: Hosts) -> None:
     hosts.provider.answer = lambda _: Answer(body={"uploadUrl": hosts.provider.url + "/upload"})
     client = GraphClient(hosts.api)
-    await client.attach("m1", "a.txt", "text/plain", b"content")
+    await client.attach("m1", FILE, b"content")
     await client.api.close()
     session, upload = hosts.provider.asked
     assert "authorization" in session.headers

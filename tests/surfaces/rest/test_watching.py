@@ -102,7 +102,7 @@ async def test_why_it_is_not_ready_is_told_to_this_machine_and_to_keys(app, key,
     asgi = build(broken if who == "another machine" else served_everywhere(broken))
     headers = {"X-API-Key": key} if who == "a reader" else {}
     client = ("192.0.2.7", 1234) if who == "another machine" else ("127.0.0.1", 1234)
-    broken.services.store.key_of = app.services.store.key_of
+    broken.services.store.key_by_hash = app.services.store.key_by_hash
 
     transport = httpx2.ASGITransport(app=asgi, client=client)
     async with httpx2.AsyncClient(transport=transport, base_url=BASE, headers=headers) as rest:
@@ -114,7 +114,7 @@ async def test_why_it_is_not_ready_is_told_to_this_machine_and_to_keys(app, key,
 
 async def test_with_a_wrong_key_nothing_is_told(app):
     broken = with_store(app, Failing(StorageFull(REASON)))
-    broken.services.store.key_of = app.services.store.key_of
+    broken.services.store.key_by_hash = app.services.store.key_by_hash
 
     async with visiting(served_everywhere(broken), "wrong") as rest:
         response = await rest.send("GET", "/readyz")

@@ -50,8 +50,9 @@ async def test_work_that_goes_wrong_is_told_and_leaves_nothing_behind(bad, argum
 
 async def test_work_that_nobody_waits_for_any_more_is_killed():
     waiting = asyncio.ensure_future(in_process(work.loop, b"", 0, LONG))
-    while not children():
-        await asyncio.wait([waiting], timeout=0.01)
+    async with asyncio.timeout(60):
+        while not children():
+            await asyncio.wait([waiting], timeout=0.01)
     waiting.cancel()
     await asyncio.wait([waiting])
 
@@ -67,7 +68,7 @@ def children() -> list[int]:
             parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
             if (
                 int(parent) == os.getpid()
-                and b"blocking.worker" in (folder / "cmdline").read_bytes()
+                and b"blocking.processes" in (folder / "cmdline").read_bytes()
             ):
                 found.append(int(folder.name))
     return found

@@ -179,9 +179,13 @@ class Liveness:
         try:
             async with asyncio.timeout(within_s):
                 connection = await psycopg.AsyncConnection.connect(self._hosts.url, **OPTIONS)
-                self._hosts.remember(connection.info)
-                async with connection:
+                try:
+                    self._hosts.remember(connection.info)
                     await connection.execute("SELECT 1")
+                finally:
+                    # Leaving `async with` would roll back, which fails and is logged if the
+                    # statement was cancelled.
+                    await connection.close()
         except (TimeoutError, psycopg.errors.ConnectionTimeout):
             return False
         except psycopg.Error:

@@ -114,7 +114,7 @@ class Tool:
 
 
 _BOUNDS = ("minLength", "maxLength", "minItems", "maxItems", "pattern")
-"""Checked at the access, but a model learns nothing from them."""
+"""Checked in every call, but a model learns nothing from them."""
 
 
 def describe(tools: Iterable[Tool]) -> list[dict[str, Any]]:
