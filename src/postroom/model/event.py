@@ -48,6 +48,11 @@ class Event:
     data: dict[str, Any] = field(default_factory=dict)
     number: int = field(default=0, metadata=INTERNAL)
 
+    @property
+    def is_imported(self) -> bool:
+        """Whether the mail was imported, and so is no news."""
+        return bool(self.data.get("imported"))
+
 
 @dataclass(frozen=True, slots=True)
 class EventQuery:

@@ -139,6 +139,7 @@ class Store(MemoryStore):
     events_after = reads(sql_events.events_after)
     newest_event = reads(sql_events.newest_event)
     last_event = reads(sql_events.last_event)
+    last_event_before = reads(sql_events.last_event_before)
     event_number = reads(sql_events.event_number)
     has_webhook = reads(sql_webhooks.has_webhook)
     webhooks = reads(sql_webhooks.list_webhooks)

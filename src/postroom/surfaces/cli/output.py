@@ -172,9 +172,10 @@ def _view_waited(waited: Waited) -> None:
     if waited.message is None:
         print(f"no message arrived; continue with --since {waited.since}", file=sys.stderr)
         return
-    if waited.extracted:
-        print(f"extracted: {cell(waited.extracted)}")
-    _view_message(waited.message)
+    if waited.extracted is not None:
+        print(cell(waited.extracted))
+    else:
+        _view_message(waited.message)
 
 
 def _event_line(event: Event) -> str:
