@@ -21,7 +21,8 @@ from postroom.pipeline.webhooks import Webhooks, sign
 from postroom.ports.events import NoWebhookClient
 from postroom.store import sqlite, webhook_secrets
 from postroom.store.audit_hmac import KEY_FILE, AuditHmac, load_key
-from postroom.store.sql.events.webhooks import Signer, add_webhook, insert_rule_delivery
+from postroom.store.sql.events.rule_deliveries import Signer, insert_rule_delivery
+from postroom.store.sql.events.webhooks import add_webhook
 from postroom.store.store import Store
 from postroom.store.webhook_secrets import CannotDecrypt, decrypt_secret, encrypt_secret
 from tests.mails import deliver, mail
@@ -195,7 +196,7 @@ async def test_without_its_key_a_webhook_waits_and_is_not_lost(
     await deliver(services, inbox, mail("News"))
     other = Store(services.store.engine, AuditHmac(b"x" * 32))  # type: ignore[attr-defined]
     [job] = await claimed(other)
-    posted = await Webhooks(replace(services, store=other, poster=NoWebhookClient()))._post(job)
+    posted = await Webhooks(replace(services, store=other, poster=NoWebhookClient()))._attempt(job)
     assert ((), None) == (job.secrets, posted.code)
     assert "postroom webhook renew whk_1" in posted.detail
     later = NOW + timedelta(days=1)

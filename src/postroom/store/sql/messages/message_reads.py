@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from postroom.errors import NotFound, no_such
 from postroom.model.inbox import Visible
-from postroom.model.message import Attachment, Message
+from postroom.model.message import Attachment, Message, MessageRow
 from postroom.model.page import Found
 from postroom.model.storage import AttachmentQuery, RawMessage, SearchTexts
 from postroom.model.view import EVERYTHING
@@ -13,8 +13,11 @@ from postroom.store.sql.messages.message_search import (
     ATTACHMENT_COLUMNS,
     MESSAGE_COLUMNS,
     MESSAGE_TABLES,
+    ROW_COLUMNS,
+    ROW_TABLES,
     attachment,
     message,
+    message_row,
     thread_number,
     visible_inbox,
 )
@@ -28,6 +31,9 @@ PLACE = "SELECT inbox, number FROM messages WHERE id = :id"
 MESSAGE = f"""
     SELECT {MESSAGE_COLUMNS}, m.inbox, m.number FROM {MESSAGE_TABLES}
      WHERE m.inbox = :inbox AND m.number = :number
+"""
+MESSAGE_ROW = f"""
+    SELECT {ROW_COLUMNS} FROM {ROW_TABLES} WHERE m.inbox = :inbox AND m.number = :number
 """
 SEARCH_TEXTS = """
     SELECT searchable, senders, recipients FROM search_texts
@@ -72,6 +78,13 @@ def get_message(tx: Transaction, message_id: str, visible: Visible) -> Message |
     place = tx.one(PLACE, id=message_id)
     row = place and tx.one(MESSAGE, inbox=place[0], number=place[1])
     return _whole(tx, row, visible)
+
+
+def get_message_row(tx: Transaction, message_id: str) -> MessageRow | None:
+    """A message as lists show it."""
+    place = tx.one(PLACE, id=message_id)
+    row = place and tx.one(MESSAGE_ROW, inbox=place[0], number=place[1])
+    return message_row(row) if row else None
 
 
 def search_texts(tx: Transaction, message_id: str) -> SearchTexts | None:
