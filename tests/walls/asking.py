@@ -47,6 +47,7 @@ NAMES = {
     "namespaces": ("namespace",),
     "key": ("memory",),
     "linked_to": ("message",),
+    "since": ("message", "event"),
 }
 """What an argument names that has no id."""
 

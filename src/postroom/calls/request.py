@@ -226,6 +226,45 @@ Moment = Annotated[
     BeforeValidator(_parse_moment),
     Accepts({"anyOf": [{"format": "date-time"}, {"format": "date"}, {"maxLength": 0}]}),
 ]
+_SECONDS_BACK = r"-(?:0|[1-9][0-9]{0,6})"
+
+
+def _since(value: object) -> object:
+    """The text of where to begin: seconds back may be written as a number."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return (str(value) if is_number else value) or None
+
+
+def seconds_back(since: str) -> int | None:
+    """The number in `-120`, without its sign; None if it is written otherwise."""
+    return -int(since) if re.fullmatch(_SECONDS_BACK, since, re.ASCII) else None
+
+
+def moment_of(written: str) -> datetime | None:
+    """The time that a text spells, if it is one."""
+    try:
+        found = _parse_moment(written)
+    except ValueError:
+        return None
+    assert isinstance(found, datetime)
+    return found
+
+
+Since = Annotated[
+    Annotated[str, Field(max_length=64)] | None,
+    BeforeValidator(_since),
+    Accepts(
+        {
+            "anyOf": [
+                {"pattern": f"^(?:(?:msg|evt)_[A-Za-z0-9_-]+|{_SECONDS_BACK})?$"},
+                {"format": "date-time"},
+                {"format": "date"},
+            ]
+        }
+    ),
+]
+"""Where to begin: the id of a message or an event, a time, or seconds back."""
+
 Limit = Annotated[int, argument("At most.", 20, ge=1, le=100)]
 Offset = Annotated[int, argument("To skip.", 0, ge=0, le=2**53)]
 Cursor = Annotated[

@@ -48,6 +48,11 @@ class Event:
     data: dict[str, Any] = field(default_factory=dict)
     number: int = field(default=0, metadata=INTERNAL)
 
+    @property
+    def is_imported(self) -> bool:
+        """Whether the mail was imported, and so is no news."""
+        return bool(self.data.get("imported"))
+
 
 @dataclass(frozen=True, slots=True)
 class EventQuery:
@@ -79,6 +84,14 @@ class Waited:
 
 SIGNING_PREFIX = "whsec_"
 
+_LABEL = "[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_PORT = "(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+WEBHOOK_URL = (
+    rf"^[Hh][Tt][Tt][Pp][Ss]?://(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9A-Fa-f:.]{{2,45}}\])"
+    rf"(?::{_PORT})?(?:[/?#][!-\[\]-~]*)?$"
+)
+"""The form of a webhook's URL: a host name or an address, perhaps a port, and printable ASCII."""
+
 
 def new_webhook_secret() -> str:
     """Create the secret that signs deliveries."""
@@ -94,9 +107,29 @@ class Webhook:
     types: tuple[str, ...]
     inboxes: View
     created_at: datetime
+    enabled: bool = True
     secret: str | None = field(default=None, kw_only=True)
     made_by: str | None = field(default=None, kw_only=True, metadata=INTERNAL)
     """The id of the key that created it; None if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookChange:
+    """What to change of a webhook; None leaves it as it is."""
+
+    url: str | None = None
+    types: tuple[str, ...] | None = None
+    enabled: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookPing:
+    """The response to a request that was sent to try a webhook."""
+
+    webhook_id: str
+    status: Literal["delivered", "failed"]
+    code: int | None
+    detail: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,10 @@ async def list_events(ctx: RequestContext, request: ListEvents) -> Page[Event]:
 
 
 class StreamEvents(Request):
-    """Be told what happens to mail, as it happens; since an event if one is named."""
+    """Be told what happens to mail, as it happens; since an event if one is named.
+
+    Imported mail is no news.
+    """
 
     inbox_id: _Inbox = None
     types: _Types = []
@@ -92,7 +95,8 @@ async def _events(
     ctx: RequestContext, request: StreamEvents, visible: Visible, since: int
 ) -> AsyncIterator[Event | None]:
     def matches(event: Event) -> bool:
-        return visible.sees(event.inbox_id) and (not request.types or event.type in request.types)
+        is_asked_for = not request.types or event.type in request.types
+        return visible.sees(event.inbox_id) and is_asked_for and not event.is_imported
 
     with ctx.watch.subscribe(ctx.store, matches, visible) as subscription:
         events = aiter(ctx.watch.after(subscription, since))

@@ -6,6 +6,7 @@ import asyncio
 from base64 import b64encode
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
@@ -19,12 +20,16 @@ from postroom.calls.request import (
     OptionalId,
     OptionalInboxName,
     Request,
+    Since,
     argument,
+    moment_of,
     one_of,
+    seconds_back,
 )
 from postroom.errors import InvalidInput, Unavailable
 from postroom.mail.text.fold import TextFilter
 from postroom.model.event import FIRST, Event, Waited
+from postroom.model.inbox import Visible
 from postroom.model.key import Scope
 from postroom.model.message import Attachment, Header, Message, MessageRow
 from postroom.model.page import Page
@@ -196,6 +201,8 @@ async def get_message(ctx: RequestContext, request: GetMessage) -> Message:
 
 
 REPORT_EVERY_S = 15.0
+EXTRACT_SINCE = "-120"
+"""A code or a link may have arrived before it is asked for."""
 
 
 class WaitForMessage(Request):
@@ -217,11 +224,13 @@ class WaitForMessage(Request):
     subject: Annotated[SearchText, argument("Only with this in it.", "code")] = None
     q: Annotated[SearchText, argument("Only with this text.", "invoice")] = None
     since: Annotated[
-        OptionalId, argument("After this message or event; default: from now on.", "msg_4h8t2w")
+        Since,
+        argument("After this id or time, or seconds back. Default: now; to extract: -120.", "-120"),
     ] = None
     timeout_s: Annotated[int, argument("How long, in seconds.", 120, ge=1, le=300)] = 60
     extract: Annotated[
-        Literal["code", "link"] | None, argument("Pick out a one-time code or a link.", "code")
+        Literal["code", "link"] | None,
+        argument("Pick out a one-time code or a link; pass over other mail.", "code"),
     ] = None
 
 
@@ -232,7 +241,7 @@ async def wait_for_message(ctx: RequestContext, request: WaitForMessage) -> Wait
         subject=folded("subject", request.subject),
         q=folded("q", request.q),
     )
-    since = None if request.since is None else await _event_number(ctx, request.since)
+    since = await _start(ctx, request)
     inbox_id, thread_id = await _inbox_and_thread(ctx, request)
 
     def is_arrival_here(event: Event) -> bool:
@@ -240,29 +249,50 @@ async def wait_for_message(ctx: RequestContext, request: WaitForMessage) -> Wait
             event.type == "message.received"
             and event.inbox_id == inbox_id
             and thread_id in (None, event.thread_id)
+            and not event.is_imported
         )
 
     view = only(inbox_id)
     with ctx.watch.subscribe(ctx.store, is_arrival_here, view) as subscription:
-        start = await ctx.store.newest_event(view) if since is None else since
+        start = await _number_of(ctx, since, view)
         arrivals = ctx.watch.after(subscription, start)
         reporting = asyncio.create_task(_report(ctx, request.timeout_s))
         try:
             async with asyncio.timeout(request.timeout_s):
-                message = await unless_revoked(ctx, _first_match(arrivals, text_filter))
+                first = _first_match(ctx, request, arrivals, text_filter)
+                message, extracted = await unless_revoked(ctx, first)
         except TimeoutError:
             seen = await ctx.store.last_event(inbox_id, ctx.watch.position_of(subscription))
-            return Waited(None, timed_out=True, since=seen or request.since or FIRST)
+            asked = request.since if isinstance(since, int) else None
+            return Waited(None, timed_out=True, since=seen or asked or FIRST)
         finally:
             reporting.cancel()
     shown = await _read(ctx, message, GetMessage(message_id=message.id))
-    return Waited(shown, timed_out=False, extracted=await _extracted(ctx, request, message))
+    return Waited(shown, timed_out=False, extracted=extracted)
 
 
-async def _event_number(ctx: RequestContext, since: str) -> int:
-    if not since.startswith(("msg_", "evt_")):
-        raise InvalidInput("since: give the id of a message (msg_…) or an event (evt_…)")
-    return await ctx.store.event_number(since, ctx.visible)
+async def _start(ctx: RequestContext, request: WaitForMessage) -> int | datetime | None:
+    """Where to begin: after the event of a number, at a time, or now. Raises InvalidInput."""
+    since = request.since or (EXTRACT_SINCE if request.extract else None)
+    if since is None:
+        return None
+    if since.startswith(("msg_", "evt_")):
+        return await ctx.store.event_number(since, ctx.visible)
+    back = seconds_back(since)
+    found = moment_of(since) if back is None else ctx.clock() - timedelta(seconds=back)
+    if found is None:
+        raise InvalidInput(
+            "since: give the id of a message (msg_…) or an event (evt_…), a time such as "
+            "2026-01-31T09:30:00Z, or seconds back such as -120"
+        )
+    return found
+
+
+async def _number_of(ctx: RequestContext, since: int | datetime | None, view: Visible) -> int:
+    """The number of the last event before the wait."""
+    if since is None:
+        return await ctx.store.newest_event(view)
+    return since if isinstance(since, int) else await ctx.store.last_event_before(since, view)
 
 
 async def _inbox_and_thread(ctx: RequestContext, request: WaitForMessage) -> tuple[str, str | None]:
@@ -275,14 +305,23 @@ async def _inbox_and_thread(ctx: RequestContext, request: WaitForMessage) -> tup
     return thread.inbox_id, thread.id
 
 
-async def _first_match(arrivals: AsyncIterator[WatchedEvent], text_filter: TextFilter) -> Message:
+async def _first_match(
+    ctx: RequestContext,
+    request: WaitForMessage,
+    arrivals: AsyncIterator[WatchedEvent],
+    text_filter: TextFilter,
+) -> tuple[Message, str | None]:
+    """The first message that was asked for, with what was to be extracted from it."""
     async for watched in arrivals:
         if text_filter != TextFilter():
             texts = await watched.texts()
             if texts is None or not text_filter.matches(texts):
                 continue
-        if (message := await watched.message()) is not None:
-            return message
+        if (message := await watched.message()) is None:
+            continue
+        extracted = await _extracted(ctx, request, message)
+        if extracted is not None or request.extract is None:
+            return message, extracted
     raise Unavailable("the server is stopping; try again", retry_after=1)
 
 
@@ -303,8 +342,7 @@ async def _extracted(ctx: RequestContext, request: WaitForMessage, message: Mess
         return await in_thread(find_code, message.subject, text)
     if request.extract == "link":
         from postroom.mail.extraction import find_link
-        from postroom.mail.parse import parse_message
 
-        parsed = await in_thread(parse_message, await ctx.blobs.read(message.raw), ctx.limits)
+        (parsed,) = await ctx.parser.parse([await ctx.blobs.read(message.raw)])
         return await in_thread(find_link, message.text, parsed.links)
     return None

@@ -74,6 +74,7 @@ class Store(MemoryStore):
     message = reads(message_reads.get_message)
     messages_by_id = reads(message_reads.messages_by_id)
     message_numbers = reads(message_reads.message_numbers)
+    message_row = reads(message_reads.get_message_row)
     search_texts = reads(message_reads.search_texts)
     message_by_internet_id = reads(message_reads.message_by_internet_id)
     newest_message = reads(message_reads.newest_message)
@@ -154,10 +155,12 @@ class Store(MemoryStore):
     events_after = reads(sql_events.events_after)
     newest_event = reads(sql_events.newest_event)
     last_event = reads(sql_events.last_event)
+    last_event_before = reads(sql_events.last_event_before)
     event_number = reads(sql_events.event_number)
     has_webhook = reads(sql_webhooks.has_webhook)
     webhooks = reads(sql_webhooks.list_webhooks)
     remove_webhook = writes(sql_webhooks.remove_webhook)
+    update_webhook = writes(sql_webhooks.update_webhook)
     next_webhook_at = reads(sql_webhooks.next_webhook_at)
     settle_webhook = writes(sql_webhooks.settle_webhook)
     webhook_deliveries = reads(sql_webhooks.list_deliveries)
@@ -183,6 +186,15 @@ class Store(MemoryStore):
             lambda tx: sql_webhooks.renew_webhook(tx, webhook_id, encrypted, visible, now)
         )
 
+    async def webhook_target(
+        self, webhook_id: str, visible: Visible, now: datetime
+    ) -> tuple[str, tuple[str, ...]]:
+        """Its URL and the secrets that sign; none if they cannot be decrypted. Raises NotFound."""
+        url, encrypted = await self.engine.read(
+            lambda tx: sql_webhooks.webhook_target(tx, webhook_id, visible, now)
+        )
+        return url, await in_thread(self._decrypted, webhook_id, encrypted)
+
     async def claim_webhooks(
         self,
         holder: str,
@@ -201,13 +213,11 @@ class Store(MemoryStore):
         return await in_thread(self._opened, jobs) if jobs else []
 
     def _opened(self, jobs: Sequence[WebhookJob]) -> list[WebhookJob]:
-        return [replace(job, secrets=self._secrets_of(job)) for job in jobs]
+        return [replace(job, secrets=self._decrypted(job.webhook_id, job.secrets)) for job in jobs]
 
-    def _secrets_of(self, job: WebhookJob) -> tuple[str, ...]:
+    def _decrypted(self, webhook_id: str, secrets: Sequence[str]) -> tuple[str, ...]:
         try:
-            return tuple(
-                decrypt_secret(self._audit_hmac, job.webhook_id, each) for each in job.secrets
-            )
+            return tuple(decrypt_secret(self._audit_hmac, webhook_id, each) for each in secrets)
         except CannotDecrypt:
             return ()
 

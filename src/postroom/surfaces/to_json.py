@@ -65,6 +65,7 @@ CARRIES_MAIL = (
     live.Verification,
     event.Waited,
     event.WebhookDelivery,
+    event.WebhookPing,
 )
 """Shapes with text of mail, or of other servers."""
 

@@ -316,7 +316,8 @@ CREATE TABLE webhooks (
     inboxes TEXT COLLATE "C",
     created_at BIGINT NOT NULL,
     visible_inboxes TEXT COLLATE "C",
-    created_by TEXT COLLATE "C"
+    created_by TEXT COLLATE "C",
+    is_enabled BIGINT NOT NULL DEFAULT 1
 );
 
 -- `is_redelivery`: requested by hand, so that later events do not wait for it.

@@ -285,7 +285,8 @@ CREATE TABLE webhooks (
     inboxes TEXT,
     created_at INTEGER NOT NULL,
     visible_inboxes TEXT,
-    created_by TEXT
+    created_by TEXT,
+    is_enabled INTEGER NOT NULL DEFAULT 1
 );
 
 -- `is_redelivery`: requested by hand, so that later events do not wait for it.

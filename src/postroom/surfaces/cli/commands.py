@@ -144,6 +144,8 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Bound("outbox resume", "outbox.resume_outbox"),
     Bound("webhook create", "webhooks.create_webhook", ("url",)),
     Bound("webhook list", "webhooks.list_webhooks"),
+    Bound("webhook update", "webhooks.update_webhook", ("webhook_id",)),
+    Bound("webhook ping", "webhooks.ping_webhook", ("webhook_id",)),
     Bound("webhook delete", "webhooks.delete_webhook", ("webhook_id",)),
     Bound("webhook renew", "webhooks.renew_webhook", ("webhook_id",)),
     Bound("webhook deliveries", "webhooks.list_deliveries", ("webhook_id",)),

@@ -17,12 +17,12 @@ from postroom.app import App
 from postroom.calls.operation import Operation, call
 from postroom.calls.request import Request
 from postroom.errors import InvalidInput
-from postroom.model.event import EventStream
+from postroom.model.event import EventStream, Waited, WebhookPing
 from postroom.model.key import OWNER, Scope
 from postroom.model.limits import Limits
 from postroom.model.message import ActionResult, Download
 from postroom.surfaces.cli.commands import Bound
-from postroom.surfaces.cli.exit_codes import OK, explain_failures
+from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK, TIMED_OUT, explain_failures
 from postroom.surfaces.cli.output import follow, save, show
 from postroom.surfaces.cli.session import Session
 from postroom.surfaces.schema import Schema, field_schema
@@ -264,4 +264,8 @@ async def _call(
         show(operation, result, as_json=as_json)
     if isinstance(result, ActionResult) and result.failed:
         return explain_failures(result.failed, as_json=as_json)
+    if isinstance(result, Waited) and result.timed_out:
+        return TIMED_OUT
+    if isinstance(result, WebhookPing) and result.status == "failed":
+        return EXIT_CODES["provider_error"]
     return OK

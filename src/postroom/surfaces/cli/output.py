@@ -46,7 +46,7 @@ COLUMNS: dict[type, str] = {
     Attachment: "id filename content_type size message_id",
     Label: "name message_count",
     Mailbox: "inbox_id name total unread",
-    Webhook: "id url types inboxes",
+    Webhook: "id enabled url types inboxes",
     WebhookDelivery: "id created_at type status attempts code detail",
     Draft: "id updated_at to subject send_at",
     OutboxEntry: "message_id status send_at attempts next_attempt_at is_paused recipients subject",
@@ -182,9 +182,10 @@ def _view_waited(waited: Waited) -> None:
     if waited.message is None:
         print(f"no message arrived; continue with --since {waited.since}", file=sys.stderr)
         return
-    if waited.extracted:
-        print(f"extracted: {cell(waited.extracted)}")
-    _view_message(waited.message)
+    if waited.extracted is not None:
+        print(cell(waited.extracted))
+    else:
+        _view_message(waited.message)
 
 
 def _event_line(event: Event) -> str:

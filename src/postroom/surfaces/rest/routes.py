@@ -116,6 +116,8 @@ ROUTES = (
     ),
     Route("POST", "/v1/webhooks", webhooks.create_webhook, status=201),
     Route("GET", "/v1/webhooks", webhooks.list_webhooks),
+    Route("PATCH", "/v1/webhooks/{webhook_id}", webhooks.update_webhook),
+    Route("POST", "/v1/webhooks/{webhook_id}/ping", webhooks.ping_webhook),
     Route("DELETE", "/v1/webhooks/{webhook_id}", webhooks.delete_webhook, status=204),
     Route("POST", "/v1/webhooks/{webhook_id}/renew", webhooks.renew_webhook),
     Route("GET", "/v1/webhooks/{webhook_id}/deliveries", webhooks.list_deliveries),

@@ -119,6 +119,18 @@ def newest_event(tx: Transaction, visible: Visible) -> int:
     return int(scalar(tx, f"SELECT max(number) FROM events WHERE {where}", **params) or 0)
 
 
+def last_event_before(tx: Transaction, at: datetime, visible: Visible) -> int:
+    """The number of the last event before a time; 0 if there is none.
+
+    The time of an imported mail may be anything, so it is passed over.
+    """
+    where, params = within("inbox", visible_numbers(tx, visible))
+    sql = f"""SELECT number FROM events
+               WHERE {where} AND at < :at AND replace(data, '"imported"', '') = data
+               ORDER BY number DESC LIMIT 1"""
+    return int(scalar(tx, sql, **params, at=seconds(at)) or 0)
+
+
 def last_event(tx: Transaction, inbox_id: str, until: int) -> str | None:
     """The last event of an inbox up to a number."""
     where, params = within("inbox", visible_numbers(tx, only(inbox_id)))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from postroom.errors import NotFound, no_such
 from postroom.model.inbox import Visible
-from postroom.model.message import Attachment, Message
+from postroom.model.message import Attachment, Message, MessageRow
 from postroom.model.page import Found
 from postroom.model.storage import AttachmentQuery, RawMessage, SearchTexts
 from postroom.model.view import EVERYTHING
@@ -15,8 +15,11 @@ from postroom.store.sql.messages.message_search import (
     ATTACHMENT_COLUMNS,
     MESSAGE_COLUMNS,
     MESSAGE_TABLES,
+    ROW_COLUMNS,
+    ROW_TABLES,
     attachment,
     message,
+    message_row,
     thread_number,
     visible_inbox,
 )
@@ -42,6 +45,9 @@ NUMBERS = """
 MESSAGE = f"""
     SELECT {MESSAGE_COLUMNS}, m.inbox, m.number FROM {MESSAGE_TABLES}
      WHERE m.inbox = :inbox AND m.number = :number
+"""
+MESSAGE_ROW = f"""
+    SELECT {ROW_COLUMNS} FROM {ROW_TABLES} WHERE m.inbox = :inbox AND m.number = :number
 """
 SEARCH_TEXTS = """
     SELECT searchable, senders, recipients FROM search_texts
@@ -106,6 +112,13 @@ def message_numbers(
         rows = tx.all(NUMBERS.format(among=among), **params)
         numbers |= {row[0]: row[1] for row in rows if visible.sees(row[2])}
     return numbers
+
+
+def get_message_row(tx: Transaction, message_id: str) -> MessageRow | None:
+    """A message as lists show it."""
+    place = tx.one(PLACE, id=message_id)
+    row = place and tx.one(MESSAGE_ROW, inbox=place[0], number=place[1])
+    return message_row(row) if row else None
 
 
 def search_texts(tx: Transaction, message_id: str) -> SearchTexts | None:

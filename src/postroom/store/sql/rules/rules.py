@@ -20,7 +20,7 @@ from postroom.store.search.index import IndexSearcher
 from postroom.store.sql.audit import add_action_entries
 from postroom.store.sql.conditions import page_of
 from postroom.store.sql.events.events import About, add_event
-from postroom.store.sql.events.webhooks import Signer, insert_rule_delivery
+from postroom.store.sql.events.rule_deliveries import Signer, insert_rule_delivery
 from postroom.store.sql.memories.memories import save_memory
 from postroom.store.sql.messages.message_search import direction, search_query_of
 from postroom.store.sql.values import (
