@@ -7,8 +7,8 @@ from datetime import datetime
 from postroom.model.values import dataclass
 from postroom.model.view import View
 
-STANDARD_MAILBOXES = ("Inbox", "Sent", "Drafts", "Archive", "Junk", "Trash")
-INBOX, SENT, DRAFTS, ARCHIVE, JUNK, TRASH = STANDARD_MAILBOXES
+STANDARD_MAILBOXES = ("Inbox", "Sent", "Drafts", "Archive", "Junk", "Trash", "Outbox")
+INBOX, SENT, DRAFTS, ARCHIVE, JUNK, TRASH, OUTBOX = STANDARD_MAILBOXES
 HIDDEN_MAILBOXES = (JUNK, TRASH)
 """Excluded from lists, searches and counts unless a mailbox is named."""
 

@@ -96,6 +96,15 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
+class ListUnsubscribe:
+    """How to unsubscribe from list mail: `host` is that of a web page, or of the one click."""
+
+    one_click: bool
+    mailto: str | None = None
+    host: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Recipient:
     """What became of a sent mail for one recipient."""
 
@@ -125,6 +134,8 @@ class MessageRow:
     has_attachment: bool
     excerpt: str | None = None
     relevance: float | None = None
+    status: str | None = None
+    send_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +189,9 @@ class Message:
     total_chars: int | None = field(default=None, kw_only=True)
     next_offset: int | None = field(default=None, kw_only=True)
     status: str | None = field(default=None, kw_only=True)
+    send_at: datetime | None = field(default=None, kw_only=True)
     recipients: tuple[Recipient, ...] | None = field(default=None, kw_only=True)
+    list_unsubscribe: ListUnsubscribe | None = field(default=None, kw_only=True)
     memories: tuple[RecalledMemory, ...] | None = field(default=None, kw_only=True)
 
 

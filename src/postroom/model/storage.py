@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from postroom.model.inbox import Visible
-from postroom.model.message import AddressLine, BlobKey, Direction, Recipient
+from postroom.model.message import AddressLine, BlobKey, Direction, ListUnsubscribe, Recipient
 from postroom.model.page import Slice
 from postroom.model.rule import RuleEffect
 from postroom.model.values import dataclass
@@ -96,6 +96,8 @@ class NewMessage:
     report: DeliveryReport | None = None
     effects: tuple[RuleEffect, ...] = ()
     auto_answered: tuple[str, ...] = ()
+    send_at: datetime | None = None
+    list_unsubscribe: ListUnsubscribe | None = None
 
     @property
     def sender(self) -> AddressLine | None:
@@ -140,6 +142,17 @@ class NewSend:
     draft_id: str | None = None
     draft_revision: int = 0
     reply_limit: ReplyLimit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """What became of a cancelled mail: a draft, unless some recipients have it already.
+
+    `unused` are the blobs that nothing uses any more.
+    """
+
+    draft_id: str | None = None
+    unused: tuple[BlobKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

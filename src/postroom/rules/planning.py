@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from postroom.mail.addresses import without_tag
 from postroom.mail.text.fold import fold
-from postroom.model.inbox import ARCHIVE, EVERY_MAILBOX, HIDDEN_MAILBOXES, TRASH, Visible
+from postroom.model.inbox import ARCHIVE, EVERY_MAILBOX, HIDDEN_MAILBOXES, OUTBOX, TRASH, Visible
 from postroom.model.rule import Action, Facts, PlanItem, State
 from postroom.model.storage import MessageQuery
 from postroom.rules.definition import MAX_PLANNED, Comparison, Condition, Definition, Group
@@ -18,7 +18,8 @@ from postroom.rules.matching import HeadNeeded, Why, why_it_matches
 MAX_QUERIES = 50
 _MAX_TEXT_CHARS = 256
 _SEARCHED = ("subject", "text", "attachment.name")
-_HIDDEN = frozenset(name.casefold() for name in HIDDEN_MAILBOXES)
+_HIDDEN = frozenset(name.casefold() for name in (*HIDDEN_MAILBOXES, OUTBOX))
+"""Mail that rules leave alone: discarded, or about to be sent."""
 
 
 def queries_for(rule: Definition, visible: Visible, now: datetime) -> tuple[MessageQuery, ...]:
@@ -30,7 +31,7 @@ def queries_for(rule: Definition, visible: Visible, now: datetime) -> tuple[Mess
 
 
 def named_hidden(condition: Condition) -> frozenset[str]:
-    """The hidden mailboxes (Trash, Junk) that a condition names; others are not searched."""
+    """The hidden mailboxes (Trash, Junk, Outbox) that a condition names; others are left out."""
     if isinstance(condition, Group):
         parts = () if condition.kind == "none" else condition.parts
         return frozenset[str]().union(*(named_hidden(part) for part in parts))

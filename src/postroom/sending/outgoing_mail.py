@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, Self
 
@@ -25,6 +26,7 @@ from postroom.mail.composing.compose import (
 )
 from postroom.mail.rule_marks import rule_mark
 from postroom.mail.text.fold import as_key
+from postroom.mail.text.invisible import cleaned
 from postroom.model.account import Identity
 from postroom.model.inbox import Inbox
 from postroom.model.limits import Limits
@@ -172,6 +174,7 @@ class OutgoingMail:
     attachments_in: list[AttachmentInput] = field(default_factory=list)
     is_automatic: bool = False
     is_forward: bool = False
+    reply_to: list[Pair] = field(default_factory=list)
     headers: tuple[Pair, ...] = ()
     rule_id: str | None = None
     send_at: datetime | None = None
@@ -223,6 +226,7 @@ def outgoing_of(
         date=(outgoing_mail.send_at or ctx.clock()).replace(microsecond=0),
         in_reply_to=parent.internet_message_id,
         references=parent.references,
+        reply_to=tuple(outgoing_mail.reply_to),
         headers=tuple(headers),
     )
 
@@ -271,6 +275,7 @@ def _encoded(size: int) -> int:
 
 
 _MAX_IDENTITIES = 1_000
+_ADDRESS = re.compile(r"[^\s@<>\"'(),;:]+@[^\s@<>\"'(),;:]+")
 
 
 async def origin_of(ctx: RequestContext, outgoing_mail: OutgoingMail) -> tuple[Inbox, Parent]:
@@ -333,15 +338,29 @@ async def _parent_by_internet_id(ctx: RequestContext, in_reply_to: str, inbox: I
 async def identity_of(
     ctx: RequestContext, outgoing_mail: OutgoingMail, inbox: Inbox, parent: Parent
 ) -> Identity:
-    """The sender: the address in `from`, the one the parent was sent to, or the inbox's default."""
-    found = None
+    """The sender: the address in `from`, the one the parent was sent to, or the inbox's default.
+
+    Raises InvalidInput if `from` has a display name that cannot be used.
+    """
+    found, name = None, ""
     if outgoing_mail.sender:
-        found = await ctx.store.identity_at(parse_address(outgoing_mail.sender)[1])
+        name, address = parse_address(outgoing_mail.sender, field="from")
+        found = await ctx.store.identity_at(address)
     elif parent.written_to:
         own = {identity.email: identity for identity in await own_identities(ctx, inbox.id)}
         found = next((own[a.lower()] for a in parent.written_to if a.lower() in own), None)
     found = found or await ctx.store.default_identity(inbox.id)
-    return require(found, no_such("inbox", inbox.id))
+    identity = require(found, no_such("inbox", inbox.id))
+    return replace(identity, name=_display_name(name, identity)) if name else identity
+
+
+def _display_name(name: str, identity: Identity) -> str:
+    """Any name for an own address, unless it passes for another address. Raises InvalidInput."""
+    others = [a for a in _ADDRESS.findall(name) if a.lower() != identity.email]
+    if others or cleaned(name, one_line=True) != name:
+        wrong = "another address" if others else "invisible characters"
+        raise InvalidInput(f"from: the name has {wrong} in it; use a plain name", field="from")
+    return name
 
 
 async def own_identities(ctx: RequestContext, inbox_id: str) -> tuple[Identity, ...]:

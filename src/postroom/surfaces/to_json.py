@@ -50,6 +50,7 @@ CARRIES_MAIL = (
     message.MessageRow,
     sending.OutboxEntry,
     sending.Sent,
+    sending.Unsubscribed,
     message.Thread,
     message.ThreadRow,
     live.Verification,

@@ -28,6 +28,7 @@ _OTHER_NAMES = {
     "deleted messages": TRASH,
     "sent items": "Sent",
     "sent messages": "Sent",
+    "outbox": "Drafts",  # no installation sends the mail of another one
 }
 _STANDARD = {name.lower(): name for name in STANDARD_MAILBOXES} | _OTHER_NAMES
 

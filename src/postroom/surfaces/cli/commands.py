@@ -85,6 +85,7 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Bound("message delete", "message_changes.delete_message", ("message_id",)),
     Bound("message reply", "sending.reply_to_message", ("message_id",)),
     Bound("message forward", "sending.forward_message", ("message_id",)),
+    Bound("message unsubscribe", "unsubscribing.unsubscribe", ("message_id",)),
     Bound("message wait", "messages.wait_for_message", ("inbox_id",)),
     Bound("message receive", "inbound.receive_message", ("recipient", "raw")),
     Bound("thread list", "threads.list_threads", ("inbox_id",)),

@@ -39,6 +39,7 @@ SHORTER = {
     "namespaces": "--namespace",
     "tags": "--tag",
     "links": "--link",
+    "headers": "--header",
 }
 """Option names that differ: options of lists are repeated, so they are singular."""
 
@@ -99,7 +100,7 @@ class Field:
             return click.Option([self.name, spelling], default=None, help=self.help)
         names = [self.name, self.option, *([SHORTER[self.name]] if self.name in SHORTER else [])]
         metavar = _METAVARS.get(self.schema.get("type", ""), "TEXT")
-        metavar = "FILE" if self.is_bytes else "TYPE=TO" if self.name == "links" else metavar
+        metavar = "FILE" if self.is_bytes else _PAIRS.get(self.name, metavar)
         return click.Option(names, multiple=self.is_list, metavar=metavar, help=self.help)
 
     def given(self, values: Mapping[str, Any], alone: list[str], limits: Limits) -> Any:
@@ -131,6 +132,7 @@ class Field:
         return _text_of(path)
 
 
+_PAIRS = {"links": "TYPE=TO", "headers": "NAME:VALUE"}
 _METAVARS = {"integer": "NUMBER", "number": "NUMBER"}
 
 

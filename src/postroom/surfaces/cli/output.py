@@ -39,7 +39,7 @@ COLUMNS: dict[type, str] = {
     Account: "id provider address state synced total detail last_refusal",
     Identity: "id email name inbox_id is_default",
     Inbox: "id address name created_at",
-    MessageRow: "id date from_address subject flags labels",
+    MessageRow: "id date from_address subject flags labels status",
     ThreadMessage: "id date from_address new_text",
     ThreadRow: "id last_date message_count subject participants",
     Attachment: "id filename content_type size message_id",
@@ -47,7 +47,7 @@ COLUMNS: dict[type, str] = {
     Webhook: "id url types inboxes",
     WebhookDelivery: "id created_at type status attempts code detail",
     Draft: "id updated_at to subject send_at",
-    OutboxEntry: "message_id status attempts next_attempt_at is_paused recipients subject",
+    OutboxEntry: "message_id status send_at attempts next_attempt_at is_paused recipients subject",
     Event: "id at type inbox_id message_id",
     Key: "id name scopes inboxes accounts namespaces created_at last_used_at",
     MemoryRow: "key updated_at trust tags summary",
@@ -126,6 +126,7 @@ def _view_message(message: Message) -> None:
         "labels": message.labels,
         "flags": message.flags,
         "status": message.status,
+        "send at": message.send_at and moment(message.send_at),
         "who": to_json(message.recipients),
         "attached": [f"{a.filename} ({a.size} bytes, {a.id})" for a in message.attachments],
         "odd": message.defects,
@@ -149,8 +150,14 @@ def _view_thread(thread: Thread) -> None:
         print(f"… there are older messages; show them with --before {thread.messages[0].id}")
     for message in thread.messages:
         sender = cell(_named(message.from_name, message.from_address))
-        print(f"\n── {moment(message.date)}  {sender}  {message.id}")
+        print(f"\n── {moment(message.date)}  {sender}  {message.id}{_progress(message)}")
         print(inert(message.new_text).rstrip())
+
+
+def _progress(message: MessageRow) -> str:
+    """The status of an outbound message, and when it is to be sent."""
+    until = f" for {moment(message.send_at)}" if message.send_at else ""
+    return f"  {message.status}{until}" if message.status else ""
 
 
 def _view_action(result: ActionResult) -> None:

@@ -49,7 +49,7 @@ class ListedTool:
 
     @property
     def is_read_only(self) -> bool:
-        return bool(self.entry["annotations"]["readOnlyHint"])
+        return bool(self.entry["annotations"].get("readOnlyHint"))
 
 
 def choose(

@@ -89,15 +89,16 @@ class Tool:
     def annotations(self) -> dict[str, bool]:
         """The hints of the protocol, as the operation's scope has them.
 
-        Two of the four say nothing about a tool that only reads, and are left out.
+        Left out is what the protocol assumes anyway: that a tool writes, that calling it twice
+        does more than once, that it reaches others. Of a tool that reads, two say nothing.
         """
         if self.is_read_only:
             return {"readOnlyHint": True, "openWorldHint": self.is_elsewhere}
+        reaches_others = self.is_elsewhere or self.operation.scope is Scope.SEND
         return {
-            "readOnlyHint": False,
             "destructiveHint": self.operation.destroys,
-            "idempotentHint": self.is_idempotent,
-            "openWorldHint": self.is_elsewhere or self.operation.scope is Scope.SEND,
+            **({"idempotentHint": True} if self.is_idempotent else {}),
+            **({} if reaches_others else {"openWorldHint": False}),
         }
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,7 +177,7 @@ _PAGE = ("results", "total", "has_more", "next_cursor")
 
 
 def output_schema(tool: Tool) -> Schema:
-    """The answer of a tool. Nothing is required, so that an error fits too.
+    """The answer of a tool. Nothing is required and more is allowed, so that an error fits too.
 
     A field that may be null stays unnamed: several clients refuse a list of types.
     """
@@ -189,6 +190,4 @@ def output_schema(tool: Tool) -> Schema:
         name: {key: item for key, item in _outline(value).items() if key != "enum"}
         for name, value in typed.items()
     }
-    shape = tool.outline({"type": "object", "properties": properties})
-    shape["properties"]["error"] = {"type": "object"}
-    return shape
+    return tool.outline({"type": "object", "properties": properties})

@@ -22,6 +22,7 @@ from postroom.operations import (
     rules,
     sending,
     threads,
+    unsubscribing,
     webhooks,
 )
 from postroom.surfaces.rest.routing import Route
@@ -56,6 +57,7 @@ ROUTES = (
     Route("POST", "/v1/messages/{message_id}/move", message_changes.move_message, single=True),
     _send("/v1/messages/{message_id}/reply", sending.reply_to_message),
     _send("/v1/messages/{message_id}/forward", sending.forward_message),
+    Route("POST", "/v1/messages/{message_id}/unsubscribe", unsubscribing.unsubscribe),
     Route("GET", "/v1/search/messages", messages.search_messages),
     Route("GET", "/v1/threads", threads.list_threads),
     Route("GET", "/v1/threads/{thread_id}", threads.get_thread),

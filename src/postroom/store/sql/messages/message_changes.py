@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from postroom.errors import InvalidInput, MailError, NotFound, no_such
 from postroom.model.account import ProviderTraits
-from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, SENT, STANDARD_MAILBOXES, Visible
+from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, OUTBOX, SENT, STANDARD_MAILBOXES, Visible
 from postroom.model.message import ActionResult, BlobKey, FailedAction
 from postroom.model.storage import Change
 from postroom.store.ranking.documents import unindex_mail
@@ -219,11 +219,25 @@ def _change(tx: Transaction, message_id: str, known: _Known, change: Change) -> 
         labels,
         tuple(_mailboxes(list(before.mailboxes), change)),
     )
+    if set(after.mailboxes) != set(before.mailboxes):
+        _refuse_in_outbox(tx, known, message_id, after)
     if origin is not None:
         delta = _delta(before, after, change.move_to or after.mailboxes[0])
         refuse_unsupported(origin, delta)
         insert_push(tx, origin, known.number, message_id, delta)
     return _set_state(tx, known, after)
+
+
+def _refuse_in_outbox(tx: Transaction, known: _Known, message_id: str, after: MessageState) -> None:
+    """Refuse to move mail into Outbox, or out of it before it has left.
+
+    Raises:
+        InvalidInput, Conflict: with what to do instead.
+    """
+    if OUTBOX in known.message_state.mailboxes:
+        refuse_unfinished(tx, known.inbox, known.number, message_id)
+    elif caseless(OUTBOX) in map(caseless, after.mailboxes):
+        raise InvalidInput("only mail that is being sent is in Outbox; choose another mailbox")
 
 
 def _delta(before: MessageState, after: MessageState, destination: str) -> Delta:

@@ -7,6 +7,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 from unicodedata import combining
 
@@ -14,18 +15,19 @@ from postroom.errors import NotFound, no_such
 from postroom.mail.message import HiddenText
 from postroom.mail.text.fold import IGNORABLE, address_pattern, fold
 from postroom.mail.text.invisible import cleaned, gathered
-from postroom.model.inbox import Visible
+from postroom.model.inbox import DRAFTS, Visible
 from postroom.model.message import (
     AddressLine,
     Attachment,
     Direction,
+    ListUnsubscribe,
     Message,
     MessageRow,
     Recipient,
     ThreadMessage,
 )
 from postroom.model.page import Found
-from postroom.model.sending import overall_status
+from postroom.model.sending import overall_status, waits_until
 from postroom.model.storage import FIELD_BORDER, MessageQuery
 from postroom.model.view import Numbers, only
 from postroom.store.search.index import IndexSearcher, SearchQuery
@@ -38,6 +40,7 @@ from postroom.store.sql.values import (
     from_text,
     inbox_number,
     moment,
+    moment_or_none,
     scalar,
     seconds_or_none,
     visible_numbers,
@@ -46,7 +49,8 @@ from postroom.store.transaction import Row, Transaction
 
 ROW_COLUMNS = """
     m.id, t.id, i.id, m.is_outbound, m.subject, m.from_address, m.from_name, m.addresses, m.date,
-    m.snippet, m.labels, m.mailboxes, m.flags, m.has_attachment
+    m.snippet, m.labels, m.mailboxes, m.flags, m.has_attachment,
+    CASE m.is_outbound WHEN 1 THEN m.details END
 """
 ROW_TABLES = """
     messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
@@ -67,6 +71,8 @@ def direction(is_outbound: int) -> Direction:
 def message_row(row: Row, excerpt: str | None = None) -> MessageRow:
     """Convert a row to a list entry, with names and recipients truncated."""
     to = [line[2] for line in from_text(row[7]) if line[0] == "to"]
+    mailboxes = tuple(from_text(row[11]))
+    status, send_at = _progress(from_text(row[14]), mailboxes) if row[3] else (None, None)
     return MessageRow(
         id=row[0],
         thread_id=row[1],
@@ -81,10 +87,26 @@ def message_row(row: Row, excerpt: str | None = None) -> MessageRow:
         snippet=row[9],
         labels=tuple(from_text(row[10])),
         flags=flag_names(row[12]),
-        mailboxes=tuple(from_text(row[11])),
+        mailboxes=mailboxes,
         has_attachment=bool(row[13]),
         excerpt=excerpt,
+        status=status,
+        send_at=send_at,
     )
+
+
+def _progress(
+    details: dict[str, Any], mailboxes: Sequence[str]
+) -> tuple[str | None, datetime | None]:
+    """The status of an outbound message, and its time while it waits for that.
+
+    One of a provider has no recorded recipients: it was sent elsewhere, or is a draft there.
+    """
+    recipients = tuple(Recipient(**r) for r in details["recipients"] or ())
+    if not recipients:
+        return None if DRAFTS in mailboxes else "sent", None
+    send_at = moment_or_none(details.get("send_at"))
+    return overall_status(recipients), waits_until(recipients, send_at)
 
 
 def thread_message(row: Row, text: str, new_text: str | None) -> ThreadMessage:
@@ -104,8 +126,9 @@ def message(row: Row, attachments: tuple[Attachment, ...]) -> Message:
     lines = tuple(
         AddressLine(role, _line(name), _line(address)) for role, name, address in from_text(row[7])
     )
-    details = from_text(row[18])
+    details, mailboxes = from_text(row[19]), tuple(from_text(row[11]))
     recipients = details["recipients"] and tuple(Recipient(**r) for r in details["recipients"])
+    status, send_at = _progress(details, mailboxes) if row[3] else (None, None)
     return Message(
         id=row[0],
         thread_id=row[1],
@@ -120,26 +143,32 @@ def message(row: Row, attachments: tuple[Attachment, ...]) -> Message:
         reply_to_addresses=_bare(lines, "reply_to"),
         addresses=lines,
         date=moment(row[8]),
-        received_at=moment(row[14]),
-        internet_message_id=row[15],
+        received_at=moment(row[15]),
+        internet_message_id=row[16],
         in_reply_to=details["in_reply_to"],
         references=tuple(details["references"]),
         snippet=row[9],
         labels=tuple(from_text(row[10])),
         flags=flag_names(row[12]),
-        mailboxes=tuple(from_text(row[11])),
+        mailboxes=mailboxes,
         has_attachment=bool(row[13]),
-        size_bytes=row[16],
-        text=row[19],
+        size_bytes=row[17],
+        text=row[20],
         attachments=attachments,
         auth=details["auth"],
         security=_without_excerpts(details["security"]),
         defects=tuple(details["defects"]),
-        raw=row[17],
-        new_text=row[20],
-        status=overall_status(recipients) if recipients else None,
+        raw=row[18],
+        new_text=row[21],
+        status=status,
+        send_at=send_at,
         recipients=recipients or None,
+        list_unsubscribe=_unsubscribing(details.get("list_unsubscribe")),
     )
+
+
+def _unsubscribing(stored: dict[str, Any] | None) -> ListUnsubscribe | None:
+    return ListUnsubscribe(**stored) if stored else None
 
 
 def _line(text: str) -> str:

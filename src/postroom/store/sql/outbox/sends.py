@@ -11,14 +11,22 @@ from postroom.errors import Conflict, RateLimited
 from postroom.mail.addresses import without_tag
 from postroom.mail.text.fold import as_key
 from postroom.model.message import FLAGS, Recipient
-from postroom.model.sending import OPEN, PAUSED, Sent, overall_status
+from postroom.model.sending import OPEN, PAUSED, Sent, mailbox_of, overall_status, waits_until
 from postroom.model.storage import NewSend, ReplyLimit
 from postroom.store.sql.accounts.pushes import Delta, insert_push, insert_sent_copy, origin_of
 from postroom.store.sql.messages.message_insert import add_message
 from postroom.store.sql.messages.thread_choice import NAMED
 from postroom.store.sql.outbox.drafts import mark_sent, sent_as
 from postroom.store.sql.outbox.queue import insert_outbox_entry, is_paused
-from postroom.store.sql.values import dumps, from_text, inbox_number, insert, scalar, seconds
+from postroom.store.sql.values import (
+    dumps,
+    from_text,
+    inbox_number,
+    insert,
+    moment_or_none,
+    scalar,
+    seconds,
+)
 from postroom.store.transaction import Transaction
 
 REPLY_WINDOW = timedelta(hours=24)
@@ -109,14 +117,14 @@ _MAYBE = "its message was removed during submission"
 
 
 def refuse_unfinished(tx: Transaction, inbox: int, number: int, message_id: str) -> None:
-    """Refuse to remove a message that is in the outbox: it would silently not be sent.
+    """Refuse to remove or move a message that is in the outbox: it would silently not be sent.
 
     Raises Conflict.
     """
     row = tx.one(f"{UNFINISHED} AND message = :number", inbox=inbox, number=number)
     if row is not None:
         raise Conflict(
-            f"{message_id} is in the outbox; cancel it with cancel_message before removing it"
+            f"{message_id} has not left yet; cancel_message makes it a draft, which can be removed"
         )
 
 
@@ -202,12 +210,13 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
         refuse_many_replies(tx, send.message.inbox_id, addresses, send.reply_limit, at)
     now = seconds(send.message.received_at)
     _check_rate(tx, send, now)
-    added = add_message(tx, send.message)
+    recipients = send.message.recipients or ()
+    mailboxes = (mailbox_of(recipients),)
+    added = add_message(tx, replace(send.message, mailboxes=mailboxes, send_at=send.send_at))
     for delivery in send.deliveries:
         add_message(tx, delivery)
     if send.answered is not None:
         _mark_answered(tx, send.answered)
-    recipients = send.message.recipients or ()
     place = _place(tx, added.message_id)
     if send.reply_limit is not None:
         count_replies(tx, place[0], addresses, send.message.received_at)
@@ -225,6 +234,7 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
         overall_status(recipients),
         recipients,
         warnings=send.warnings or None,
+        send_at=waits_until(recipients, send.send_at),
     )
     if send.draft_id is not None:
         it = (send.draft_id, send.draft_revision)
@@ -270,8 +280,10 @@ def _result(tx: Transaction, message_id: str) -> Sent:
     row = tx.one(RESULT, id=message_id)
     if row is None:
         raise Conflict(f"it was sent as {message_id}, and {_REMOVED}")
-    recipients = tuple(Recipient(**r) for r in from_text(row[1])["recipients"])
-    return Sent(message_id, row[0], overall_status(recipients), recipients)
+    details = from_text(row[1])
+    recipients = tuple(Recipient(**r) for r in details["recipients"])
+    send_at = waits_until(recipients, moment_or_none(details.get("send_at")))
+    return Sent(message_id, row[0], overall_status(recipients), recipients, send_at=send_at)
 
 
 def _mark_answered(tx: Transaction, message_id: str) -> None:
@@ -350,7 +362,9 @@ def _sent(answer: str) -> Sent:
     values = from_text(answer)
     recipients = tuple(Recipient(**recipient) for recipient in values.pop("recipients"))
     warnings = tuple(values.pop("warnings", None) or ()) or None
-    return Sent(**values, recipients=recipients, warnings=warnings)
+    send_at = values.pop("send_at", None)
+    when = datetime.fromisoformat(send_at) if send_at else None
+    return Sent(**values, recipients=recipients, warnings=warnings, send_at=when)
 
 
 def _check_rate(tx: Transaction, send: NewSend, now: int) -> None:
