@@ -59,7 +59,10 @@ COLUMNS: dict[type, str] = {
 }
 """The fields of a row that a list shows."""
 
-SPARE: dict[type, tuple[str, ...]] = {Key: ("created_at", "last_used_at")}
+SPARE: dict[type, tuple[str, ...]] = {
+    Key: ("created_at", "last_used_at"),
+    OutboxEntry: ("attempts", "next_attempt_at", "is_paused"),
+}
 """Columns that are left out on a narrow terminal."""
 
 
