@@ -21,10 +21,7 @@ _THREAD_MESSAGES = 100
 
 
 class ChangeMail(MessageChanges):
-    """Change labels, flags or mailbox. By ids at once: undo takes undo_id.
-
-    By filter it answers with a plan; call again with plan_id to carry it out.
-    """
+    """Change labels, flags or mailbox: of ids at once; of a filter, first a plan, then plan_id."""
 
     ids: Annotated[
         list[Id], argument("Messages or threads.", ["msg_4h8t2w", "thr_9d3f1x"], max_length=1000)

@@ -25,10 +25,7 @@ TEXTS_CHARS = 24_000
 
 
 class FindMail(MessageFilter):
-    """Find mail, newest first; without arguments the newest mail of all.
-
-    A row has what is unusual: unread, attachments (read_mail reads their text), warnings.
-    """
+    """Find mail, newest first. A row shows what is unusual; read_mail takes ids of attachments."""
 
     mode: Annotated[
         Literal["words", "exact", "hybrid"],

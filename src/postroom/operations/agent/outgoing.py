@@ -56,8 +56,7 @@ def _draft_line(draft: Draft) -> MailLine:
 
 
 class Undo(Request):
-    """Take something back: a change (undo_id), a mail that has not left (it becomes a draft
-    again), or a rule (it is deleted)."""
+    """Take back a change (undo_id), a mail that has not left (it becomes a draft), or a rule."""
 
     id: Annotated[Id, argument("undo_id, or the id of a mail or rule.", "pln_5r2x7h")]
 

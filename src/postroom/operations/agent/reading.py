@@ -27,10 +27,7 @@ T = TypeVar("T", MailLine, FileText)
 
 
 class ReadMail(Request):
-    """Read messages (msg_), conversations (thr_) and the text of attachments (att_) in full.
-
-    Quoted mail is left out: quoted_chars says how much.
-    """
+    """Read messages, threads and the text of attachments in full, without quoted mail."""
 
     ids: Annotated[
         list[Id],

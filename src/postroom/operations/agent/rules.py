@@ -23,10 +23,7 @@ from postroom.operations.rules import (
 
 
 class MakeRule(Request):
-    """Save a rule for new mail, and plan it for stored mail: change_mail with plan_id does that.
-
-    undo with rule_id deletes it.
-    """
+    """Save a rule for new mail. change_mail with plan_id applies it to stored mail too."""
 
     yaml: Annotated[str, argument(LANGUAGE, EXAMPLE, min_length=1, max_length=65_536)]
     dry_run: Annotated[bool, argument("Only plan it; save nothing.", True)] = False

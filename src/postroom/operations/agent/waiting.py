@@ -17,10 +17,7 @@ from postroom.operations.messages import WaitForMessage, wait_for_message
 
 
 class WaitForMail(WaitForMessage):
-    """Wait until a mail arrives, and return it; also one of the last two minutes with extract.
-
-    A time-out is no error: wait again with `since` of the answer.
-    """
+    """Wait for a mail. A time-out is no error: wait again with since of the answer."""
 
     constraints: ClassVar[tuple[Constraint, ...]] = ()
 

@@ -52,7 +52,7 @@ Files = Annotated[
     list[AttachmentInput],
     BeforeValidator(_as_inputs),
     argument(
-        "Files: an id of one here, or a new one in base64.",
+        "By id, or new in base64.",
         [{"attachment_id": "att_6p1r4z"}, {"filename": "a.txt", "content": "SGk="}],
     ),
 ]
@@ -69,7 +69,7 @@ class Written(Sending):
     body: Annotated[Body | None, argument("The text.", "Hi Ana, thanks!")] = None
     html: Annotated[Body | None, argument("The HTML version.", "<p>Hi!</p>")] = None
     attachments: Files = []
-    draft: Annotated[bool, argument("Save it for a person to look at; do not send.", True)] = False
+    draft: Annotated[bool, argument("Only save it, for a person.", True)] = False
 
 
 class SendMail(Written):
@@ -86,9 +86,7 @@ class SendMail(Written):
         ),
         Accepts(MAILBOX_OR_NONE),
     ] = None
-    draft_id: Annotated[
-        OptionalId, argument("This draft, with changes if given.", "drf_5t2k8n")
-    ] = None
+    draft_id: Annotated[OptionalId, argument("Send this draft.", "drf_5t2k8n")] = None
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -126,10 +124,7 @@ async def _send_draft(ctx: RequestContext, request: SendMail, mail: dict[str, An
 
 
 class ReplyMail(Written):
-    """Answer messages: recipients, subject and thread follow from each.
-
-    Takes html, attachments, send_at and idempotency_key like send_mail.
-    """
+    """Answer messages. Also takes attachments, send_at and idempotency_key as send_mail does."""
 
     ids: Answered
     all: Annotated[bool, argument("To everyone who got it too.", True)] = False
@@ -166,10 +161,7 @@ async def _reply(ctx: RequestContext, request: ReplyMail, message_id: str) -> Re
 
 
 class ForwardMail(Written):
-    """Forward messages with their attachments, each in a mail of its own.
-
-    Takes attachments, send_at and idempotency_key like send_mail.
-    """
+    """Forward messages with their attachments, each in a mail of its own."""
 
     ids: Answered
     to: Annotated[Addresses, argument("Recipients.", ["ana@example.com"], min_length=1)]

@@ -7,7 +7,7 @@ from postroom.surfaces.mcp.tool import Tool
 
 TEXT = ("text", "truncated", "next_offset")
 SENT = ("message_id", "status")
-SELDOM = frozenset({"allow_duplicate", "wait_s", "reply_to", "headers"})
+SELDOM = frozenset({"allow_duplicate", "wait_s", "reply_to", "headers", "send_at", "automatic"})
 """Taken by every send, but not worth a place in the list: an answer that needs it names it."""
 
 BY_OFFSET = frozenset({"cursor"})
@@ -44,7 +44,7 @@ TOOLS = (
         "list_messages",
         "List messages",
         messages.list_messages,
-        hide=frozenset({"query", "subject", "flags", "mode", "sort"}),
+        hide=frozenset({"query", "subject", "flags", "mode", "sort", "cursor"}),
         go_on="get_message shows a message in full; offset reads on in the list",
     ),
     SEARCH_MESSAGES,

@@ -59,7 +59,7 @@ TOOLS = (
         "Send a message",
         sending.send_message,
         answers=SENT,
-        hide=SELDOM | {"thread_id"},
+        hide=(SELDOM - {"send_at"}) | {"thread_id"},
     ),
     Tool(
         "forward_message",
