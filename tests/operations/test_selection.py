@@ -31,7 +31,10 @@ from postroom.operations.message_changes import (
 from postroom.operations.message_selection import MessageFilter, find_page
 from postroom.operations.messages import get_message, list_messages, search_messages
 from postroom.operations.rules import create_rule
+from postroom.operations.sending import reply_to_message
 from postroom.operations.threads import list_threads
+from postroom.store.search.compaction.jobs import MergePolicy
+from postroom.store.search.index import compact
 from tests.mails import deliver, mail, new_inbox
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -133,6 +136,18 @@ async def test_unread_flags_and_subject_filter(
     assert [] == await subjects(ctx, **here, flags=["flagged"], unread=True)
     assert ["Invoice April", "Invoice March"] == await subjects(ctx, subject="INVOICE")
     assert ["Invoice April"] == await subjects(ctx, subject="invoice", after_date="2026-03-02")
+
+
+async def test_flags_in_segments_change_with_the_message(
+    ctx: RequestContext, inbox: Inbox, filled: dict[str, str]
+) -> None:
+    while await compact(ctx.store.engine, MergePolicy(buffer_docs=1)):
+        pass
+    await call(ctx, update_message, {"message_id": filled["Lunch"], "flags": ["seen"]})
+    await call(ctx, reply_to_message, {"message_id": filled["Report"], "body_text": "Thanks."})
+
+    assert ["Report"] == await subjects(ctx, inbox_id=inbox.id, flags=["answered"])
+    assert () == await ctx.store.problems()
 
 
 async def test_the_oldest_come_first_and_a_cursor_reads_on(
