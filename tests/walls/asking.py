@@ -47,7 +47,6 @@ NAMES = {
     "namespaces": ("namespace",),
     "key": ("memory",),
     "linked_to": ("message",),
-    "since": ("message", "event"),
 }
 """What an argument names that has no id."""
 

@@ -365,7 +365,7 @@ def argument_names(model: type[Request]) -> list[str]:
 
 
 def _problem(model: type[Request], item: Any) -> dict[str, object]:
-    field = ".".join(str(part) for part in item["loc"])
+    field = _path(item["loc"])
     message = str(item["msg"]).removeprefix("Value error, ")
     problem = re.sub(r"^\w+ should (be|have)\b", r"must \1", message)
     if item["type"] == "extra_forbidden":
@@ -375,6 +375,12 @@ def _problem(model: type[Request], item: Any) -> dict[str, object]:
     elif item["type"] == "string_pattern_mismatch":
         problem = PATTERN_PROBLEMS.get(item["ctx"]["pattern"], problem)
     return {"field": field, "problem": problem}
+
+
+def _path(place: tuple[str | int, ...]) -> str:
+    """Where a value stands: `attachments[0].filename`."""
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+    return "".join(parts).removeprefix(".")
 
 
 def _unknown(name: str, known: list[str]) -> str:

@@ -225,7 +225,7 @@ class WaitForMessage(Request):
     q: Annotated[SearchText, argument("Only with this text.", "invoice")] = None
     since: Annotated[
         Since,
-        argument("After this id or time, or seconds back. Default: now; to extract: -120.", "-120"),
+        argument("Begin after an id, a time, or seconds back (-120).", "msg_4h8t2w"),
     ] = None
     timeout_s: Annotated[int, argument("How long, in seconds.", 120, ge=1, le=300)] = 60
     extract: Annotated[
