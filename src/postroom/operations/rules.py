@@ -11,6 +11,7 @@ from typing import Annotated
 from postroom.blocking import in_thread
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import inbox_of, operation
+from postroom.calls.receipts import needs_read
 from postroom.calls.request import (
     Id,
     Limit,
@@ -185,6 +186,8 @@ class CreateRule(Request):
 async def create_rule(ctx: RequestContext, request: CreateRule) -> Rule | DryRunPlan:
     from postroom.rules.parser import parse_rule
 
+    if request.dry_run:
+        needs_read(ctx, "a plan tells which mail matches")
     definition = parse_rule(request.rule_yaml)
     await check_actions(ctx, definition.then)
     check_values(ctx, definition.then)

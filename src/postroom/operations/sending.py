@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field
 from postroom.calls import request
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import MessageId, message_of, operation
+from postroom.calls.receipts import needs_read
 from postroom.calls.request import (
     Accepts,
     OptionalId,
@@ -22,7 +23,7 @@ from postroom.mail.addresses import parse_address_list
 from postroom.model.key import Scope
 from postroom.model.sending import Sent
 from postroom.operations.inboxes import InboxId
-from postroom.sending.outgoing_mail import AttachmentInputs, OutgoingMail
+from postroom.sending.outgoing_mail import AttachmentInputs, OutgoingMail, check_files
 from postroom.sending.replies import forward_mail_of, refuse_loop, reply_mail_of
 from postroom.sending.submission import Sending, send_once
 
@@ -80,6 +81,7 @@ class SendEmailWithAttachments(SendEmail):
 async def send_email_with_attachments(
     ctx: RequestContext, request: SendEmailWithAttachments
 ) -> Sent:
+    check_files(ctx, request.attachments)
     return await send_once(ctx, request, _plain_mail)
 
 
@@ -126,6 +128,7 @@ class SendMessage(Composed, Sending):
 
 @operation(Scope.SEND)
 async def send_message(ctx: RequestContext, request: SendMessage) -> Sent:
+    check_files(ctx, request.attachments)
     return await send_once(ctx, request, outgoing_mail_of)
 
 
@@ -171,6 +174,7 @@ class ReplyToMessage(Sending):
 
 @operation(Scope.SEND)
 async def reply_to_message(ctx: RequestContext, request: ReplyToMessage) -> Sent:
+    check_files(ctx, request.attachments)
     with about_mail():
         return await send_once(ctx, request, _reply)
 
@@ -196,6 +200,7 @@ class ForwardMessage(Sending):
 
 @operation(Scope.SEND)
 async def forward_message(ctx: RequestContext, request: ForwardMessage) -> Sent:
+    needs_read(ctx, "a forward passes stored mail on")
     with about_mail():
         return await send_once(ctx, request, _forward)
 

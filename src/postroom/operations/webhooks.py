@@ -7,6 +7,7 @@ from typing import Annotated
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import inbox_of, operation
+from postroom.calls.receipts import needs_read
 from postroom.calls.request import Accepts, Id, Paged, Request, argument
 from postroom.errors import Forbidden
 from postroom.model.event import Webhook, WebhookDelivery, new_webhook_secret
@@ -41,6 +42,7 @@ class CreateWebhook(Request):
 
 @operation(Scope.ADMIN)
 async def create_webhook(ctx: RequestContext, request: CreateWebhook) -> Webhook:
+    needs_read(ctx, "a webhook is told what arrives")
     ctx.poster.check(request.url)
     for inbox_id in request.inboxes or ():
         await inbox_of(ctx, inbox_id)
