@@ -44,7 +44,7 @@ COLUMNS: dict[type, str] = {
     ThreadRow: "id last_date message_count subject participants",
     Attachment: "id filename content_type size message_id",
     Label: "name message_count",
-    Webhook: "id url types inboxes",
+    Webhook: "id url types inboxes stopped",
     WebhookDelivery: "id created_at type status attempts code detail",
     Draft: "id updated_at to subject send_at",
     OutboxEntry: "message_id status attempts next_attempt_at is_paused recipients subject",

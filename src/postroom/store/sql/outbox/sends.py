@@ -218,6 +218,7 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
         recipients,
         seconds(send.send_at or send.message.received_at),
         is_scheduled=send.send_at is not None,
+        sent_by=send.caller,
     )
     sent = Sent(
         added.message_id,
