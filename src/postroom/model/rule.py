@@ -59,6 +59,8 @@ class Facts:
     head: Head | None = None
     raw: str = ""
     number: int = field(default=0, compare=False)
+    reply_to: tuple[str, ...] = ()
+    """The addresses that a reply goes to instead of the sender."""
 
     @property
     def sender(self) -> str:

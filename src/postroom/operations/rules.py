@@ -56,6 +56,8 @@ async def draft_plan(ctx: RequestContext, rule: Definition, inboxes: Visible) ->
     """Plan a rule over the mail of these inboxes."""
     now = ctx.clock()
     draft = PlanDraft(replies_per_inbox=ctx.limits.automatic_replies_per_inbox)
+    if rule.uses("reply"):
+        draft.replies.update(await ctx.store.replies_today(now))
     fields = {test.field for test in rule.tests()}
     with_text, with_files = "text" in fields, not fields.isdisjoint(_FILE_FIELDS)
     numbers = await ctx.store.candidates(queries_for(rule, inboxes, now))

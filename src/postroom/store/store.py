@@ -108,6 +108,7 @@ class Store(MemoryStore):
     refuse_second_answer = reads(sends.refuse_second_answer)
     refuse_many_replies = reads(sends.refuse_many_replies)
     forwards_since = reads(sends.forwards_since)
+    replies_today = reads(sends.replies_today)
     is_own_mail = reads(sends.is_own_mail)
 
     # Drafts

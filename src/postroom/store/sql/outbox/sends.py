@@ -27,6 +27,10 @@ SENT_SINCE = """
      WHERE +inbox = :inbox AND thread = :thread AND is_outbound = 1 AND received_at > :since
 """
 REPLIES_SINCE = "SELECT inbox FROM automatic_replies WHERE address = :address AND at > :since"
+REPLIES_BY_ADDRESS = """
+    SELECT i.id, r.address, count(*) FROM automatic_replies r JOIN inboxes i ON i.number = r.inbox
+     WHERE r.at > :since GROUP BY i.id, r.address
+"""
 FORWARDS_SINCE = """
     SELECT count(*) FROM sends
      WHERE caller = :caller AND at > :since AND replace(response, :thread, '') <> response
@@ -73,6 +77,12 @@ def count_replies(tx: Transaction, inbox: int, addresses: Iterable[str], now: da
     tx.put("DELETE FROM automatic_replies WHERE at <= :since", since=seconds(now - REPLY_WINDOW))
     for address in _reply_keys(addresses):
         insert(tx, "automatic_replies", inbox=inbox, address=address, at=seconds(now))
+
+
+def replies_today(tx: Transaction, now: datetime) -> dict[tuple[str, str], int]:
+    """How many automatic replies went out within a day, by inbox and address."""
+    rows = tx.all(REPLIES_BY_ADDRESS, since=seconds(now - REPLY_WINDOW))
+    return {(inbox_id, address): count for inbox_id, address, count in rows}
 
 
 def _reply_keys(addresses: Iterable[str]) -> list[str]:

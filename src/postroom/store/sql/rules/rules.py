@@ -238,6 +238,7 @@ def _facts(row: Row, text: str, files: Sequence[tuple[str, str]]) -> Facts:
         auth=tuple(f"{name}={verdict}".lower() for name, verdict in auth.items()),
         raw=row[14],
         number=row[0],
+        reply_to=tuple(person.address for person in _people(lines, "reply_to")),
     )
 
 
