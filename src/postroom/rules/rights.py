@@ -127,5 +127,8 @@ def permitted(
 
 def with_advice(refusals: Iterable[str]) -> tuple[str, ...]:
     """Each refusal once, with advice."""
-    fix = "a caller with the rights can make it their own rule: update_rule with enabled=true"
+    fix = (
+        "enable the rule with a key that has the rights (`postroom rule update ID --enabled`, or "
+        "PATCH /v1/rules/ID), and it is a rule of that key"
+    )
     return tuple(f"{why}; {fix}" for why in dict.fromkeys(refusals) if why)

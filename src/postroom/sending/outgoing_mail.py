@@ -301,7 +301,7 @@ async def origin_of(ctx: RequestContext, outgoing_mail: OutgoingMail) -> tuple[I
 
 async def _sender(ctx: RequestContext, outgoing_mail: OutgoingMail, default: str | None) -> Inbox:
     if outgoing_mail.sender:
-        _, address = parse_address(outgoing_mail.sender)
+        _, address = parse_address(outgoing_mail.sender, field="from")
         inbox = (await ctx.store.inboxes_at([address])).get(address.lower())
         if inbox is None or not ctx.visible.sees(inbox.id):
             raise NotFound(f"from: you have no inbox with the address {address}")
@@ -343,7 +343,7 @@ async def identity_of(
     """The sender: the address in `from`, the one the parent was sent to, or the inbox's default."""
     found = None
     if outgoing_mail.sender:
-        found = await ctx.store.identity_at(parse_address(outgoing_mail.sender)[1])
+        found = await ctx.store.identity_at(parse_address(outgoing_mail.sender, field="from")[1])
     elif parent.written_to:
         own = {identity.email: identity for identity in await own_identities(ctx, inbox.id)}
         found = next((own[a.lower()] for a in parent.written_to if a.lower() in own), None)

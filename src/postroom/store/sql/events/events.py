@@ -135,7 +135,7 @@ def event_number(tx: Transaction, since: str, visible: Visible) -> int:
         number = scalar(tx, sql.format(within=where), since=since, **params)
         if number is not None:
             return int(number)
-    raise NotFound(f"since: there is no {since}; leave it out to begin with the next event")
+    raise NotFound(f"since: there is no {since}; leave it out to begin now")
 
 
 def remove_events(tx: Transaction, which: str, **params: object) -> None:

@@ -371,6 +371,7 @@ def _check_rate(tx: Transaction, send: NewSend, now: int) -> None:
     if row is not None and row[0] >= send.most_per_hour:
         wait = max(1, row[1] + HOUR_S - now)
         raise RateLimited(
-            f"this key has sent {row[0]} mails within the hour; try again in {wait} s",
+            f"{row[0]} mails were sent within the hour, which is the limit for one sender; try "
+            f"again in {wait} s",
             retry_after=wait,
         )
