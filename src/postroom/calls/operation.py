@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar, cast
 
 from postroom.admission.spool import release
 from postroom.calls.context import RequestContext
+from postroom.calls.receipts import receipt, withheld
 from postroom.calls.request import READERS, Id, Request, argument, parse_request, refuse_other_kind
-from postroom.errors import Conflict, Forbidden, NotFound, no_such
+from postroom.errors import Conflict, Forbidden, MailError, NotFound, no_such
 from postroom.model.account import Account
 from postroom.model.audit import AuditRecord
 from postroom.model.inbox import OWNERS_RIGHTS, AddressRights, Inbox
@@ -123,6 +124,8 @@ async def call(
 ) -> T:
     """Call an operation: check rate, scope and arguments, then run it.
 
+    A caller without the scope `read` gets a receipt of what is not read: `calls.receipts`.
+
     Raises:
         RateLimited: the caller is over its rate limit.
         Forbidden: the caller lacks the scope.
@@ -156,6 +159,15 @@ async def _answer(
         release()
     if operation.scope is not Scope.READ:
         ctx = replace(ctx, store=ctx.store.by(audit_record_of(ctx, operation.name, request)))
+    if operation.scope is Scope.READ or Scope.READ in ctx.caller.scopes:
+        return await _run(ctx, operation, request)
+    try:
+        return cast(T, receipt(await _run(ctx, operation, request), request))
+    except MailError as error:
+        raise withheld(error) from error
+
+
+async def _run(ctx: RequestContext, operation: Operation[Any, T], request: Request) -> T:
     result = await operation.run(ctx, request)
     if operation.gate is not None:
         # A live operation writes nothing here, so the audit entry is recorded on its own.
@@ -202,7 +214,8 @@ async def only_inbox(ctx: RequestContext) -> Inbox:
         return found.rows[0]
     if not found.total:
         raise Conflict(f"there is no inbox to use; {_how_to_get_inbox(ctx)}")
-    names = ", ".join(f"{inbox.id} ({inbox.address})" for inbox in found.rows)
+    reads = Scope.READ in ctx.caller.scopes
+    names = ", ".join(f"{i.id} ({i.address})" if reads else i.id for i in found.rows)
     raise Conflict(f"inbox_id: there are several inboxes; name one of {names}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import secrets
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -47,6 +47,14 @@ class Event:
     message_id: str | None = None
     data: dict[str, Any] = field(default_factory=dict)
     number: int = field(default=0, metadata=INTERNAL)
+    seen_in: View | None = field(default=None, metadata=INTERNAL)
+    """The inboxes of the rule that it is about; None if it is about no rule."""
+
+    def shown_to(self, visible: Visible) -> Event:
+        """The event for a caller: a rule that does not exist for them is not named."""
+        if self.seen_in is None or visible.covers(self.seen_in):
+            return self
+        return replace(self, data={})
 
     @property
     def is_imported(self) -> bool:
@@ -109,6 +117,8 @@ class Webhook:
     created_at: datetime
     enabled: bool = True
     secret: str | None = field(default=None, kw_only=True)
+    stopped: str | None = field(default=None, kw_only=True)
+    """Why it is told nothing any more, if so."""
     made_by: str | None = field(default=None, kw_only=True, metadata=INTERNAL)
     """The id of the key that created it; None if unknown."""
 
@@ -166,6 +176,7 @@ class WebhookJob:
     first_at: datetime
     holder: str
     webhook_id: str = ""
+    made_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

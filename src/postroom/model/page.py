@@ -62,6 +62,14 @@ class Page(Generic[T]):
         return self.offset + len(self.results) < self.total
 
 
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The part of a result that a caller without the scope `read` is shown."""
+
+    shown: dict[str, Any]
+    status: str | None = None
+
+
 def is_page(kind: Any) -> bool:
     """Whether a type is a page, such as `Page[Inbox]`, or a subclass of it."""
     origin = get_origin(kind)

@@ -132,6 +132,9 @@ class OutboxJob:
     holder: str
     account_id: str | None = None
     tried_since: datetime | None = None
+    inbox_id: str = ""
+    sent_by: str | None = None
+    """The id of the key that sent it; None if unknown, or if it was retried since."""
 
     @property
     def transport(self) -> Transport:

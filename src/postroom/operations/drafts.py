@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import inbox_of, message_of, operation, require
+from postroom.calls.receipts import needs_read
 from postroom.calls.request import (
     Id,
     Moment,
@@ -38,7 +39,7 @@ from postroom.operations.sending import (
     outgoing_mail_of,
 )
 from postroom.sending.mail_options import Addresses, Headers, add_options, check_send_at
-from postroom.sending.outgoing_mail import AttachmentInputs, OutgoingMail, origin_of
+from postroom.sending.outgoing_mail import AttachmentInputs, OutgoingMail, check_files, origin_of
 from postroom.sending.replies import reply_mail_of
 from postroom.sending.submission import IdempotencyKey, check_mail, send_draft_once, sent_with_key
 
@@ -69,6 +70,7 @@ class CreateDraft(Composed):
 @operation(Scope.WRITE)
 async def create_draft(ctx: RequestContext, request: CreateDraft) -> Draft:
     check_send_at(ctx, request.send_at)
+    check_files(ctx, request.attachments)
     now = ctx.clock().replace(microsecond=0)
     arguments = request.model_dump(
         mode="json", by_alias=True, exclude={"send_at"}, exclude_defaults=True
@@ -220,7 +222,10 @@ class UpdateDraft(Request):
 
 @operation(Scope.WRITE)
 async def update_draft(ctx: RequestContext, request: UpdateDraft) -> Draft:
+    if not request.model_fields_set.isdisjoint(("to", "cc", "bcc")):
+        needs_read(ctx, "other recipients would get what the draft says")
     check_send_at(ctx, request.send_at)
+    check_files(ctx, request.attachments)
     draft = await _unsent(ctx, request.draft_id)
     changes = request.model_dump(mode="json", exclude={"draft_id", "send_at"}, exclude_unset=True)
     send_at = request.send_at if "send_at" in request.model_fields_set else draft.send_at

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Annotated, Any, get_args
 
 from pydantic import AfterValidator
@@ -66,7 +67,8 @@ async def list_events(ctx: RequestContext, request: ListEvents) -> Page[Event]:
         types=tuple(request.types),
         page=ctx.cursors.slice(request),
     )
-    return ctx.cursors.page(request, await ctx.store.events(query))
+    page = ctx.cursors.page(request, await ctx.store.events(query))
+    return replace(page, results=tuple(event.shown_to(ctx.visible) for event in page.results))
 
 
 class StreamEvents(Request):
@@ -108,7 +110,7 @@ async def _events(
                         yield None
                     if revoked.done() or (watched := next_event.result()) is None:
                         return
-                    yield watched.event
+                    yield watched.event.shown_to(ctx.visible)
                 finally:
                     next_event.cancel()
 

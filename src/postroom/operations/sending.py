@@ -10,6 +10,7 @@ from postroom.blocking import in_thread
 from postroom.calls import request
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import MessageId, message_of, operation
+from postroom.calls.receipts import needs_read
 from postroom.calls.request import (
     Accepts,
     Constraint,
@@ -26,7 +27,7 @@ from postroom.model.key import Scope
 from postroom.model.sending import Sent
 from postroom.operations.inboxes import InboxId
 from postroom.sending.mail_options import Addresses, MailOptions, addresses_of
-from postroom.sending.outgoing_mail import AttachmentInputs, OutgoingMail
+from postroom.sending.outgoing_mail import AttachmentInputs, OutgoingMail, check_files
 from postroom.sending.replies import (
     forward_html_of,
     forward_mail_of,
@@ -81,6 +82,7 @@ class SendEmailWithAttachments(SendEmail):
 async def send_email_with_attachments(
     ctx: RequestContext, request: SendEmailWithAttachments
 ) -> Sent:
+    check_files(ctx, request.attachments)
     return await send_once(ctx, request, _plain_mail)
 
 
@@ -131,6 +133,7 @@ class SendMessage(Composed, Sending):
 
 @operation(Scope.SEND)
 async def send_message(ctx: RequestContext, request: SendMessage) -> Sent:
+    check_files(ctx, request.attachments)
     return await send_once(ctx, request, outgoing_mail_of)
 
 
@@ -168,6 +171,7 @@ class ReplyToMessage(Sending):
 
 @operation(Scope.SEND)
 async def reply_to_message(ctx: RequestContext, request: ReplyToMessage) -> Sent:
+    check_files(ctx, request.attachments)
     with about_mail():
         return await send_once(ctx, request, _reply)
 
@@ -197,6 +201,7 @@ class ForwardMessage(Sending):
 
 @operation(Scope.SEND)
 async def forward_message(ctx: RequestContext, request: ForwardMessage) -> Sent:
+    needs_read(ctx, "a forward passes stored mail on")
     with about_mail():
         return await send_once(ctx, request, _forward)
 

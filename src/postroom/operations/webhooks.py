@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import inbox_of, operation
+from postroom.calls.receipts import needs_read
 from postroom.calls.request import Accepts, Id, InboxName, Paged, Request, argument, change_of
 from postroom.errors import Forbidden
 from postroom.model.event import (
@@ -21,6 +22,7 @@ from postroom.model.key import Scope
 from postroom.model.page import Page, Slice
 from postroom.model.view import view_of
 from postroom.operations.events import EventName
+from postroom.pipeline.key_rights import stopped_webhooks, webhook_refusal
 from postroom.pipeline.webhooks import ping
 from postroom.rules.rights import authority_of
 
@@ -49,6 +51,7 @@ class CreateWebhook(Request):
 
 @operation(Scope.ADMIN)
 async def create_webhook(ctx: RequestContext, request: CreateWebhook) -> Webhook:
+    needs_read(ctx, "a webhook is told what arrives")
     ctx.poster.check(request.url)
     for inbox_id in request.inboxes or ():
         await inbox_of(ctx, inbox_id)
@@ -83,7 +86,9 @@ class ListWebhooks(Paged):
 @operation(Scope.ADMIN)
 async def list_webhooks(ctx: RequestContext, request: ListWebhooks) -> Page[Webhook]:
     found = await ctx.store.webhooks(ctx.visible, ctx.cursors.slice(request))
-    return ctx.cursors.page(request, found)
+    stopped = await stopped_webhooks(ctx, found.rows)
+    rows = tuple(replace(row, stopped=stopped.get(row.id)) for row in found.rows)
+    return ctx.cursors.page(request, replace(found, rows=rows))
 
 
 class UpdateWebhook(Request):
@@ -140,7 +145,10 @@ async def delete_webhook(ctx: RequestContext, request: DeleteWebhook) -> None:
 
 
 class RenewWebhook(Request):
-    """Give a webhook a new secret; for a day the old one signs as well."""
+    """Give a webhook a new secret; for a day the old one signs as well.
+
+    One that stopped because its key lost the right goes on with yours, with the new secret only.
+    """
 
     webhook_id: WebhookId
 
@@ -148,7 +156,17 @@ class RenewWebhook(Request):
 @operation(Scope.ADMIN)
 async def renew_webhook(ctx: RequestContext, request: RenewWebhook) -> Webhook:
     secret = new_webhook_secret()
-    webhook = await ctx.store.renew_webhook(request.webhook_id, secret, ctx.visible, ctx.clock())
+    before = await ctx.store.webhook(request.webhook_id, ctx.visible)
+    is_stopped = await webhook_refusal(ctx, before.made_by, before.inboxes)
+    if is_stopped:
+        needs_read(ctx, "a webhook is told what arrives")
+    webhook = await ctx.store.renew_webhook(
+        request.webhook_id,
+        secret,
+        ctx.visible,
+        ctx.clock(),
+        made_by=authority_of(ctx.caller) if is_stopped else None,
+    )
     return replace(webhook, secret=secret)
 
 

@@ -17,6 +17,8 @@ from postroom.errors import MailError
 from postroom.mail.text.display import shown
 from postroom.model.event import SIGNING_PREFIX, Event, Posted, WebhookCapacity, WebhookJob
 from postroom.model.message import MessageRow
+from postroom.model.view import only
+from postroom.pipeline.key_rights import webhook_refusal
 from postroom.pipeline.services import Services
 
 log = logging.getLogger(__name__)
@@ -166,9 +168,10 @@ class Webhooks:
 
     async def _deliver(self, job: WebhookJob) -> None:
         try:
-            posted = await self._attempt(job)
+            stopped = await self._stopped(job)
+            posted = await self._attempt(job) if not stopped else Posted(None, stopped)
             now = self.services.clock()
-            is_last = job.event is None or now - job.first_at >= GIVE_UP_AFTER
+            is_last = job.event is None or now - job.first_at >= GIVE_UP_AFTER or bool(stopped)
             next_at = None if is_last else now + wait_after(job.attempts)
             self._count(job, posted, is_last=is_last)
             await self.services.store.settle_webhook(job, posted, now=now, next_at=next_at)
@@ -178,6 +181,12 @@ class Webhooks:
             log.exception("webhooks.failed")
         finally:
             self._in_progress[job.webhook] -= 1
+
+    async def _stopped(self, job: WebhookJob) -> str:
+        """Why the key of the webhook may not have it told of this event; empty if it may."""
+        if job.event is None:
+            return ""
+        return await webhook_refusal(self.services, job.made_by, only(job.event.inbox_id))
 
     async def _attempt(self, job: WebhookJob) -> Posted:
         """The result of an attempt; any failure is a result, and tried again later."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from postroom.mail.addresses import without_tag
-from postroom.mail.text.fold import fold
+from postroom.mail.text.fold import as_key, fold
 from postroom.model.inbox import ARCHIVE, EVERY_MAILBOX, HIDDEN_MAILBOXES, OUTBOX, TRASH, Visible
 from postroom.model.message import FLAGS
 from postroom.model.rule import Action, Facts, PlanItem, State
@@ -276,7 +276,8 @@ class PlanDraft:
     _unchanged: int = 0
     replies_per_inbox: int = 1
     _answered: set[tuple[str, str]] = field(default_factory=set)
-    _replies: Counter[tuple[str, str]] = field(default_factory=Counter)
+    replies: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Automatic replies within a day, sent or planned, by inbox and address."""
 
     def add(self, facts: Facts, why: Why, steps: Steps) -> None:
         """Add a message that matches."""
@@ -304,12 +305,15 @@ class PlanDraft:
         if action.type != "reply":
             return True
         pair = (facts.thread_id, facts.sender.lower())
-        counted = (facts.inbox_id, without_tag(facts.sender))
-        if pair in self._answered or self._replies[counted] >= self.replies_per_inbox:
+        # As the limit counts them: by the addresses that a reply would go to.
+        to = {as_key(without_tag(address)) for address in facts.reply_to or (facts.sender,)}
+        counted = [(facts.inbox_id, address) for address in to]
+        is_over = any(self.replies[pair] >= self.replies_per_inbox for pair in counted)
+        if is_over or pair in self._answered:
             self._problems[_ONCE] += 1
             return False
         self._answered.add(pair)
-        self._replies[counted] += 1
+        self.replies.update(counted)
         return True
 
     def warnings(self, rule: Definition) -> Iterator[str]:

@@ -14,6 +14,7 @@ from pydantic import ConfigDict, model_validator
 from postroom.calls import request
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import attachment_of, inbox_of, message_of, only_inbox, require
+from postroom.calls.receipts import needs_read
 from postroom.calls.request import Accepts, Constraint, Request, argument
 from postroom.errors import Conflict, InvalidInput, NotFound, TooLarge, no_such
 from postroom.mail.addresses import parse_address
@@ -119,6 +120,12 @@ async def collect(
             f"the limit is {ctx.limits.attachments_bytes}"
         )
     return tuple(files)
+
+
+def check_files(ctx: RequestContext, files: Iterable[AttachmentInput] | None) -> None:
+    """Refuse stored files to a caller who may not read them. Raises Forbidden."""
+    if any(file.attachment_id is not None for file in files or ()):
+        needs_read(ctx, "attachment_id passes a stored file on")
 
 
 async def _file(ctx: RequestContext, file: AttachmentInput, number: int) -> OutgoingAttachment:
@@ -299,7 +306,7 @@ async def origin_of(ctx: RequestContext, outgoing_mail: OutgoingMail) -> tuple[I
 
 async def _sender(ctx: RequestContext, outgoing_mail: OutgoingMail, default: str | None) -> Inbox:
     if outgoing_mail.sender:
-        _, address = parse_address(outgoing_mail.sender)
+        _, address = parse_address(outgoing_mail.sender, field="from")
         inbox = (await ctx.store.inboxes_at([address])).get(address.lower())
         if inbox is None or not ctx.visible.sees(inbox.id):
             raise NotFound(f"from: you have no inbox with the address {address}")

@@ -124,6 +124,7 @@ class Store(MemoryStore):
     refuse_second_answer = reads(sends.refuse_second_answer)
     refuse_many_replies = reads(sends.refuse_many_replies)
     forwards_since = reads(sends.forwards_since)
+    replies_today = reads(sends.replies_today)
     is_own_mail = reads(sends.is_own_mail)
 
     # Drafts
@@ -159,6 +160,7 @@ class Store(MemoryStore):
     event_number = reads(sql_events.event_number)
     has_webhook = reads(sql_webhooks.has_webhook)
     webhooks = reads(sql_webhooks.list_webhooks)
+    webhook = reads(sql_webhooks.get_webhook)
     remove_webhook = writes(sql_webhooks.remove_webhook)
     update_webhook = writes(sql_webhooks.update_webhook)
     next_webhook_at = reads(sql_webhooks.next_webhook_at)
@@ -178,12 +180,20 @@ class Store(MemoryStore):
         await self.write(lambda tx: sql_webhooks.add_webhook(tx, stored), target=webhook.id)
 
     async def renew_webhook(
-        self, webhook_id: str, secret: str, visible: Visible, now: datetime
+        self,
+        webhook_id: str,
+        secret: str,
+        visible: Visible,
+        now: datetime,
+        *,
+        made_by: str | None = None,
     ) -> Webhook:
-        """Replace its secret; the old one stays valid for a day. Raises NotFound."""
+        """Replace its secret, and its key if one is given. Raises NotFound."""
         encrypted = await in_thread(encrypt_secret, self._audit_hmac, webhook_id, secret)
         return await self.write(
-            lambda tx: sql_webhooks.renew_webhook(tx, webhook_id, encrypted, visible, now)
+            lambda tx: sql_webhooks.renew_webhook(
+                tx, webhook_id, encrypted, visible, now, made_by=made_by
+            )
         )
 
     async def webhook_target(

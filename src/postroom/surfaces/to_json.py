@@ -20,7 +20,7 @@ from postroom.mail.text.display import shown
 from postroom.model import account, agent, audit, event, inbox, live, message, rule, sending
 from postroom.model.memory import Memory
 from postroom.model.message import ActionResult
-from postroom.model.page import Page, is_page
+from postroom.model.page import Page, Receipt, is_page
 from postroom.model.view import Everything, Only, View, named_in
 
 ROWS = (message.MessageRow, message.ThreadMessage, message.ThreadRow)
@@ -128,6 +128,8 @@ def _writer(kind: type) -> Callable[[Any], Any]:
         return _page_writer(kind)
     if issubclass(kind, (Everything, Only)):
         return _named
+    if issubclass(kind, Receipt):
+        return lambda value: to_json(value.shown)
     if is_dataclass(kind):
         return _row_writer(kind) if issubclass(kind, ROWS) else _shape_writer(kind)
     if issubclass(kind, datetime):

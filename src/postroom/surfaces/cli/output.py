@@ -46,7 +46,7 @@ COLUMNS: dict[type, str] = {
     Attachment: "id filename content_type size message_id",
     Label: "name message_count",
     Mailbox: "inbox_id name total unread",
-    Webhook: "id enabled url types inboxes",
+    Webhook: "id enabled url types inboxes stopped",
     WebhookDelivery: "id created_at type status attempts code detail",
     Draft: "id updated_at to subject send_at",
     OutboxEntry: "message_id status send_at attempts next_attempt_at is_paused recipients subject",

@@ -66,7 +66,7 @@ def read_object(body: bytes, content_type: str) -> dict[str, Any]:
     except RecursionError:
         raise InvalidInput(f"the body is {TOO_DEEP}; send it flatter") from None
     except DecodeError as error:
-        raise Malformed(f"the body cannot be read as JSON: {error}") from None
+        raise Malformed(_not_json(str(error))) from None
     if not isinstance(value, dict):
         raise Malformed("the body must be a JSON object, such as {}")
     if not is_shallow(value):
@@ -75,6 +75,15 @@ def read_object(body: bytes, content_type: str) -> dict[str, Any]:
 
 
 _MAX_PARAMETERS = 2_000
+
+
+def _not_json(problem: str) -> str:
+    """What is wrong with a body, in words that need no knowledge of the parser."""
+    if problem.startswith("Number out of range"):
+        return "the body has a number that is too large; send one below 1e308"
+    if problem == "Input data was truncated":
+        return "the body is not JSON: it ends in the middle"
+    return f"the body is not JSON: {problem.removeprefix('JSON is malformed: ')}"
 
 
 def read_query(request: Request) -> dict[str, list[str]]:

@@ -13,12 +13,10 @@ from postroom.model.message import Recipient
 from postroom.model.page import Found, random_id
 from postroom.model.view import only
 from postroom.store.sql.conditions import Conditions, Listing, within
-from postroom.store.sql.events.webhooks import insert_deliveries
+from postroom.store.sql.events.webhooks import insert_deliveries, read_event
 from postroom.store.sql.values import (
     dumps,
-    from_text,
     insert_numbered,
-    moment,
     scalar,
     seconds,
     visible_numbers,
@@ -94,10 +92,7 @@ def _conditions(tx: Transaction, query: EventQuery) -> Conditions:
 
 
 def _event(row: Row) -> Event:
-    number, event_id, kind, at, inbox_id, thread_id, message_id, data = row[:8]
-    return Event(
-        event_id, kind, moment(at), inbox_id, thread_id, message_id, from_text(data), number
-    )
+    return read_event(row[1:8], row[0])
 
 
 def events_after(tx: Transaction, after: int, *, limit: int, visible: Visible) -> list[Event]:
@@ -152,7 +147,7 @@ def event_number(tx: Transaction, since: str, visible: Visible) -> int:
         number = scalar(tx, sql.format(within=where), since=since, **params)
         if number is not None:
             return int(number)
-    raise NotFound(f"since: there is no {since}; leave it out to begin with the next event")
+    raise NotFound(f"since: there is no {since}; leave it out to begin now")
 
 
 def remove_events(tx: Transaction, which: str, **params: object) -> None:

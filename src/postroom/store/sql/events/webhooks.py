@@ -20,7 +20,8 @@ from postroom.model.event import (
 )
 from postroom.model.inbox import Visible
 from postroom.model.page import Found, Slice, random_id
-from postroom.model.view import named_in
+from postroom.model.view import named_in, view_of
+from postroom.store.sql.audit import SEEN_IN
 from postroom.store.sql.conditions import Conditions, Listing, page_of
 from postroom.store.sql.values import (
     any_of,
@@ -44,6 +45,8 @@ FAN_OUT = """
      WHERE is_enabled = 1 AND (types = '[]' OR replace(types, :type, '') <> types)
        AND (inboxes IS NULL OR replace(
            inboxes, (SELECT '"' || id || '"' FROM inboxes WHERE number = :inbox), '') <> inboxes)
+       AND (coalesce(created_by, '') IN ('', 'owner', 'agent')
+            OR EXISTS (SELECT 1 FROM keys k WHERE k.id = created_by))
 """
 _OLDEST = """
     (d.is_redelivery = 1 OR NOT EXISTS (
@@ -56,7 +59,8 @@ _OLDEST = """
 DUE = f"""
     SELECT d.number, w.url, w.secret, w.old_secret, w.secret_renewed_at, d.attempts, d.first_at,
            e.number, e.id, e.type, e.at, i.id, e.thread, e.message, e.data,
-           d.inbox, d.id, d.webhook, w.id
+           d.inbox, d.id, d.webhook, w.id, w.inboxes, w.visible_inboxes,
+           w.created_by
       FROM webhook_deliveries d JOIN webhooks w ON w.number = d.webhook
       LEFT JOIN events e ON +e.inbox = +d.inbox AND e.number = d.event
       LEFT JOIN inboxes i ON i.number = +e.inbox
@@ -128,7 +132,8 @@ def add_webhook(tx: Transaction, webhook: Webhook, seen_in: Visible | None = Non
 
 def _webhook(row: Row) -> Webhook:
     types, view, created_at = tuple(from_text(row[2])), view_in(row[3]), moment(row[4])
-    return Webhook(row[0], row[1], types, view, created_at, bool(row[7]))
+    enabled = bool(row[7])
+    return Webhook(row[0], row[1], types, view, created_at, enabled, made_by=row[6])
 
 
 def is_seen(row: Row, visible: Visible) -> bool:
@@ -193,9 +198,7 @@ def update_webhook(
         number=number,
     )
     tx.announce("webhooks")
-    row = find_webhook(tx, webhook_id, visible)
-    assert row is not None
-    return _webhook(row)
+    return get_webhook(tx, webhook_id, visible)
 
 
 def webhook_target(
@@ -218,10 +221,26 @@ def _signing_secrets(row: Row, now: datetime) -> tuple[str, ...]:
     return (secret, old_secret) if is_old_valid else (secret,)
 
 
+def get_webhook(tx: Transaction, webhook_id: str, visible: Visible) -> Webhook:
+    """One webhook. Raises NotFound."""
+    row = find_webhook(tx, webhook_id, visible)
+    if row is None:
+        raise NotFound(no_such("webhook", webhook_id))
+    return _webhook(row)
+
+
 def renew_webhook(
-    tx: Transaction, webhook_id: str, secret: str, visible: Visible, now: datetime
+    tx: Transaction,
+    webhook_id: str,
+    secret: str,
+    visible: Visible,
+    now: datetime,
+    *,
+    made_by: str | None = None,
 ) -> Webhook:
     """Replace the encrypted secret of a webhook; the old one also signs for 24 hours.
+
+    With *made_by* it becomes a webhook of that key, and the old secret signs nothing more.
 
     Raises NotFound.
     """
@@ -233,9 +252,13 @@ def renew_webhook(
         now=seconds(now),
         number=number,
     )
-    row = find_webhook(tx, webhook_id, visible)
-    assert row is not None
-    return _webhook(row)
+    if made_by is not None:
+        tx.run(
+            "UPDATE webhooks SET created_by = :key, old_secret = NULL WHERE number = :number",
+            key=made_by,
+            number=number,
+        )
+    return get_webhook(tx, webhook_id, visible)
 
 
 def claim_webhooks(
@@ -271,6 +294,17 @@ def claim_webhooks(
     return jobs
 
 
+def read_event(row: Row, number: int) -> Event:
+    """An event from its columns. One about a rule says to whom the rule is known.
+
+    Those of older versions do not, and are shown in full only to callers who see everything.
+    """
+    event_id, kind, at, inbox_id, thread_id, message_id, text = row
+    data = from_text(text)
+    seen_in = view_of(data.pop(SEEN_IN, None)) if kind.startswith("rule.") else None
+    return Event(event_id, kind, moment(at), inbox_id, thread_id, message_id, data, number, seen_in)
+
+
 def _full(numbers: Sequence[int]) -> tuple[str, dict[str, object]]:
     """`IN (…)` that is valid for an empty list too; no webhook has the number 0."""
     return any_of("full", [_NO_WEBHOOK, *numbers])
@@ -280,11 +314,10 @@ def _job(row: Row, holder: str, now: datetime) -> WebhookJob:
     secrets = _signing_secrets(row[2:5], now)
     event = None
     if row[7] is not None and row[11] is not None:
-        event = Event(
-            row[8], row[9], moment(row[10]), row[11], row[12], row[13], from_text(row[14]), row[7]
-        )
+        event = read_event(row[8:15], row[7]).shown_to(view_in(row[20] or row[19]))
     fields = (secrets, event, row[5], moment(row[6]))
-    return WebhookJob(row[17], row[15], row[0], row[16], row[1], *fields, holder, row[18])
+    ids = (row[18], row[21])
+    return WebhookJob(row[17], row[15], row[0], row[16], row[1], *fields, holder, *ids)
 
 
 def next_webhook_at(tx: Transaction, capacity: WebhookCapacity = EVERY_WEBHOOK) -> datetime | None:

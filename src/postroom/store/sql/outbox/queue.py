@@ -189,6 +189,7 @@ def insert_outbox_entry(
     start: int,
     *,
     is_scheduled: bool,
+    sent_by: str | None = None,
 ) -> None:
     """Insert a stored message into the outbox, as `done` if nothing is to be sent."""
     statuses = {recipient.status for recipient in recipients}
@@ -205,6 +206,7 @@ def insert_outbox_entry(
         queued_at=start,
         next_at=start,
         is_scheduled=int(is_scheduled),
+        sent_by=sent_by,
     )
     tx.announce("outbox")
 

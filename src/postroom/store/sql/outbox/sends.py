@@ -36,6 +36,10 @@ SENT_SINCE = """
      WHERE +inbox = :inbox AND thread = :thread AND is_outbound = 1 AND received_at > :since
 """
 REPLIES_SINCE = "SELECT inbox FROM automatic_replies WHERE address = :address AND at > :since"
+REPLIES_BY_ADDRESS = """
+    SELECT i.id, r.address, count(*) FROM automatic_replies r JOIN inboxes i ON i.number = r.inbox
+     WHERE r.at > :since GROUP BY i.id, r.address
+"""
 FORWARDS_SINCE = """
     SELECT count(*) FROM sends
      WHERE caller = :caller AND at > :since AND replace(response, :thread, '') <> response
@@ -82,6 +86,12 @@ def count_replies(tx: Transaction, inbox: int, addresses: Iterable[str], now: da
     tx.put("DELETE FROM automatic_replies WHERE at <= :since", since=seconds(now - REPLY_WINDOW))
     for address in _reply_keys(addresses):
         insert(tx, "automatic_replies", inbox=inbox, address=address, at=seconds(now))
+
+
+def replies_today(tx: Transaction, now: datetime) -> dict[tuple[str, str], int]:
+    """How many automatic replies went out within a day, by inbox and address."""
+    rows = tx.all(REPLIES_BY_ADDRESS, since=seconds(now - REPLY_WINDOW))
+    return {(inbox_id, address): count for inbox_id, address, count in rows}
 
 
 def _reply_keys(addresses: Iterable[str]) -> list[str]:
@@ -228,6 +238,7 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
         recipients,
         seconds(send.send_at or send.message.received_at),
         is_scheduled=send.send_at is not None,
+        sent_by=send.caller,
     )
     sent = Sent(
         added.message_id,
@@ -376,6 +387,7 @@ def _check_rate(tx: Transaction, send: NewSend, now: int) -> None:
     if row is not None and row[0] >= send.most_per_hour:
         wait = max(1, row[1] + HOUR_S - now)
         raise RateLimited(
-            f"this key has sent {row[0]} mails within the hour; try again in {wait} s",
+            f"{row[0]} mails were sent within the hour, which is the limit for one sender; try "
+            f"again in {wait} s",
             retry_after=wait,
         )
