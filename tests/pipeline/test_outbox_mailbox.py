@@ -192,7 +192,8 @@ async def test_a_cancelled_mail_is_a_draft_with_its_content(
     post: RequestContext, clock: Clock
 ) -> None:
     at = clock().replace(microsecond=0) + timedelta(hours=1)
-    sent = await send(post, **CONTENT, send_at=at.isoformat())
+    sender = {"from": "Ana <me@postroom.localhost>"}
+    sent = await send(post, **CONTENT, **sender, send_at=at.isoformat())
     cancelled = await call(post, cancel_message, {"message_id": sent.message_id})
     (listed,) = (await call(post, list_drafts, {})).results
     draft = await call(post, get_draft, {"draft_id": cancelled.draft_id or ""})
@@ -201,7 +202,7 @@ async def test_a_cancelled_mail_is_a_draft_with_its_content(
     assert [("a.txt", "text/plain", 2)] == [
         (file.filename, file.content_type, file.size) for file in draft.attachments
     ]
-    assert at == draft.send_at
+    assert (at, sender["from"]) == (draft.send_at, draft.from_)
     for name in ("to", "cc", "bcc", "reply_to"):
         assert tuple(CONTENT[name]) == getattr(draft, name)
     for name in ("subject", "body_text", "body_html"):

@@ -228,6 +228,7 @@ class Draft:
     updated_at: datetime
     reply_to: tuple[str, ...] = ()
     headers: tuple[Header, ...] = ()
+    from_: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,6 +147,7 @@ def _public_draft(draft: StoredDraft) -> Draft:
         updated_at=draft.updated_at,
         reply_to=tuple(given.get("reply_to", ())),
         headers=tuple(Header(**header) for header in given.get("headers", ())),
+        from_=given.get("from"),
     )
 
 

@@ -165,7 +165,8 @@ def shape(kind: Any, refer: Callable[[type], Schema]) -> Schema:
     return {
         "type": "object",
         "properties": {
-            name: _value(hints[name], refer, optional=optional) for name, optional in shown
+            name.removesuffix("_"): _value(hints[name], refer, optional=optional)
+            for name, optional in shown
         },
         "required": sorted(set(always), key=[name for name, _ in shown].index),
     }
