@@ -20,7 +20,7 @@ _KINDS = ("pln_", "msg_", "rul_")
 
 
 class ListOutgoing(Request):
-    """List drafts and mail that is held, scheduled, queued, failed or of unknown outcome."""
+    """List drafts, and mail that has not left or failed."""
 
     limit: Limit = 20
 

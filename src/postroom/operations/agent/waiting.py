@@ -37,7 +37,7 @@ async def wait_for_mail(ctx: RequestContext, request: WaitForMail) -> Arrived:
 
 
 class ListMailboxes(Request):
-    """List mailboxes and labels with their number of messages and of unread ones."""
+    """List mailboxes and labels with counts."""
 
     inbox_id: Annotated[OptionalInboxName, argument("Only this inbox.", "inb_7k2m9q")] = None
 

@@ -8,6 +8,7 @@ from postroom.calls.operation import Operation
 from postroom.operations import (
     accounts,
     attachments,
+    bulk_changes,
     drafts,
     events,
     identities,
@@ -55,6 +56,7 @@ ROUTES = (
     ),
     Route("GET", "/v1/messages/{message_id}/link", attachments.link_message),
     Route("POST", "/v1/messages/labels", message_changes.apply_label),
+    Route("POST", "/v1/messages/update", bulk_changes.update_messages),
     Route("POST", "/v1/messages/{message_id}/move", message_changes.move_message, single=True),
     _send("/v1/messages/{message_id}/reply", sending.reply_to_message),
     _send("/v1/messages/{message_id}/forward", sending.forward_message),
