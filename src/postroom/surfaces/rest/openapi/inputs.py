@@ -136,10 +136,10 @@ def _groups(constraints: Iterable[Constraint]) -> Iterator[Group]:
     left = [Group(t.name, t.arguments, (dict(t.schema),)) for t in constraints]
     while left:
         group, *left = left
-        for other in [o for o in left if set(o.arguments) & set(group.arguments)]:
-            left.remove(other)
-            names = tuple(dict.fromkeys(other.arguments + group.arguments))
-            group = Group(other.name, names, group.rules + other.rules)
+        while others := [o for o in left if set(o.arguments) & set(group.arguments)]:
+            left.remove(others[0])
+            names = tuple(dict.fromkeys(others[0].arguments + group.arguments))
+            group = Group(others[0].name, names, group.rules + others[0].rules)
         yield group
 
 
