@@ -152,7 +152,11 @@ def _group_parameter(group: Group, fields: dict[str, Schema], required: set[str]
         "additionalProperties": False,
         **({"allOf": rules} if (rules := [rule for rule in group.rules if rule]) else {}),
     }
-    is_required = bool(names) or any("anyOf" in rule for rule in group.rules)
+    # Without any of its members, it breaks a rule whose alternatives all require one.
+    alternatives = [rule["anyOf"] for rule in group.rules if "anyOf" in rule]
+    is_required = bool(names) or any(
+        all("required" in a for a in any_of) for any_of in alternatives
+    )
     parameter = _parameter("query", group.name, schema, required=is_required)
     return {**parameter, "style": "form", "explode": True}
 
