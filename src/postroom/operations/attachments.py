@@ -189,8 +189,8 @@ async def _extracted_text(
     kind = text_kind(data, attachment.content_type, attachment.filename)
     if kind is None:
         raise InvalidInput(
-            f"{attachment.id} has no text that can be read; {READABLE} have. "
-            f"To {_how_to_get_bytes(attachment)}"
+            f"{attachment.id} has no text that can be read, as {READABLE} have; "
+            f"{_how_to_get_bytes(attachment)}"
         )
     if kind == "mail":
         (parsed,) = await ctx.parser.parse([data])
