@@ -290,7 +290,6 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "undo_rule_plan": {"plan_id": "{plan_id}"},
     "unsubscribe": {"message_id": "{message_id}"},
     "update_draft": {"draft_id": "{draft_id}", "send_at": None, "subject": "Hello"},
-    "update_draft": {"draft_id": "{draft_id}", "send_at": "2030-01-01T00:00:00Z"},
     "rename_label": {"label": "Work", "name": "Projects"},
     "delete_label": {"label": "Work"},
     "update_identity": {"identity_id": "{identity_id}", "name": "Bo"},

@@ -11,6 +11,7 @@ from pydantic import model_validator
 from postroom.blocking import in_thread
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import operation
+from postroom.calls.receipts import needs_read
 from postroom.calls.request import (
     READERS,
     Constraint,
@@ -133,6 +134,7 @@ async def update_messages(
         return _undoable(await apply_rule_plan(ctx, ApplyRulePlan(plan_id=request.plan_id)))
     actions = tuple(request.actions())
     if request.filter is not None:
+        needs_read(ctx, "a plan tells which mail matches")
         query = request.filter.query(ctx)
         plan = await _plan(ctx, await ctx.store.candidates([query]), actions)
         return await get_rule_plan(ctx, GetRulePlan(plan_id=plan.id))
