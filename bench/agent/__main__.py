@@ -27,7 +27,7 @@ from bench.search.measuring import table
 from postroom.app import open_app
 from postroom.config import read_settings
 from postroom.model.key import OWNER
-from postroom.surfaces.mcp.result_size import as_text
+from postroom.surfaces.mcp.call_tool import as_text
 from postroom.surfaces.mcp.server import make_server
 from postroom.surfaces.mcp.tool import describe
 from postroom.surfaces.mcp.toolsets import choose_tools

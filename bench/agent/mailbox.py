@@ -36,7 +36,7 @@ async def fill(ctx: RequestContext) -> None:
     await new_inbox(ctx, "support", "Support")
     await new_inbox(ctx, "cleo", "Cleo Haas")
     for raw in all_mails(datetime.now(UTC).replace(microsecond=0)):
-        await receive(ctx, [Arrival(raw, me.id)])
+        await receive(ctx, Arrival(raw, me.id))
     await _flag(ctx, me)
     for key, text in FACTS.items():
         await memory_add(ctx, MemoryAdd(key=key, text=text))
