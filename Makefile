@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: bench-fairness help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-database clean bench-rules rule-runs
+.PHONY: bench-agent bench-fairness help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-database clean bench-rules rule-runs
 SHELL := /bin/bash
 
 help: ## Show this list
@@ -31,6 +31,9 @@ pins: setup ## Write constraints/ anew after a change of dependencies (UPGRADE=1
 
 build: setup ## Build the wheel into dist/, byte for byte the same each time
 	@scripts/build dist
+
+bench-agent: setup ## Measure what forty daily tasks cost an agent, by toolset
+	@PYTHONPATH=. .venv/bin/python -m bench.agent
 
 bench-imap: setup ## Measure a page of live IMAP with 50 ms of latency beside a simple client
 	@scripts/system-packages test

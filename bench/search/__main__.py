@@ -31,6 +31,7 @@ from bench.search.measuring import PeakMemory, Spread, calibration_ms, cpu_ms, t
 from bench.search.questions import Question, fixed, mix
 from postroom.model.view import EVERYTHING, only
 from postroom.store.search.index import IndexSearcher, SearchQuery, SearchResult
+from postroom.store.search.query.scan import scan
 
 BIG, ALL = "inbox with 30 %", "everything"
 SEED = 465
@@ -109,6 +110,49 @@ class Bench:
         print("\n## Query classes: CPU ms between writes, and after one", end="")
         print(" (how many times as long as between writes the others take)\n")
         table(rows)
+
+    async def filters(self) -> None:
+        """Words, unread messages, subjects and the oldest first, compared with a scan."""
+        big = await self.inbox(BIG_INBOX)
+        cases: dict[str, dict[str, Any]] = {
+            "words, common": {"words": ("regards", "invoice")},
+            "words, three": {"words": ("meeting", "hello", "of the")},
+            "words, none": {"words": ("regards", "zzqzzq")},
+            "unread": {"without_flags": ("seen",)},
+            "unread, with a word": {"without_flags": ("seen",), "q": "regards"},
+            "flagged": {"flags": ("flagged",)},
+            "subject, common word": {"subject": "invoice"},
+            "subject, phrase": {"subject": "re: invoice"},
+            "oldest first": {"oldest_first": True},
+            "oldest first, with a word": {"oldest_first": True, "q": "regards"},
+        }
+        rows: list[list[object]] = [
+            ["query", "matches", "ms", "after a write", "scan",
+             "all matches", "ms", "after a write", "scan", "deep page"]
+        ]  # fmt: skip
+        for name, asked in cases.items():
+            row: list[object] = [name]
+            for inboxes in (only(big), EVERYTHING):
+                query = SearchQuery(inboxes=inboxes, **asked)
+                answer, took = await self.time(query)
+                _, cold = await self.time(query, after_write=True)
+                scanned = await self._scan(query) if self.baselines else None
+                if scanned is not None and scanned[0] != answer:
+                    sys.exit(f"{name}: the index finds something else than a scan")
+                times = f"{scanned[1] / took:.0f}x" if scanned else "nanx"
+                row += [answer.total, f"{took:.2f}", f"{cold:.2f}", times]
+            deep = SearchQuery(inboxes=EVERYTHING, offset=answer.total // 2, **asked)
+            _, deep_ms = await self.time(deep)
+            rows.append([*row, f"{deep_ms / took:.1f}x"])
+        print("\n## Words, flags, subjects, order: CPU ms between writes, and after one", end="")
+        print(" (how many times as long a scan takes)\n")
+        table(rows)
+
+    async def _scan(self, query: SearchQuery) -> tuple[SearchResult, float]:
+        """The result of reading every message, and its CPU time."""
+        work = lambda tx: cpu_ms(lambda: scan(tx, query), 1)  # noqa: E731
+        answer, took = await self.engine.read(work)
+        return answer, took
 
     def _others(self) -> list[Timed]:
         """The scan and the trigrams."""
@@ -264,6 +308,7 @@ async def run(options: argparse.Namespace, folder: Path) -> None:
         built = bench.baselines.build_s
         print(f"FTS5 trigrams: {grams:.2f} bytes for each byte of text, built in {built:.0f} s")
     await bench.classes()
+    await bench.filters()
     await bench.small_scopes()
     show_mix(await bench.mix(), calibration)
     print(f"\nmemory: {memory.peak_mb:.0f} MB at most while searching")

@@ -116,7 +116,7 @@ class RestDoor:
 
     async def call(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
         method, path = PATHS[tool]
-        left = {**arguments, **({"format": "base64"} if tool == "get_attachment_content" else {})}
+        left = {**({"format": "base64"} if tool == "get_attachment_content" else {}), **arguments}
         for name in list(left):
             if f"{{{name}}}" in path:
                 path = path.replace(f"{{{name}}}", quote(str(left.pop(name)), safe=""))

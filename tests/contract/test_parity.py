@@ -58,6 +58,7 @@ async def test_every_door_reads_the_same(doors: dict[str, AccessControl], inbox:
     await inbox.receive("Re: Plan", "> Shall we?\nYes.", in_reply_to=f"<root@{inbox.id}>")
     message, thread = root["message_id"], root["thread_id"]
     listed = await doors["rest"].call("list_attachments", message_id=message)
+    text_file = listed["results"][1]["id"]
 
     calls = [
         ("list_messages", {"inbox_id": inbox.id}),
@@ -81,6 +82,7 @@ async def test_every_door_reads_the_same(doors: dict[str, AccessControl], inbox:
         ("get_thread", {"thread_id": thread, "include_text": True}),
         ("list_attachments", {"thread_id": thread}),
         ("get_attachment_content", {"attachment_id": listed["results"][0]["id"]}),
+        ("get_attachment_content", {"attachment_id": text_file, "format": "text", "max_chars": 5}),
     ]
 
     assert [] == await differences(doors, calls)

@@ -22,6 +22,7 @@ from postroom.model.key import OWNER
 from postroom.model.page import Slice
 from postroom.model.storage import MessageQuery, ReplyLimit
 from postroom.model.view import EVERYTHING, only
+from postroom.operations import rules
 from postroom.operations.sending import reply_to_message
 from tests.mails import deliver, mail, new_inbox
 from tests.operations.ruling import events_of, plan_of, rule, saved
@@ -327,3 +328,21 @@ async def test_many_mails_of_a_machine_in_one_thread_are_forwarded(ctx, app, inb
     await app.rule_jobs().run_due("proc_1")
 
     assert 8 == len(await recipients(ctx))
+
+
+@pytest.mark.parametrize("tag", ["", "+{}"])
+async def test_a_plan_promises_as_many_replies_as_are_sent(ctx, app, inbox, tag):
+    for number in range(4):
+        address = f"victim{tag.format(number)}@example.com"
+        raw = mail("S", sender=f"s{number}@example.com", headers=[("Reply-To", address)])
+        await deliver(ctx, inbox, raw)
+    await deliver(ctx, inbox, mail("S", sender="other@example.com"))
+
+    promised = []
+    for text in ("Thanks", "Thanks again"):
+        plan = await plan_of(ctx, rule(EVERY, f"{{reply: {text}}}"))
+        promised.append(plan.actions_by_type.get("reply", 0))
+        await call(ctx, rules.apply_rule_plan, {"plan_id": plan.plan_id})
+        await app.rule_jobs().run_due("proc_1")
+
+    assert [len(await recipients(ctx)), 0] == promised

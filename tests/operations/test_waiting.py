@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from postroom.model.inbox import Inbox
 from postroom.model.view import EVERYTHING, only
 from postroom.operations.messages import wait_for_message
 from postroom.pipeline.event_watch import WatchedEvent
+from postroom.pipeline.ingest import Arrival, receive_many
 from tests.callers import a_caller
 from tests.mails import deliver, mail, new_inbox
 
@@ -215,3 +218,107 @@ async def test_an_inbox_of_others_cannot_be_waited_for(app: App, inbox: Inbox) -
 
     with pytest.raises(NotFound):
         await call(stranger, wait_for_message, {"inbox_id": inbox.id})
+
+
+CODE = mail("Sign in", "Your code is 482913.", message_id="<code@example.com>")
+
+
+async def deliver_before(ctx: RequestContext, inbox: Inbox, raw: bytes, *, seconds: int) -> str:
+    """Let a mail arrive in the past."""
+    then = ctx.clock() - timedelta(seconds=seconds)
+    return (await deliver(replace(ctx, clock=lambda: then), inbox, raw)).message_id
+
+
+async def test_a_code_that_came_before_the_call_is_found(ctx: RequestContext, inbox: Inbox) -> None:
+    before = await deliver_before(ctx, inbox, CODE, seconds=100)
+
+    waited = await call(ctx, wait_for_message, {"inbox_id": inbox.id, "extract": "code"})
+
+    assert waited.message is not None
+    assert (before, "482913") == (waited.message.id, waited.extracted)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"extract": "code"}, {"since": "-120"}, {"since": -120}])
+async def test_what_came_long_before_is_not_waited_for(
+    ctx: RequestContext, inbox: Inbox, arguments: dict[str, Any]
+) -> None:
+    await deliver_before(ctx, inbox, CODE, seconds=140)
+
+    given = {"inbox_id": inbox.id, "timeout_s": 1, **arguments}
+    waited = await call(ctx, wait_for_message, given)
+
+    assert waited.timed_out
+
+
+async def test_a_wait_may_begin_in_the_past(ctx: RequestContext, inbox: Inbox) -> None:
+    first = await deliver_before(ctx, inbox, mail("First"), seconds=500)
+    second = await deliver_before(ctx, inbox, mail("Second"), seconds=300)
+    third = await deliver_before(ctx, inbox, mail("Third"), seconds=100)
+    moment = (ctx.clock() - timedelta(seconds=400)).isoformat()
+    tomorrow = (ctx.clock() + timedelta(days=1)).isoformat()
+
+    found = {
+        since: await call(
+            ctx, wait_for_message, {"inbox_id": inbox.id, "timeout_s": 1, "since": since}
+        )
+        for since in ("-600", "-400", "-200", moment, "2020-01-31", first, tomorrow)
+    }
+
+    assert {
+        "-600": first,
+        "-400": second,
+        "-200": third,
+        moment: second,
+        "2020-01-31": first,
+        first: second,
+        tomorrow: None,
+    } == {since: waited.message and waited.message.id for since, waited in found.items()}
+
+
+async def test_mail_without_a_code_is_passed_over(ctx: RequestContext, inbox: Inbox) -> None:
+    await deliver(ctx, inbox, mail("Newsletter", "Nothing here."))
+    code = await deliver(ctx, inbox, CODE)
+
+    waited = await call(ctx, wait_for_message, {"inbox_id": inbox.id, "extract": "code"})
+
+    assert waited.message is not None
+    assert code.message_id == waited.message.id
+
+
+async def test_only_mail_without_a_link_ends_in_a_time_out(
+    ctx: RequestContext, inbox: Inbox
+) -> None:
+    await deliver(ctx, inbox, CODE)
+
+    given = {"inbox_id": inbox.id, "extract": "link", "timeout_s": 1}
+    waited = await call(ctx, wait_for_message, given)
+
+    assert waited.timed_out
+    assert waited.since is not None
+    assert waited.since.startswith("evt_")
+
+
+@pytest.mark.parametrize(
+    "since", ["120", "yesterday", "thr_1", "--5", "-1.5", "-99999999", "x" * 65]
+)
+async def test_a_start_that_is_none_is_explained(
+    ctx: RequestContext, inbox: Inbox, since: str
+) -> None:
+    with pytest.raises(InvalidInput, match="since: "):
+        await call(ctx, wait_for_message, {"inbox_id": inbox.id, "since": since})
+
+
+async def test_imported_mail_is_no_news(ctx: RequestContext, inbox: Inbox) -> None:
+    real = await deliver_before(ctx, inbox, mail("Real"), seconds=60)
+    then = ctx.clock() - timedelta(days=900)
+    old = replace(ctx, clock=lambda: then)
+    await receive_many(old, [Arrival(CODE, inbox.id, is_imported=True)])
+
+    new = await call(ctx, wait_for_message, {"inbox_id": inbox.id, "since": "-120"})
+    code = await call(
+        ctx, wait_for_message, {"inbox_id": inbox.id, "extract": "code", "timeout_s": 1}
+    )
+
+    assert new.message is not None
+    assert real == new.message.id
+    assert code.timed_out

@@ -126,5 +126,5 @@ async def test_what_waits_can_be_cancelled(post: RequestContext) -> None:
         cancelled.status,
         cancelled.recipients[0].detail,
     )
-    with pytest.raises(Conflict, match="nothing to cancel"):
+    with pytest.raises(NotFound, match="list_drafts"):
         await call(post, cancel_message, {"message_id": sent.message_id})

@@ -73,3 +73,11 @@ async def test_a_name_that_leads_into_the_local_network_is_refused_when_it_is_ca
 def test_the_name_stays_in_the_request_while_the_address_is_pinned() -> None:
     assert "example.com:8080" == parse_target("http://example.com:8080/x").authority
     assert "[2606:4700::1]" == parse_target("https://[2606:4700::1]/x").authority
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST", "a.localhost"])
+def test_the_name_of_this_machine_is_refused_with_the_setting_that_allows_it(host: str) -> None:
+    for form in FORMS:
+        with pytest.raises(InvalidInput, match="POSTROOM_WEBHOOK_ALLOW=127"):
+            Guard().check(form.format(host))
+        Guard((ip_network("127.0.0.0/8"),)).check(form.format(host))

@@ -16,12 +16,15 @@ from postroom.model.storage import MessageQuery, NewSend
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
 from postroom.store.sql.outbox.drafts import list_drafts
+from postroom.store.sql.values import inbox_number
 from postroom.store.transaction import Row, Transaction
 from tests.mails import SOME
 from tests.stores.conftest import OpenAgain
 from tests.stores.sends import NOW, a_send
 
 DRAFT = "drf_1"
+SPARE = StoredDraft("drf_2", "", {"subject": "Sent"}, None, NOW, NOW)
+"""The draft of a mail that was none."""
 
 
 async def keep_draft(services: Services, inbox: Inbox, draft_id: str = DRAFT) -> StoredDraft:
@@ -55,7 +58,7 @@ async def test_a_draft_is_one_mail_and_comes_back_when_it_is_cancelled(
     sent = await services.store.draft(DRAFT, EVERYTHING)
     with pytest.raises(NotFound, match=told[0].message_id):
         await services.store.save_draft(draft)
-    await services.store.cancel_mail(told[0].message_id, EVERYTHING, NOW)
+    await services.store.cancel_mail(told[0].message_id, EVERYTHING, SPARE, NOW)
     back = await services.store.draft(DRAFT, EVERYTHING)
 
     assert sent is not None
@@ -64,49 +67,57 @@ async def test_a_draft_is_one_mail_and_comes_back_when_it_is_cancelled(
     assert (None, {"subject": "x"}) == (back.message_id, back.arguments)
 
 
-async def test_a_cancelled_mail_that_is_retried_is_its_draft_sent(
+async def test_a_cancelled_mail_is_gone_and_cannot_be_retried(
     services: Services, inbox: Inbox
 ) -> None:
     draft = await keep_draft(services, inbox)
     first = await services.store.record_send(await a_draft_send(services, inbox, draft, "key_1"))
-    await services.store.cancel_mail(first.message_id, EVERYTHING, NOW)
-    back = await services.store.draft(DRAFT, EVERYTHING)
-    assert back is not None
-    await services.store.retry_mail(first.message_id, EVERYTHING, NOW)
-    again = await services.store.record_send(await a_draft_send(services, inbox, back, "key_2"))
-    await services.store.cancel_mail(first.message_id, EVERYTHING, NOW)
-    last = await services.store.draft(DRAFT, EVERYTHING)
+    cancelled = await services.store.cancel_mail(first.message_id, EVERYTHING, SPARE, NOW)
+    with pytest.raises(NotFound, match=first.message_id):
+        await services.store.retry_mail(first.message_id, EVERYTHING, NOW)
 
-    assert last is not None
-    assert (first.message_id, None) == (again.message_id, last.message_id)
-    assert 1 == (await services.store.messages(MessageQuery(visible=EVERYTHING))).total
+    assert DRAFT == cancelled.draft_id
+    assert await services.store.draft(SPARE.id, EVERYTHING) is None
+    everywhere = MessageQuery(visible=EVERYTHING, mailbox="*")
+    assert 0 == (await services.store.messages(everywhere)).total
 
 
-async def test_a_cancelled_mail_is_not_retried_beside_its_draft(
+async def test_a_mail_that_was_no_draft_becomes_one_when_it_is_cancelled(
     services: Services, inbox: Inbox
 ) -> None:
+    send = await a_send(services, inbox)
+    queued = dataclasses.replace(send.message, recipients=(Recipient("x@example.com", "queued"),))
+    first = await services.store.record_send(dataclasses.replace(send, message=queued))
+    spare = dataclasses.replace(SPARE, inbox_id=inbox.id)
+    cancelled = await services.store.cancel_mail(first.message_id, EVERYTHING, spare, NOW)
+    made = await services.store.draft(SPARE.id, EVERYTHING)
+
+    assert made is not None
+    assert (SPARE.id, SPARE.arguments) == (cancelled.draft_id, made.arguments)
+
+
+async def test_what_an_earlier_version_cancelled_is_not_retried_beside_its_draft(
+    services: Services, inbox: Inbox
+) -> None:
+    """It kept the message, and named the draft in the outbox."""
     draft = await keep_draft(services, inbox)
-    first = await services.store.record_send(await a_draft_send(services, inbox, draft, "key_1"))
-    await services.store.cancel_mail(first.message_id, EVERYTHING, NOW)
-    back = await services.store.draft(DRAFT, EVERYTHING)
-    assert back is not None
-    await services.store.save_draft(dataclasses.replace(back, arguments={"subject": "y"}))
+    send = await a_send(services, inbox)
+    lost = dataclasses.replace(send.message, recipients=(Recipient("x@example.com", "failed"),))
+    first = await services.store.record_send(dataclasses.replace(send, message=lost))
+    named = {"draft": DRAFT, "revision": draft.revision}
+    sql = "UPDATE outbox SET draft_id = :draft, draft_revision = :revision WHERE inbox = :inbox"
+    await services.store.engine.write(
+        lambda tx: tx.put(sql, **named, inbox=inbox_number(tx, inbox.id))
+    )
+    await services.store.save_draft(dataclasses.replace(draft, arguments={"subject": "y"}))
     with pytest.raises(Conflict, match=f"{DRAFT} was changed since; send_draft"):
-        await services.store.retry_mail(first.message_id, EVERYTHING, NOW)
-    changed = await services.store.draft(DRAFT, EVERYTHING)
-    assert changed is not None
-    second = await services.store.record_send(await a_draft_send(services, inbox, changed, "key_2"))
-    with pytest.raises(Conflict, match=f"{DRAFT} was sent as {second.message_id} since"):
-        await services.store.retry_mail(first.message_id, EVERYTHING, NOW)
-    await services.store.cancel_mail(second.message_id, EVERYTHING, NOW)
-    with pytest.raises(Conflict, match="send_draft"):
         await services.store.retry_mail(first.message_id, EVERYTHING, NOW)
     assert await services.store.remove_draft(DRAFT, EVERYTHING)
     await services.store.retry_mail(first.message_id, EVERYTHING, NOW)
 
     message = await services.store.message(first.message_id, EVERYTHING)
     assert message is not None
-    assert "queued" == message.status
+    assert ("queued", ("Outbox",)) == (message.status, message.mailboxes)
 
 
 async def test_a_draft_is_changed_and_sent_only_as_it_was_read(
@@ -182,7 +193,7 @@ async def test_who_was_unknown_is_unknown_again_when_the_retry_is_cancelled(
     await services.store.settle_mail(job, {lost.address: lost}, now=NOW, next_at=NOW)
     for _ in range(2):
         await services.store.retry_mail(sent.message_id, EVERYTHING, NOW)
-    await services.store.cancel_mail(sent.message_id, EVERYTHING, NOW)
+    await services.store.cancel_mail(sent.message_id, EVERYTHING, SPARE, NOW)
     message = await services.store.message(sent.message_id, EVERYTHING)
     after = await services.store.draft(DRAFT, EVERYTHING)
 

@@ -232,3 +232,18 @@ async def test_an_agent_stays_marked_whatever_it_does_in_a_shared_namespace(
         await store.remove_memory("default", "again", now=NOW, by=author.key_id)
 
         assert ("mail", "mail") == (copied.trust, again.trust)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+async def test_copies_of_copies_never_raise_the_trust_of_a_text(
+    store: Store, services: Services, inbox: Inbox, steps: int
+) -> None:
+    added = await deliver(services, inbox, mail(text=PIN))
+    await put(store, "pin", PIN, links=about(added.message_id))
+    blind = agent("default")
+    for step in range(steps):
+        await put(store, f"copy{step}", f"{PIN} Said {'again ' * step}today.", author=blind)
+        before = "pin" if step == 0 else f"copy{step - 1}"
+        await store.remove_memory("default", before, now=NOW, by="key_c")
+
+    assert "mail" == (await put(store, "last", PIN, author=blind)).trust

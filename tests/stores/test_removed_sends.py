@@ -10,6 +10,7 @@ import pytest
 from postroom.errors import Conflict
 from postroom.model.inbox import Inbox
 from postroom.model.message import Recipient
+from postroom.model.sending import StoredDraft
 from postroom.model.storage import NewSend
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
@@ -26,6 +27,10 @@ async def queued(services: Services, inbox: Inbox, **changes: object) -> NewSend
     return dataclasses.replace(send, message=dataclasses.replace(send.message, recipients=waiting))
 
 
+def draft_in(inbox: Inbox) -> StoredDraft:
+    return StoredDraft("drf_1", inbox.id, {"subject": "Sent"}, None, NOW, NOW)
+
+
 async def test_a_mail_on_its_way_is_cancelled_before_it_is_removed(
     services: Services, inbox: Inbox
 ) -> None:
@@ -33,12 +38,12 @@ async def test_a_mail_on_its_way_is_cancelled_before_it_is_removed(
     with pytest.raises(Conflict, match="cancel_message"):
         await services.store.remove_message(first.message_id, EVERYTHING)
     (job,) = (await services.store.claim_mail("worker", **LEASE)).jobs
-    with pytest.raises(Conflict, match="in the outbox"):
+    with pytest.raises(Conflict, match="has not left"):
         await services.store.remove_message(first.message_id, EVERYTHING)
     await services.store.release_mail(job)
-    await services.store.cancel_mail(first.message_id, EVERYTHING, NOW)
+    await services.store.cancel_mail(first.message_id, EVERYTHING, draft_in(inbox), NOW)
 
-    assert await services.store.remove_message(first.message_id, EVERYTHING) is not None
+    assert await services.store.remove_message(first.message_id, EVERYTHING) is None
     again = await services.store.record_send(await queued(services, inbox))
     assert (None, "queued") == (again.deduplicated, again.status)
 
@@ -48,8 +53,7 @@ async def test_a_key_answers_with_what_became_of_a_removed_mail(
 ) -> None:
     sends = [await queued(services, inbox, idempotency_key="k") for _ in range(2)]
     first = await services.store.record_send(sends[0])
-    await services.store.cancel_mail(first.message_id, EVERYTHING, NOW)
-    await services.store.remove_message(first.message_id, EVERYTHING)
+    await services.store.cancel_mail(first.message_id, EVERYTHING, draft_in(inbox), NOW)
     again = await services.store.record_send(sends[1])
 
     assert (first.message_id, "failed", (REMOVED,)) == (

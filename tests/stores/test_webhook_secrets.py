@@ -21,7 +21,8 @@ from postroom.pipeline.webhooks import Webhooks, sign
 from postroom.ports.events import NoWebhookClient
 from postroom.store import sqlite, webhook_secrets
 from postroom.store.audit_hmac import KEY_FILE, AuditHmac, load_key
-from postroom.store.sql.events.webhooks import Signer, add_webhook, insert_rule_delivery
+from postroom.store.sql.events.rule_deliveries import Signer, insert_rule_delivery
+from postroom.store.sql.events.webhooks import add_webhook
 from postroom.store.store import Store
 from postroom.store.webhook_secrets import CannotDecrypt, decrypt_secret, encrypt_secret
 from tests.mails import deliver, mail

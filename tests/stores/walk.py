@@ -182,22 +182,34 @@ class Walk:
     async def _search(self) -> None:
         inbox = self._chance.choice([None, *self._inboxes])
         word = self._chance.choice([*_WORDS, "no such word", "oice"])
+        words, mode, q = [word], "exact", word
+        if self._chance.random() < 0.3:
+            words, mode = [word, self._chance.choice(_WORDS)], "words"
+            q = " ".join(f'"{one}"' for one in words)
+        unread, subject = self._chance.choice([None, None, True, False]), None
+        if self._chance.random() < 0.2:
+            subject = self._chance.choice(_WORDS)
+        is_oldest_first = self._chance.random() < 0.4
         mailbox = self._chance.choice([None, None, "*", *_MAILBOXES])
         labels = [self._chance.choice(_LABELS)] if self._chance.random() < 0.3 else []
         limit, offset = self._chance.choice([1, 5, 100]), self._chance.choice([0, 0, 3])
-        asked = {"q": word, "inbox_id": inbox, "mailbox": mailbox, "labels": labels}
+        asked = {
+            "q": q, "mode": mode, "inbox_id": inbox, "mailbox": mailbox, "labels": labels,
+            "unread": unread, "subject": subject, "sort": "oldest" if is_oldest_first else "newest",
+        }  # fmt: skip
         page = await self._ask(search_messages, **asked, limit=limit, offset=offset)
         fits = [
             (one.date, key, _shown(one))
             for key, one in self._known.items()
-            if word in one.text.replace("\n", " ") or word in one.text
+            if all(own in one.text for own in words)
+            if subject is None or subject in one.text.partition("\n")[0]
+            if unread is None or unread == ("seen" not in one.flags)
             if inbox in (None, one.inbox)
             if (one.mailbox not in HIDDEN if mailbox is None else mailbox in ("*", one.mailbox))
             if set(labels) <= one.labels
         ]
-        expected = [row[1:] for row in sorted(fits, key=itemgetter(0), reverse=True)][
-            offset : offset + limit
-        ]
+        in_order = sorted(fits, key=itemgetter(0), reverse=not is_oldest_first)
+        expected = [row[1:] for row in in_order][offset : offset + limit]
         rows = [
             (row.id, (set(row.labels), set(row.flags), row.mailboxes[0])) for row in page.results
         ]

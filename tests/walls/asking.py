@@ -24,7 +24,7 @@ from tests.walls.tenants import SOUGHT, Tenant, rule_yaml
 
 Arguments = dict[str, Any]
 PREFIXES = {
-    "inb": ("inbox",),
+    "inb": ("inbox", "address"),
     "msg": ("message", "waiting"),
     "thr": ("thread", "other_thread"),
     "att": ("attachment",),
@@ -103,6 +103,9 @@ def _all(model: type[Request], own: Tenant, other: Tenant) -> Iterator[Asked]:
         for value in _values(name, info, own, other):
             for base in (*_bases(model, own, other)[:1], *_bases(model, other, other)[:1]):
                 yield Asked({**base, name: value}, name)
+                # One that stands in for another, such as thread_id for in_reply_to.
+                alone = {key: given for key, given in base.items() if key not in _naming(model)}
+                yield Asked({**alone, name: value}, name)
 
 
 def _rules(other: Tenant) -> Iterator[str]:

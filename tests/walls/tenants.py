@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 from postroom.app import App
@@ -124,7 +125,8 @@ async def _mail(ctx: RequestContext, name: str, word: str) -> dict[str, Any]:
         "body_text": word,
     }
     draft = await call(ctx, drafts.create_draft, outgoing_mail)
-    later = await call(ctx, drafts.create_draft, {**outgoing_mail, "send_at": "2099-01-31T09:00Z"})
+    at = (ctx.clock() + timedelta(days=300)).isoformat()
+    later = await call(ctx, drafts.create_draft, {**outgoing_mail, "send_at": at})
     sent = await call(ctx, drafts.send_draft, {"draft_id": later.id})
     alias = {"email": f"{name}-{word}@postroom.localhost", "name": word, "inbox_id": inbox.id}
     return {

@@ -49,7 +49,7 @@ async def over_rest(rest: Rest, route: Route, arguments: Arguments) -> tuple[boo
     at: dict[str, Arguments] = {place: {} for place in ("path", "query", "body", "raw", "headers")}
     for name, value in arguments.items():
         at[route.places[name]][name] = value
-    query = {**at["query"], **dict([route.when] if route.when else [])}
+    query = {**({route.when: "base64"} if route.when else {}), **at["query"]}
     content: Arguments = {"json": at["body"]} if at["body"] else {}
     if route.raw:
         content = {"content": at["raw"][route.raw]}

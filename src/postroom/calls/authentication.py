@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from postroom.calls.context import RequestContext
 from postroom.errors import MailError, Unauthenticated
 from postroom.model.key import MIN_KEY_CHARS, Caller
+from postroom.model.view import is_within
 from postroom.pipeline.services import Services
 
 OWNER_KEY_ID = "owner"
@@ -43,7 +44,9 @@ async def authenticate(services: Services, secret: str | None) -> Caller:
     secret_hash = hash_secret(secret)
     key = await services.store.key_by_hash(secret_hash, services.clock())
     if key is None:
-        raise Unauthenticated("unknown key; create one with `postroom key create`")
+        raise Unauthenticated(
+            "unknown key; it may have been revoked. Create one with `postroom key create`"
+        )
     from postroom.pipeline.apply_rules import caller_of_key  # late, for a quick start
 
     return replace(await caller_of_key(services, key), secret_hash=secret_hash)
@@ -51,7 +54,10 @@ async def authenticate(services: Services, secret: str | None) -> Caller:
 
 @asynccontextmanager
 async def revocation(ctx: RequestContext) -> AsyncIterator[asyncio.Task[None]]:
-    """A task that ends when the caller's key is revoked; never for a caller without a key."""
+    """A task that ends when the caller's key is revoked or loses a right.
+
+    It never ends for a caller without a key.
+    """
     task = asyncio.create_task(_revoked(ctx))
     try:
         yield task
@@ -64,7 +70,7 @@ async def _revoked(ctx: RequestContext) -> None:
     while True:
         position = ctx.store.notifier.position("keys")
         try:
-            if secret_hash and await ctx.store.key_by_hash(secret_hash, ctx.clock()) is None:
+            if secret_hash and not await _has_rights(ctx, secret_hash):
                 return
         except MailError:
             await asyncio.sleep(_RETRY_S)
@@ -72,14 +78,32 @@ async def _revoked(ctx: RequestContext) -> None:
         await ctx.store.notifier.wait("keys", position)
 
 
+async def _has_rights(ctx: RequestContext, secret_hash: bytes) -> bool:
+    """Whether the key still gives all that the caller had when the call began."""
+    from postroom.pipeline.apply_rules import caller_of_key  # late, for a quick start
+
+    key = await ctx.store.key_by_hash(secret_hash, ctx.clock())
+    if key is None:
+        return False
+    before, now = ctx.caller, await caller_of_key(ctx, key)
+    return before.scopes <= now.scopes and all(
+        is_within(old, new)
+        for old, new in (
+            (before.inboxes, now.inboxes),
+            (before.accounts, now.accounts),
+            (before.namespaces, now.namespaces),
+        )
+    )
+
+
 async def unless_revoked(ctx: RequestContext, work: Coroutine[Any, Any, T]) -> T:
-    """Await *work*. Raises Unauthenticated if the caller's key is revoked before it is done."""
+    """Await *work*. Raises Unauthenticated if the key is revoked or limited before it is done."""
     working = asyncio.create_task(work)
     try:
         async with revocation(ctx) as revoked:
             await asyncio.wait([working, revoked], return_when=asyncio.FIRST_COMPLETED)
             if revoked.done():
-                raise Unauthenticated("this key was revoked while the request waited")
+                raise Unauthenticated("this key was revoked or limited while the request waited")
             return working.result()
     finally:
         working.cancel()

@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar, cast
 
 from postroom.admission.spool import release
 from postroom.calls.context import RequestContext
+from postroom.calls.receipts import receipt, withheld
 from postroom.calls.request import READERS, Id, Request, argument, parse_request, refuse_other_kind
-from postroom.errors import Conflict, Forbidden, NotFound, no_such
+from postroom.errors import Conflict, Forbidden, MailError, NotFound, no_such
 from postroom.model.account import Account
 from postroom.model.audit import AuditRecord
 from postroom.model.inbox import OWNERS_RIGHTS, AddressRights, Inbox
@@ -123,6 +124,8 @@ async def call(
 ) -> T:
     """Call an operation: check rate, scope and arguments, then run it.
 
+    A caller without the scope `read` gets a receipt of what is not read: `calls.receipts`.
+
     Raises:
         RateLimited: the caller is over its rate limit.
         Forbidden: the caller lacks the scope.
@@ -136,26 +139,67 @@ async def call(
         return await _answer(ctx, operation, arguments)
 
 
+def require_scope(ctx: RequestContext, scope: Scope) -> None:
+    """Raise Forbidden if the caller lacks a scope."""
+    if scope not in ctx.caller.scopes:
+        raise Forbidden(
+            f"this needs a key with the scope {scope}; "
+            f"yours has {', '.join(sorted(ctx.caller.scopes)) or 'none'}"
+        )
+
+
 async def _answer(
     ctx: RequestContext, operation: Operation[Any, T], arguments: Mapping[str, Any]
 ) -> T:
-    if operation.scope not in ctx.caller.scopes:
-        raise Forbidden(
-            f"this needs a key with the scope {operation.scope}; "
-            f"yours has {', '.join(sorted(ctx.caller.scopes)) or 'none'}"
-        )
+    require_scope(ctx, operation.scope)
     if operation.gate is not None:
         operation.gate(ctx)
-    request = parse_request(operation.request, arguments)
+    request = await _with_inbox_ids(ctx, parse_request(operation.request, arguments))
     if operation.waits:
         release()
     if operation.scope is not Scope.READ:
         ctx = replace(ctx, store=ctx.store.by(audit_record_of(ctx, operation.name, request)))
+    if operation.scope is Scope.READ or Scope.READ in ctx.caller.scopes:
+        return await _run(ctx, operation, request)
+    try:
+        return cast(T, receipt(await _run(ctx, operation, request), request))
+    except MailError as error:
+        raise withheld(error) from error
+
+
+async def _run(ctx: RequestContext, operation: Operation[Any, T], request: Request) -> T:
     result = await operation.run(ctx, request)
     if operation.gate is not None:
         # A live operation writes nothing here, so the audit entry is recorded on its own.
         await ctx.store.record_audit()
     return result
+
+
+_OF_INBOXES = ("inbox_id", "inboxes")
+"""Arguments that take the address of an inbox in place of its id."""
+
+
+async def _with_inbox_ids(ctx: RequestContext, request: R) -> R:
+    """The request with ids in place of the addresses of inboxes that the caller may see.
+
+    Other addresses stay, so that they are as unknown as an unknown id.
+    """
+    ids: dict[str, object] = {}
+    for name in _OF_INBOXES:
+        value = getattr(request, name, None)
+        if isinstance(value, str) and "@" in value:
+            ids[name] = await inbox_id_of(ctx, value)
+        elif isinstance(value, list) and any("@" in one for one in value):
+            ids[name] = [await inbox_id_of(ctx, one) for one in value]
+    return request.model_copy(update=ids) if ids else request
+
+
+async def inbox_id_of(ctx: RequestContext, name: str) -> str:
+    """The id of the inbox with this address, if the caller may see it; else the name as it is."""
+    if "@" not in name:
+        return name
+    inbox = (await ctx.store.inboxes_at([name])).get(name.lower())
+    return inbox.id if inbox is not None and ctx.visible.sees(inbox.id) else name
 
 
 MessageId = Annotated[Id, argument("The message.", "msg_4h8t2w")]
@@ -170,7 +214,8 @@ async def only_inbox(ctx: RequestContext) -> Inbox:
         return found.rows[0]
     if not found.total:
         raise Conflict(f"there is no inbox to use; {_how_to_get_inbox(ctx)}")
-    names = ", ".join(f"{inbox.id} ({inbox.address})" for inbox in found.rows)
+    reads = Scope.READ in ctx.caller.scopes
+    names = ", ".join(f"{i.id} ({i.address})" if reads else i.id for i in found.rows)
     raise Conflict(f"inbox_id: there are several inboxes; name one of {names}")
 
 
@@ -190,8 +235,9 @@ def require(found: T | None, missing: str) -> T:
 
 
 async def inbox_of(ctx: RequestContext, inbox_id: str) -> Inbox:
-    """The inbox, if it exists for the caller. Raises NotFound."""
-    return require(await ctx.store.inbox(inbox_id, ctx.visible), no_inbox(inbox_id))
+    """The inbox with this id or address, if it exists for the caller. Raises NotFound."""
+    found = await ctx.store.inbox(await inbox_id_of(ctx, inbox_id), ctx.visible)
+    return require(found, no_inbox(inbox_id))
 
 
 def no_inbox(inbox_id: str) -> str:

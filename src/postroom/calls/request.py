@@ -211,13 +211,62 @@ OptionalId = Annotated[
     BeforeValidator(lambda value: None if value == "" else value),
     Accepts({"pattern": "^[A-Za-z0-9_-]*$"}),
 ]
+_WORD = r"[A-Za-z0-9!#$&'*+=^_`{|}~-]+"
+_INBOX = rf"{_WORD}(?:\.{_WORD})*(?:@{_LABEL}(?:\.{_LABEL})*)?"
+InboxName = Annotated[str, Field(min_length=1, max_length=254), Accepts({"pattern": f"^{_INBOX}$"})]
+"""An inbox by its id or its address; `calls.operation` replaces an address by the id."""
+
+OptionalInboxName = Annotated[
+    Annotated[str, Field(max_length=254)] | None,
+    BeforeValidator(lambda value: None if value == "" else value),
+    Accepts({"pattern": f"^(?:{_INBOX})?$"}),
+]
 Moment = Annotated[
     datetime | None,
     BeforeValidator(_parse_moment),
     Accepts({"anyOf": [{"format": "date-time"}, {"format": "date"}, {"maxLength": 0}]}),
 ]
-Limit = Annotated[int, argument("Results at most.", 20, ge=1, le=100)]
-Offset = Annotated[int, argument("Results to pass over.", 0, ge=0, le=2**53)]
+_SECONDS_BACK = r"-(?:0|[1-9][0-9]{0,6})"
+
+
+def _since(value: object) -> object:
+    """The text of where to begin: seconds back may be written as a number."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return (str(value) if is_number else value) or None
+
+
+def seconds_back(since: str) -> int | None:
+    """The number in `-120`, without its sign; None if it is written otherwise."""
+    return -int(since) if re.fullmatch(_SECONDS_BACK, since, re.ASCII) else None
+
+
+def moment_of(written: str) -> datetime | None:
+    """The time that a text spells, if it is one."""
+    try:
+        found = _parse_moment(written)
+    except ValueError:
+        return None
+    assert isinstance(found, datetime)
+    return found
+
+
+Since = Annotated[
+    Annotated[str, Field(max_length=64)] | None,
+    BeforeValidator(_since),
+    Accepts(
+        {
+            "anyOf": [
+                {"pattern": f"^(?:(?:msg|evt)_[A-Za-z0-9_-]+|{_SECONDS_BACK})?$"},
+                {"format": "date-time"},
+                {"format": "date"},
+            ]
+        }
+    ),
+]
+"""Where to begin: the id of a message or an event, a time, or seconds back."""
+
+Limit = Annotated[int, argument("At most.", 20, ge=1, le=100)]
+Offset = Annotated[int, argument("To skip.", 0, ge=0, le=2**53)]
 Cursor = Annotated[
     # Not empty: after the last page there is no next_cursor, and "" would start again.
     Annotated[str, Field(min_length=1, max_length=16_384)] | None,
@@ -316,7 +365,7 @@ def argument_names(model: type[Request]) -> list[str]:
 
 
 def _problem(model: type[Request], item: Any) -> dict[str, object]:
-    field = ".".join(str(part) for part in item["loc"])
+    field = _path(item["loc"])
     message = str(item["msg"]).removeprefix("Value error, ")
     problem = re.sub(r"^\w+ should (be|have)\b", r"must \1", message)
     if item["type"] == "extra_forbidden":
@@ -326,6 +375,12 @@ def _problem(model: type[Request], item: Any) -> dict[str, object]:
     elif item["type"] == "string_pattern_mismatch":
         problem = PATTERN_PROBLEMS.get(item["ctx"]["pattern"], problem)
     return {"field": field, "problem": problem}
+
+
+def _path(place: tuple[str | int, ...]) -> str:
+    """Where a value stands: `attachments[0].filename`."""
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+    return "".join(parts).removeprefix(".")
 
 
 def _unknown(name: str, known: list[str]) -> str:

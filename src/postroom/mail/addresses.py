@@ -306,6 +306,16 @@ def parse_address(text: str, *, field: str = "address") -> tuple[str, str]:
     return found[0]
 
 
+def written_address(name: str, address: str) -> str:
+    """An address with its name, as `parse_address` reads it."""
+    if not name or _CONTROL.search(name):
+        return address
+    if not any(character in '"<>@,;:\\()' for character in name):
+        return f"{name} <{address}>"
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}" <{address}>'
+
+
 def parse_own_address(text: str, *, field: str = "address") -> tuple[str, str]:
     """Parse an address of a local inbox. It must be ASCII, so that everybody can write to it.
 

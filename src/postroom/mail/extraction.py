@@ -20,13 +20,22 @@ from postroom.mail.message import Link
 _WORDS = load("one_time_codes")
 NOUN, VERB = pattern(_WORDS["noun"]), pattern(_WORDS["verb"])
 CERTAIN = pattern(_WORDS["certain"])
+_LINK_WORDS, _LINK_PARTS = "|".join(_WORDS["link_words"]), "|".join(_WORDS["link_parts"])
 CODE_FOLLOWS = re.compile(
     rf"(?:{NOUN.pattern}|{VERB.pattern})[*_\"']{{0,3}}"
-    r"(?:\s+(?:is|lautet|ist|est|es|è|é|är|er|on|jest|adalah|là)\b\s*[:=：]?"
-    r"|\s*(?:[:=：]|是|は|为|為))[\s\"'*(“„«]*$",
+    rf"(?:\s+(?:{_LINK_WORDS})\b\s*[:=：]?|\s*(?:[:=：]|{_LINK_PARTS}))[\s\"'*(“„«\[]*$",
     re.IGNORECASE,
 )
 """The end of `your code is`, after which only the code can come."""
+
+CODE_FOLLOWS_LATER = re.compile(
+    rf"(?:{NOUN.pattern})[^\n.:;!?\d]{{0,50}}"
+    rf"(?:\s(?:{_LINK_WORDS})\b(?<!\son)\s*[:=：]?|\s?[:=：]|{_LINK_PARTS})[\s\"'*(“„«\[]*$",
+    re.IGNORECASE,
+)
+"""The end of `your code for Acme is`; "on" is the Finnish word, and too often the English one."""
+
+VALIDITY = pattern(_WORDS["validity"])
 
 USE, PURPOSE = pattern(_WORDS["use"]), pattern(_WORDS["purpose"])
 OTHER_CODE, OFFER = pattern(_WORDS["other_code"]), pattern(_WORDS["offer"])
@@ -44,13 +53,18 @@ _LETTER = r"[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 
 _CODE = re.compile(
     rf"(?:(?<!{_LETTER})(?<![.,/$€£#%&=@+:-])|(?<=[^\W\d_][:=]))"
-    r"(?:[A-Z]-)?(\d{3}[ \u00a0-]\d{3}(?! \d{3}\b)|(?<!\d )\d(?: \d){3,7}(?! ?\d)"
-    r"|\d\d(?:-\d\d){2,3}|\d{4,10}"
+    r"(?:([A-Z]{1,2})-(?=\d))?"
+    r"(\d{3}[ \u00a0-]\d{3}(?![ \u00a0]\d{3}\b)|(?<!\d )\d(?: \d){3,7}(?! ?\d)"
+    r"|(?<!\d )(?:\d\d(?:[ \u00a0]\d\d){1,3}|\d{4}[ \u00a0-]\d{4}|\d{3}(?:[ \u00a0]\d{3}){2})"
+    r"(?![ \u00a0-]?\d)|\d\d(?:-\d\d){2,3}|(?<!\d{4}[ \u00a0])\d{4,10}(?![ \u00a0]\d{4}(?!\d))"
     r"|(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z\d]{5,16}|[A-Za-z\d]{3,5}-[A-Za-z\d]{3,5})"
     rf"(?!{_LETTER}|[/%@#]|[.,:-]\d|-\w)"
 )
 _NEEDS_INTRODUCTION = re.compile(r"\d(?: \d)+|\d\d(?:-\d\d)+|[A-Za-z\d]{11,}|.*[a-z].*")
 """Counts only where a code is said to follow."""
+
+_GROUPS = re.compile(r"\d\d(?:[ \u00a0]\d\d)+|\d{4}[ \u00a0-]\d{4}|\d{3}(?:[ \u00a0]\d{3}){2}")
+"""12 34 56: the form of dates, phone and account numbers too."""
 
 _OFFERED = re.compile(r"[A-Z]{4,}\d{1,4}")
 """SAVE20: a word and a number, as in vouchers."""
@@ -77,7 +91,7 @@ def find_code(subject: str, text: str) -> str | None:
         for match in islice(_CODE.finditer(whole), _MAX_NUMBERS):
             points = _code_points(_seen(masked, match), sells=sells)
             if points > _MIN_CODE_SCORE and (best is None or points > best[0]):
-                best = (points, _bare(match[1]))
+                best = (points, _bare(match[2]))
     return best[1] if best else None
 
 
@@ -90,6 +104,9 @@ def _bare(code: str) -> str:
 @dataclass(frozen=True, slots=True)
 class _Seen:
     """What may be a code, and the words around it: its sentence, its line, and what is near."""
+
+    prefix: str
+    """The letters of `FB-48291`, which are not typed."""
 
     code: str
     before: str
@@ -117,7 +134,8 @@ def _seen(text: str, match: re.Match[str]) -> _Seen:
     above = [line for line in before.split("\n") if line.strip()][-2:]
     starts_line = not line_before.strip(" \t>#*_\"'") and _STARTS.match(after) is not None
     return _Seen(
-        match[1],
+        match[1] or "",
+        match[2],
         before,
         after[:80],
         line_before,
@@ -171,15 +189,30 @@ def _has_digit(text: str) -> bool:
 def _is_usual(seen: _Seen) -> bool:
     """Whether a code looks like one by itself; others count only where they are said to follow."""
     is_shown = seen.is_alone and NOUN.search(seen.beside) is not None
+    if _GROUPS.fullmatch(seen.code):
+        return is_shown or _is_told(seen)
+    if len(seen.prefix) > 1:
+        is_named = seen.starts_line and NOUN.search(seen.sentence_after) is not None
+        return is_shown or is_named or _is_told(seen)
     if _NEEDS_INTRODUCTION.fullmatch(seen.code):
         if " " in seen.code:
             return is_shown or NOUN.search(seen.sentence_before.rstrip()[-20:]) is not None
-        return is_shown and _has_digit(seen.code) and seen.before.rstrip().endswith((":", "："))
+        is_last = is_shown and seen.before.rstrip().endswith((":", "："))
+        return _has_digit(seen.code) and (is_last or _is_told(seen))
     if _KEY.fullmatch(seen.code):
-        return is_shown
+        return is_shown or _is_told(seen)
     if _has_digit(seen.code):
         return not _OFFERED.fullmatch(seen.code) or CERTAIN.search(seen.sentence) is not None
     return is_shown
+
+
+def _is_told(seen: _Seen) -> bool:
+    """Whether words lead to the code and to nothing else."""
+    led = CODE_FOLLOWS_LATER.search(seen.line_before[-100:])
+    if led is not None:
+        return VALIDITY.search(led[0]) is None
+    is_used = USE.search(seen.before[-30:]) is not None
+    return is_used and PURPOSE.match(seen.after) is not None
 
 
 def _is_inside(before: str) -> bool:

@@ -28,6 +28,8 @@ class ParsedAttachment:
     content: bytes
     inline: bool = False
     content_id: str | None = None
+    charset: str = ""
+    """The declared charset; empty if there is none."""
 
     @property
     def size(self) -> int:

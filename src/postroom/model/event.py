@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import secrets
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -47,6 +47,19 @@ class Event:
     message_id: str | None = None
     data: dict[str, Any] = field(default_factory=dict)
     number: int = field(default=0, metadata=INTERNAL)
+    seen_in: View | None = field(default=None, metadata=INTERNAL)
+    """The inboxes of the rule that it is about; None if it is about no rule."""
+
+    def shown_to(self, visible: Visible) -> Event:
+        """The event for a caller: a rule that does not exist for them is not named."""
+        if self.seen_in is None or visible.covers(self.seen_in):
+            return self
+        return replace(self, data={})
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether the mail was imported, and so is no news."""
+        return bool(self.data.get("imported"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +92,14 @@ class Waited:
 
 SIGNING_PREFIX = "whsec_"
 
+_LABEL = "[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_PORT = "(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+WEBHOOK_URL = (
+    rf"^[Hh][Tt][Tt][Pp][Ss]?://(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9A-Fa-f:.]{{2,45}}\])"
+    rf"(?::{_PORT})?(?:[/?#][!-\[\]-~]*)?$"
+)
+"""The form of a webhook's URL: a host name or an address, perhaps a port, and printable ASCII."""
+
 
 def new_webhook_secret() -> str:
     """Create the secret that signs deliveries."""
@@ -94,9 +115,31 @@ class Webhook:
     types: tuple[str, ...]
     inboxes: View
     created_at: datetime
+    enabled: bool = True
     secret: str | None = field(default=None, kw_only=True)
+    stopped: str | None = field(default=None, kw_only=True)
+    """Why it is told nothing any more, if so."""
     made_by: str | None = field(default=None, kw_only=True, metadata=INTERNAL)
     """The id of the key that created it; None if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookChange:
+    """What to change of a webhook; None leaves it as it is."""
+
+    url: str | None = None
+    types: tuple[str, ...] | None = None
+    enabled: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookPing:
+    """The response to a request that was sent to try a webhook."""
+
+    webhook_id: str
+    status: Literal["delivered", "failed"]
+    code: int | None
+    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +176,7 @@ class WebhookJob:
     first_at: datetime
     holder: str
     webhook_id: str = ""
+    made_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

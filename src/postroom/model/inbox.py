@@ -7,10 +7,19 @@ from datetime import datetime
 from postroom.model.values import dataclass
 from postroom.model.view import View
 
-STANDARD_MAILBOXES = ("Inbox", "Sent", "Drafts", "Archive", "Junk", "Trash")
-INBOX, SENT, DRAFTS, ARCHIVE, JUNK, TRASH = STANDARD_MAILBOXES
+STANDARD_MAILBOXES = ("Inbox", "Sent", "Drafts", "Archive", "Junk", "Trash", "Outbox")
+INBOX, SENT, DRAFTS, ARCHIVE, JUNK, TRASH, OUTBOX = STANDARD_MAILBOXES
 HIDDEN_MAILBOXES = (JUNK, TRASH)
 """Excluded from lists, searches and counts unless a mailbox is named."""
+
+WELL_KNOWN_MAILBOXES = {
+    "draft": DRAFTS,
+    **dict.fromkeys(("sent items", "sent messages", "sent mail", "sent-mail"), SENT),
+    **dict.fromkeys(("all mail", "archived", "archives"), ARCHIVE),
+    **dict.fromkeys(("spam", "junk e-mail", "junk email", "junk mail", "bulk mail"), JUNK),
+    **dict.fromkeys(("deleted items", "deleted messages", "deleted", "bin"), TRASH),
+}
+"""What other programs call the standard mailboxes, in lower case."""
 
 EVERY_MAILBOX = "*"
 
@@ -27,6 +36,16 @@ class Inbox:
     name: str
     account_id: str | None
     created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Mailbox:
+    """A folder of an inbox, and how many messages are in it; `unread` have no flag `seen`."""
+
+    inbox_id: str
+    name: str
+    total: int
+    unread: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ MAIL_KEPT = timedelta(days=365)
 
 SUMMARY_CHARS = 120
 
-_MAIL_ID = re.compile("(?:msg|thr)_[0-9a-z]{26}")
+_MAIL_ID = re.compile("(?:msg|thr)_(?:[0-9a-z]{12}|[0-9a-z]{26})")
 _ADDRESS = re.compile(
     r"""[^\s@<>()\[\]",;:\\]{1,64}@(?:[^\W_](?:[^\W_]|-){0,62}\.)*[^\W_](?:[^\W_]|-){0,62}"""
 )

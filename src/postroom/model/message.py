@@ -42,6 +42,20 @@ class AttachmentContent:
 
 
 @dataclass(frozen=True, slots=True)
+class AttachmentText:
+    """The text of an attachment that its reader sees; `warnings` say what was left out."""
+
+    text: str
+    content_type: str
+    filename: str
+    size: int
+    warnings: tuple[str, ...]
+    truncated: bool | None = field(default=None, kw_only=True)
+    total_chars: int | None = field(default=None, kw_only=True)
+    next_offset: int | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
 class Download:
     """A stream of bytes, with the name and type to save them under."""
 
@@ -96,6 +110,15 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
+class ListUnsubscribe:
+    """How to unsubscribe from list mail: `host` is that of a web page, or of the one click."""
+
+    one_click: bool
+    mailto: str | None = None
+    host: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Recipient:
     """What became of a sent mail for one recipient."""
 
@@ -125,6 +148,8 @@ class MessageRow:
     has_attachment: bool
     excerpt: str | None = None
     relevance: float | None = None
+    status: str | None = None
+    send_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +203,9 @@ class Message:
     total_chars: int | None = field(default=None, kw_only=True)
     next_offset: int | None = field(default=None, kw_only=True)
     status: str | None = field(default=None, kw_only=True)
+    send_at: datetime | None = field(default=None, kw_only=True)
     recipients: tuple[Recipient, ...] | None = field(default=None, kw_only=True)
+    list_unsubscribe: ListUnsubscribe | None = field(default=None, kw_only=True)
     memories: tuple[RecalledMemory, ...] | None = field(default=None, kw_only=True)
 
 
@@ -199,6 +226,7 @@ class ActionResult:
     succeeded: tuple[str, ...]
     failed: tuple[FailedAction, ...]
     plan_id: str | None = field(default=None, kw_only=True)
+    undo_id: str | None = field(default=None, kw_only=True)
 
     @classmethod
     def of(

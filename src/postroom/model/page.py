@@ -12,9 +12,12 @@ _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
 def random_id(prefix: str) -> str:
-    """Create an id that cannot be guessed: a prefix and 130 random bits."""
-    number = secrets.randbits(130)
-    return prefix + "_" + "".join(_ALPHABET[number >> shift & 31] for shift in range(0, 130, 5))
+    """Create an id: a prefix and 60 random bits.
+
+    It is short, because a model reads and writes it; what it names is protected by keys.
+    """
+    number = secrets.randbits(60)
+    return prefix + "_" + "".join(_ALPHABET[number >> shift & 31] for shift in range(0, 60, 5))
 
 
 T = TypeVar("T")
@@ -51,10 +54,20 @@ class Page(Generic[T]):
     limit: int
     offset: int
     next_cursor: str | None = field(default=None, kw_only=True)
+    hint: str | None = field(default=None, kw_only=True)
+    """What to try next, if nothing was found."""
 
     @property
     def has_more(self) -> bool:
         return self.offset + len(self.results) < self.total
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The part of a result that a caller without the scope `read` is shown."""
+
+    shown: dict[str, Any]
+    status: str | None = None
 
 
 def is_page(kind: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from postroom.model.key import OWNER, Caller
 from postroom.model.message import INTERNAL, Direction, NamedAddress
 from postroom.model.values import dataclass
-from postroom.model.view import View
+from postroom.model.view import EVERYTHING, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,8 @@ class Facts:
     head: Head | None = None
     raw: str = ""
     number: int = field(default=0, compare=False)
+    reply_to: tuple[str, ...] = ()
+    """The addresses that a reply goes to instead of the sender."""
 
     @property
     def sender(self) -> str:
@@ -145,6 +147,13 @@ class Plan:
     max_messages: int
     can_undo: bool
     inboxes: View
+    made_for: View | None = None
+    """The inboxes that it was made for, if some of them were removed since."""
+
+    @property
+    def known_in(self) -> View:
+        """The plan is visible to callers who see all of these, also after removals."""
+        return self.inboxes if self.made_for is None else self.made_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +191,8 @@ class RuleEffect:
     problems: tuple[str, ...] = ()
     caller: Caller = OWNER
     authority: str = OWNER.key_id
+    seen_in: View = EVERYTHING
+    """The rule is known to callers who see all of these inboxes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +219,8 @@ SHOWN = {
     "apply_label": "label",
     "remove_label": "label",
     "move": "mailbox",
+    "add_flag": "flag",
+    "remove_flag": "flag",
     "forward": "to",
     "reply": "text",
     "webhook": "webhook",

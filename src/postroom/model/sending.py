@@ -7,8 +7,8 @@ from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar
 
-from postroom.model.inbox import Visible
-from postroom.model.message import INTERNAL, BlobKey, Recipient
+from postroom.model.inbox import OUTBOX, SENT, Visible
+from postroom.model.message import INTERNAL, BlobKey, Header, Recipient
 from postroom.model.page import Page, Slice
 from postroom.model.values import dataclass
 
@@ -26,11 +26,17 @@ WORST_FIRST = (
 OPEN = ("queued", "scheduled")
 """Not completed yet."""
 
+LEFT = ("unknown", "captured", "sent", "delivered")
+"""The statuses of recipients for whom a mail has left, or may have left."""
+
 AGAIN = ("failed", "unknown", "bounced", "captured", *OPEN)
 """The statuses of recipients to whom a mail may be sent again."""
 
 NOT_OUT = ("failed", "unknown", "bounced", *OPEN)
 """The statuses in the list of the outbox."""
+
+CANCELLED = "cancelled before it was sent"
+"""The detail of recipients whose mail was cancelled."""
 
 PAUSED = "the outbox is paused; it goes out once the outbox is resumed"
 """The detail of mail that is queued in the meantime."""
@@ -38,7 +44,10 @@ PAUSED = "the outbox is paused; it goes out once the outbox is resumed"
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The answer to every send. `status` is the worst of the recipients'."""
+    """The answer to every send. `status` is the worst of the recipients'.
+
+    `send_at` is there while it is scheduled, `draft_id` once it is cancelled and a draft again.
+    """
 
     message_id: str
     thread_id: str
@@ -46,11 +55,36 @@ class Sent:
     recipients: tuple[Recipient, ...]
     deduplicated: bool | None = None
     warnings: tuple[str, ...] | None = None
+    send_at: datetime | None = None
+    draft_id: str | None = None
+
+
+def waits_until(recipients: tuple[Recipient, ...], send_at: datetime | None) -> datetime | None:
+    """The time that a mail is scheduled for, as long as it waits for it."""
+    return send_at if any(r.status == "scheduled" for r in recipients) else None
+
+
+def mailbox_of(recipients: tuple[Recipient, ...]) -> str:
+    """The mailbox of a new outgoing mail: Outbox until it has left for somebody."""
+    return SENT if any(r.status in LEFT for r in recipients) else OUTBOX
 
 
 def overall_status(recipients: tuple[Recipient, ...]) -> str:
     """The worst status among the recipients."""
     return min((r.status for r in recipients), key=WORST_FIRST.index)
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribed:
+    """How the sender of a list was told: a request was `accepted`, or a mail has its status."""
+
+    message_id: str
+    method: Literal["one_click", "mail"]
+    status: str
+    host: str | None = None
+    mailto: str | None = None
+    sent_message_id: str | None = None
+    warnings: tuple[str, ...] | None = None
 
 
 T = TypeVar("T")
@@ -98,6 +132,9 @@ class OutboxJob:
     holder: str
     account_id: str | None = None
     tried_since: datetime | None = None
+    inbox_id: str = ""
+    sent_by: str | None = None
+    """The id of the key that sent it; None if unknown, or if it was retried since."""
 
     @property
     def transport(self) -> Transport:
@@ -134,6 +171,7 @@ class OutboxEntry:
     queued_at: datetime
     next_attempt_at: datetime | None
     is_paused: bool
+    send_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +226,9 @@ class Draft:
     send_at: datetime | None
     created_at: datetime
     updated_at: datetime
+    reply_to: tuple[str, ...] = ()
+    headers: tuple[Header, ...] = ()
+    from_: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

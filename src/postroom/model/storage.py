@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from postroom.model.inbox import Visible
-from postroom.model.message import AddressLine, BlobKey, Direction, Recipient
+from postroom.model.message import AddressLine, BlobKey, Direction, ListUnsubscribe, Recipient
 from postroom.model.page import Slice
 from postroom.model.rule import RuleEffect
 from postroom.model.values import dataclass
@@ -96,6 +96,8 @@ class NewMessage:
     report: DeliveryReport | None = None
     effects: tuple[RuleEffect, ...] = ()
     auto_answered: tuple[str, ...] = ()
+    send_at: datetime | None = None
+    list_unsubscribe: ListUnsubscribe | None = None
 
     @property
     def sender(self) -> AddressLine | None:
@@ -143,23 +145,42 @@ class NewSend:
 
 
 @dataclass(frozen=True, slots=True)
-class MessageQuery:
-    """A query for messages. `q`, `sender` and `recipient` are folded; None is no condition.
+class Cancelled:
+    """What became of a cancelled mail: a draft, unless some recipients have it already.
 
-    Without a `mailbox`, messages that are only in Trash or Junk are excluded; `*` includes them.
+    `unused` are the blobs that nothing uses any more.
+    """
+
+    draft_id: str | None = None
+    unused: tuple[BlobKey, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MessageQuery:
+    """A query for messages. Texts are folded; None and () are no condition.
+
+    `words` are contained in any of the fields of `q`, all of them; `sender_words` in the address or
+    name of the sender. `flags` are all required, `without_flags` all excluded. Without a `mailbox`,
+    messages that are only in Trash or Junk are excluded; `*` includes them.
     """
 
     visible: Visible
     inbox_id: str | None = None
     thread_id: str | None = None
     q: str | None = None
+    words: tuple[str, ...] = ()
     sender: str | None = None
+    sender_words: tuple[str, ...] = ()
     recipient: str | None = None
+    subject: str | None = None
     labels: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    without_flags: tuple[str, ...] = ()
     has_attachment: bool | None = None
     after: datetime | None = None
     before: datetime | None = None
     mailbox: str | None = None
+    oldest_first: bool = False
     page: Slice = Slice()
 
 

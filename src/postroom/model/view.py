@@ -96,6 +96,13 @@ def view_of(named: Iterable[str] | None) -> View:
     return EVERYTHING if named is None else Only(tuple(dict.fromkeys(named)))
 
 
+def is_within(some: View, view: View) -> bool:
+    """Whether a view contains all that another one sees; one that sees nothing is in every view."""
+    if isinstance(view, Everything):
+        return True
+    return isinstance(some, Only) and some.ids <= view.ids
+
+
 def named_in(view: View) -> tuple[str, ...] | None:
     """A view as JSON, in the order of its names."""
     return None if isinstance(view, Everything) else view.named

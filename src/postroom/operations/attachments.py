@@ -3,23 +3,44 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Literal
 
+from postroom.blocking import in_thread
+from postroom.blocking.processes import WorkFailed
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import MessageId, attachment_of, message_of, operation
 from postroom.calls.request import (
+    Constraint,
     Id,
     OptionalId,
+    OptionalInboxName,
     Paged,
     Request,
     argument,
     check_kinds,
     one_of,
 )
-from postroom.errors import FeatureDisabled, TooLarge
+from postroom.errors import FeatureDisabled, InvalidInput, TooLarge
+from postroom.mail.text_extraction.extract import ExtractedText, file_kind
+from postroom.mail.text_extraction.text_files import (
+    as_mail,
+    calendar_text,
+    findings,
+    mail_text,
+    needs_charset,
+    text_kind,
+)
 from postroom.model.key import Scope
-from postroom.model.message import Attachment, AttachmentContent, BlobKey, Download, DownloadLink
+from postroom.model.message import (
+    Attachment,
+    AttachmentContent,
+    AttachmentText,
+    BlobKey,
+    Download,
+    DownloadLink,
+)
 from postroom.model.page import Page
 from postroom.model.storage import AttachmentQuery
 from postroom.ports.blobs import SupportsLinks
@@ -42,7 +63,9 @@ class ListAttachments(Paged):
     )
     message_id: Annotated[OptionalId, argument("Only this message.", "msg_4h8t2w")] = None
     thread_id: Annotated[OptionalId, argument("All messages of this thread.", "thr_9d3f1x")] = None
-    inbox_id: Annotated[OptionalId, argument("All messages of this inbox.", "inb_7k2m9q")] = None
+    inbox_id: Annotated[
+        OptionalInboxName, argument("All messages of this inbox.", "inb_7k2m9q")
+    ] = None
 
 
 @operation(Scope.READ)
@@ -64,21 +87,47 @@ async def get_attachment(ctx: RequestContext, request: GetAttachment) -> Attachm
     return await attachment_of(ctx, request.attachment_id)
 
 
-class GetAttachmentContent(Request):
-    """Get the content of an attachment as base64. Over 1 MB, read it in parts."""
+def _only_with(format_: str, name: str, instead: str) -> Constraint:
+    """An argument that one format takes."""
+    other = {"format": {"enum": [kind for kind in ("base64", "text") if kind != format_]}}
+    return Constraint(
+        name,
+        ("format", name),
+        {"not": {"required": ["format", name], "properties": other}},
+        f"{name} is for format={format_}; use {instead}",
+        lambda request: request.format != format_ and getattr(request, name) is not None,
+    )
 
+
+class GetAttachmentContent(Request):
+    """Get the content of an attachment as base64 (over 1 MB in parts), or as readable text."""
+
+    constraints = (
+        _only_with("base64", "max_bytes", "max_chars"),
+        _only_with("text", "max_chars", "max_bytes, or format=text"),
+    )
     attachment_id: AttachmentId
-    offset: Annotated[int, argument("First byte to read.", 0, ge=0, le=2**53)] = 0
+    format: Annotated[
+        Literal["base64", "text"],
+        argument("text: of PDF, Office, HTML, CSV, calendar, mail, plain.", "text"),
+    ] = "base64"
+    offset: Annotated[int, argument("First byte or character.", 0, ge=0, le=2**53)] = 0
     max_bytes: Annotated[
         int | None, argument("Bytes to read at most.", 65536, ge=1, le=1_048_576)
+    ] = None
+    max_chars: Annotated[
+        int | None, argument("Cut the text here; default 12000.", 4000, ge=1, le=100_000)
     ] = None
 
 
 @operation(Scope.READ)
 async def get_attachment_content(
     ctx: RequestContext, request: GetAttachmentContent
-) -> AttachmentContent:
+) -> AttachmentContent | AttachmentText:
     attachment = await attachment_of(ctx, request.attachment_id)
+    if request.format == "text":
+        whole = await attachment_text(ctx, attachment)
+        return _cut(whole, request.offset, request.max_chars or TEXT_CHARS)
     if request.max_bytes is None and attachment.size - request.offset > ctx.limits.inline_bytes:
         raise TooLarge(
             f"{attachment.id} has {attachment.size} bytes; read it in parts with offset and "
@@ -94,6 +143,93 @@ async def get_attachment_content(
         size=attachment.size,
         offset=request.offset,
         next_offset=end if end < attachment.size else None,
+    )
+
+
+TEXT_CHARS = 12_000
+"""The length at which a text is cut if none is asked for."""
+
+READABLE = "PDF, Word, Excel, PowerPoint, RTF, HTML, CSV, calendar, mail and plain text files"
+
+
+async def attachment_text(ctx: RequestContext, attachment: Attachment) -> AttachmentText:
+    """The text of an attachment that its reader sees, up to the limit of a mail's text.
+
+    Raises:
+        InvalidInput: it is of a type without text, or cannot be read.
+        Unavailable: the server is busy reading other attachments.
+    """
+    data = await ctx.blobs.read(attachment.sha256)
+    try:
+        found = await _extracted_text(ctx, attachment, data)
+    except WorkFailed as failure:
+        how = _how_to_get_bytes(attachment)
+        error = InvalidInput(f"the text of {attachment.id} cannot be read: {failure}; {how}")
+        error.is_untrusted = True
+        raise error from None
+    warnings = list(found.warnings)
+    if len(found.text) > ctx.limits.text_chars:
+        warnings.append(f"the text is cut at {ctx.limits.text_chars} characters")
+    return AttachmentText(
+        text=found.text[: ctx.limits.text_chars],
+        content_type=attachment.content_type,
+        filename=attachment.filename,
+        size=attachment.size,
+        warnings=tuple(warnings),
+    )
+
+
+async def _extracted_text(
+    ctx: RequestContext, attachment: Attachment, data: bytes
+) -> ExtractedText:
+    """The text of a document, or of a file that is text. Raises WorkFailed, InvalidInput."""
+    if file_kind(data) is not None:
+        found = await ctx.text_extractor.read(data, ctx.limits.text_chars)
+        return await in_thread(findings, found)
+    kind = text_kind(data, attachment.content_type, attachment.filename)
+    if kind is None:
+        raise InvalidInput(
+            f"{attachment.id} has no text that can be read, as {READABLE} have; "
+            f"{_how_to_get_bytes(attachment)}"
+        )
+    if kind == "mail":
+        (parsed,) = await ctx.parser.parse([data])
+        return mail_text(parsed)
+    charset = await _declared_charset(ctx, attachment) if needs_charset(data) else ""
+    (parsed,) = await ctx.parser.parse([as_mail(data, kind, charset)])
+    found = mail_text(parsed, with_headers=False)
+    if kind == "calendar":
+        return replace(found, text=await in_thread(calendar_text, found.text))
+    return found
+
+
+async def _declared_charset(ctx: RequestContext, attachment: Attachment) -> str:
+    """The charset that the mail of an attachment declares for it."""
+    message = await ctx.store.message(attachment.message_id, ctx.visible)
+    if message is None:
+        return ""
+    (parsed,) = await ctx.parser.parse([await ctx.blobs.read(message.raw)])
+    same = (part for part in parsed.attachments if part.sha256 == attachment.sha256)
+    return next((part.charset for part in same), "")
+
+
+def _how_to_get_bytes(attachment: Attachment) -> str:
+    return (
+        f"get its bytes with format=base64, or download GET /v1/attachments/{attachment.id}/content"
+    )
+
+
+def _cut(whole: AttachmentText, offset: int, max_chars: int) -> AttachmentText:
+    """A part of a text, with where to read on."""
+    total = len(whole.text)
+    end = min(total, offset + max_chars)
+    is_part = offset > 0 or end < total
+    return replace(
+        whole,
+        text=whole.text[offset:end],
+        truncated=True if end < total else None,
+        total_chars=total if is_part else None,
+        next_offset=end if end < total else None,
     )
 
 

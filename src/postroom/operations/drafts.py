@@ -7,25 +7,30 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from postroom.calls.context import RequestContext
-from postroom.calls.operation import inbox_of, operation, require
+from postroom.calls.operation import inbox_of, message_of, operation, require
+from postroom.calls.receipts import needs_read
 from postroom.calls.request import (
     Id,
     Moment,
-    OptionalId,
+    OptionalInboxName,
     Paged,
     Request,
     argument,
+    one_of,
     parse_request,
     refuse_other_kind,
 )
-from postroom.errors import Conflict, NotFound, no_such
+from postroom.errors import Conflict, InvalidInput, NotFound, no_such
+from postroom.mail.addresses import written_address
+from postroom.mail.composing.compose import reply_subject
 from postroom.model.key import Scope
+from postroom.model.message import Header, Message
 from postroom.model.page import Found, Page
 from postroom.model.sending import Draft, DraftFile, Sent, StoredDraft
 from postroom.operations.outbox import sent_of
 from postroom.operations.sending import (
     NOT_BOTH,
-    Addresses,
+    SOME_BODY,
     Body,
     Composed,
     InReplyTo,
@@ -33,21 +38,39 @@ from postroom.operations.sending import (
     Subject,
     outgoing_mail_of,
 )
-from postroom.sending.outgoing_mail import AttachmentInputs
+from postroom.sending.mail_options import Addresses, Headers, add_options, check_send_at
+from postroom.sending.outgoing_mail import AttachmentInputs, OutgoingMail, check_files, origin_of
+from postroom.sending.replies import reply_mail_of
 from postroom.sending.submission import IdempotencyKey, check_mail, send_draft_once, sent_with_key
 
+_NO_RECIPIENT = "to: give at least one recipient, or in_reply_to or thread_id for a reply"
+_NO_SUBJECT = "subject: is required, unless in_reply_to or thread_id makes the draft a reply"
+
 DraftId = Annotated[Id, argument("The draft.", "drf_5t2k8n")]
-SendAt = Annotated[Moment, argument("When to send it, once sent.", "2026-01-31T09:00Z")]
+SendAt = Annotated[Moment, argument("When to send it, once sent.", "2027-01-31T09:00Z")]
 
 
 class CreateDraft(Composed):
-    """Write a mail without sending it; send_draft sends it, at send_at if that is given."""
+    """Write a mail without sending it; send_draft sends it, at send_at if that is given.
 
+    With in_reply_to or thread_id, to and subject may be left out: they follow from what it answers.
+    """
+
+    constraints = (
+        one_of("recipients", ("to", "cc", "bcc", "in_reply_to", "thread_id"), _NO_RECIPIENT),
+        one_of("about", ("subject", "in_reply_to", "thread_id"), _NO_SUBJECT, may_be_empty=True),
+        SOME_BODY,
+        NOT_BOTH,
+    )
+    to: Annotated[Addresses, argument("Recipients.", ["ana@example.com"])] = []
+    subject: Annotated[Subject | None, argument("The subject.", "Hello")] = None  # type: ignore[assignment]
     send_at: SendAt = None
 
 
 @operation(Scope.WRITE)
 async def create_draft(ctx: RequestContext, request: CreateDraft) -> Draft:
+    check_send_at(ctx, request.send_at)
+    check_files(ctx, request.attachments)
     now = ctx.clock().replace(microsecond=0)
     arguments = request.model_dump(
         mode="json", by_alias=True, exclude={"send_at"}, exclude_defaults=True
@@ -60,11 +83,49 @@ async def create_draft(ctx: RequestContext, request: CreateDraft) -> Draft:
 async def _save(ctx: RequestContext, unsaved: StoredDraft) -> Draft:
     """Check a draft as if it were sent now, and store it."""
     now = ctx.clock().replace(microsecond=0)
-    outgoing_mail = await outgoing_mail_of(ctx, parse_request(Composed, unsaved.arguments))
-    inbox = await check_mail(ctx, outgoing_mail)
-    draft = replace(unsaved, inbox_id=inbox.id, updated_at=now)
+    arguments = await _with_parent(ctx, unsaved.arguments)
+    inbox = await check_mail(ctx, await _mail_of(ctx, arguments))
+    draft = replace(unsaved, inbox_id=inbox.id, arguments=arguments, updated_at=now)
     await ctx.store.save_draft(draft)
     return _public_draft(draft)
+
+
+async def _mail_of(ctx: RequestContext, arguments: dict[str, Any]) -> OutgoingMail:
+    composed = parse_request(Composed, arguments)
+    return add_options(await outgoing_mail_of(ctx, composed), composed)
+
+
+async def _with_parent(ctx: RequestContext, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a draft, with the recipients and subject of a reply if it has none.
+
+    Raises:
+        NotFound: the message or thread that it answers is not here.
+    """
+    has_recipients = any(arguments.get(name) for name in ("to", "cc", "bcc"))
+    if has_recipients and "subject" in arguments:
+        return arguments
+    reply = await reply_mail_of(ctx, await _answered(ctx, arguments), "")
+    filled = {**arguments, "subject": arguments.get("subject", reply_subject(reply.subject))}
+    if not has_recipients:
+        filled["to"] = [written_address(name, address) for name, address in reply.to]
+    return filled
+
+
+async def _answered(ctx: RequestContext, arguments: dict[str, Any]) -> Message:
+    """The message that a draft answers. Raises NotFound, InvalidInput."""
+    answered, thread_id = arguments.get("in_reply_to"), arguments.get("thread_id")
+    if thread_id:
+        newest = await ctx.store.newest_message(thread_id, ctx.visible)
+        return require(newest, no_such("thread", thread_id))
+    if not answered:
+        raise InvalidInput(_NO_SUBJECT if arguments.get("to") else _NO_RECIPIENT)
+    if answered.startswith("msg_"):
+        return await message_of(ctx, answered)
+    composed = {"to": [], "subject": "", **arguments}
+    inbox, parent = await origin_of(ctx, await _mail_of(ctx, composed))
+    if parent.message_id is None:
+        raise NotFound(f"no message {answered} in the inbox {inbox.id}; give to and subject")
+    return await message_of(ctx, parent.message_id)
 
 
 def _public_draft(draft: StoredDraft) -> Draft:
@@ -84,6 +145,9 @@ def _public_draft(draft: StoredDraft) -> Draft:
         send_at=draft.send_at,
         created_at=draft.created_at,
         updated_at=draft.updated_at,
+        reply_to=tuple(given.get("reply_to", ())),
+        headers=tuple(Header(**header) for header in given.get("headers", ())),
+        from_=given.get("from"),
     )
 
 
@@ -96,7 +160,7 @@ def _file(given: Callable[[str], Any]) -> DraftFile:
 class ListDrafts(Paged):
     """List drafts that are not sent, newest first."""
 
-    inbox_id: Annotated[OptionalId, argument("Only this inbox.", "inb_7k2m9q")] = None
+    inbox_id: Annotated[OptionalInboxName, argument("Only this inbox.", "inb_7k2m9q")] = None
 
 
 @operation(Scope.READ)
@@ -151,10 +215,18 @@ class UpdateDraft(Request):
     in_reply_to: InReplyTo = None
     thread_id: InThread = None
     send_at: SendAt = None
+    reply_to: Annotated[Addresses | None, argument("Replies go to.", ["team@example.com"])] = None
+    headers: Annotated[
+        Headers | None, argument("All extra headers.", [{"name": "X-Campaign", "value": "spring"}])
+    ] = None
 
 
 @operation(Scope.WRITE)
 async def update_draft(ctx: RequestContext, request: UpdateDraft) -> Draft:
+    if not request.model_fields_set.isdisjoint(("to", "cc", "bcc")):
+        needs_read(ctx, "other recipients would get what the draft says")
+    check_send_at(ctx, request.send_at)
+    check_files(ctx, request.attachments)
     draft = await _unsent(ctx, request.draft_id)
     changes = request.model_dump(mode="json", exclude={"draft_id", "send_at"}, exclude_unset=True)
     send_at = request.send_at if "send_at" in request.model_fields_set else draft.send_at
@@ -226,7 +298,7 @@ async def send_draft(ctx: RequestContext, request: SendDraft) -> Sent:
             )
         return sent_of(message)
     await _refuse_missing_parent(ctx, draft)
-    outgoing_mail = await outgoing_mail_of(ctx, parse_request(Composed, draft.arguments))
+    outgoing_mail = await _mail_of(ctx, draft.arguments)
     if draft.send_at is not None and draft.send_at > ctx.clock():
         outgoing_mail.send_at = draft.send_at
     return await send_draft_once(ctx, outgoing_mail, draft, key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Annotated, Any, get_args
 
 from pydantic import AfterValidator
@@ -11,7 +12,15 @@ from pydantic import AfterValidator
 from postroom.calls.authentication import revocation
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import inbox_of, message_of, operation
-from postroom.calls.request import Accepts, Id, OptionalId, Paged, Request, argument
+from postroom.calls.request import (
+    Accepts,
+    Id,
+    OptionalId,
+    OptionalInboxName,
+    Paged,
+    Request,
+    argument,
+)
 from postroom.model.event import Event, EventQuery, EventStream, EventType
 from postroom.model.inbox import Visible
 from postroom.model.key import Scope
@@ -31,7 +40,7 @@ def _known(name: str) -> str:
 
 
 EventName = Annotated[str, AfterValidator(_known), Accepts({"enum": list(TYPES)})]
-_Inbox = Annotated[OptionalId, argument("Only this inbox.", "inb_7k2m9q")]
+_Inbox = Annotated[OptionalInboxName, argument("Only this inbox.", "inb_7k2m9q")]
 _Types = Annotated[
     list[EventName], argument("Only these types.", ["message.received"], max_length=20)
 ]
@@ -58,11 +67,15 @@ async def list_events(ctx: RequestContext, request: ListEvents) -> Page[Event]:
         types=tuple(request.types),
         page=ctx.cursors.slice(request),
     )
-    return ctx.cursors.page(request, await ctx.store.events(query))
+    page = ctx.cursors.page(request, await ctx.store.events(query))
+    return replace(page, results=tuple(event.shown_to(ctx.visible) for event in page.results))
 
 
 class StreamEvents(Request):
-    """Be told what happens to mail, as it happens; since an event if one is named."""
+    """Be told what happens to mail, as it happens; since an event if one is named.
+
+    Imported mail is no news.
+    """
 
     inbox_id: _Inbox = None
     types: _Types = []
@@ -84,7 +97,8 @@ async def _events(
     ctx: RequestContext, request: StreamEvents, visible: Visible, since: int
 ) -> AsyncIterator[Event | None]:
     def matches(event: Event) -> bool:
-        return visible.sees(event.inbox_id) and (not request.types or event.type in request.types)
+        is_asked_for = not request.types or event.type in request.types
+        return visible.sees(event.inbox_id) and is_asked_for and not event.is_imported
 
     with ctx.watch.subscribe(ctx.store, matches, visible) as subscription:
         events = aiter(ctx.watch.after(subscription, since))
@@ -96,7 +110,7 @@ async def _events(
                         yield None
                     if revoked.done() or (watched := next_event.result()) is None:
                         return
-                    yield watched.event
+                    yield watched.event.shown_to(ctx.visible)
                 finally:
                     next_event.cancel()
 

@@ -12,7 +12,7 @@ from postroom.calls.operation import address_rights, inbox_of, only_inbox, opera
 from postroom.calls.request import (
     Accepts,
     Id,
-    OptionalId,
+    OptionalInboxName,
     Paged,
     Request,
     argument,
@@ -34,7 +34,7 @@ Signature = Annotated[str, Field(max_length=20_000)]
 class ListIdentities(Paged):
     """List the addresses you may send from, oldest first."""
 
-    inbox_id: Annotated[OptionalId, argument("Only this inbox.", "inb_7k2m9q")] = None
+    inbox_id: Annotated[OptionalInboxName, argument("Only this inbox.", "inb_7k2m9q")] = None
 
 
 @operation(Scope.READ)
@@ -55,7 +55,9 @@ class CreateAlias(Request):
     ]
     name: Annotated[Name, argument("The name shown as sender.", "Orders")] = ""
     signature: Annotated[Signature, argument("HTML under what is sent.", "<p>Orders</p>")] = ""
-    inbox_id: Annotated[OptionalId, argument("Whose, if there are several.", "inb_7k2m9q")] = None
+    inbox_id: Annotated[
+        OptionalInboxName, argument("Whose, if there are several.", "inb_7k2m9q")
+    ] = None
 
 
 @operation(Scope.WRITE)

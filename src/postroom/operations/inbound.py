@@ -37,7 +37,7 @@ class ReceiveMessage(Request):
 @operation(Scope.WRITE)
 async def receive_message(ctx: RequestContext, request: ReceiveMessage) -> Received:
     check_size(request.raw, ctx.limits.message_bytes)
-    _, address = parse_address(request.recipient)
+    _, address = parse_address(request.recipient, field="recipient")
     inbox = (await inboxes_for(ctx, [address])).get(address.lower())
     if inbox is None or not ctx.visible.sees(inbox.id):
         raise NotFound(f"no inbox has the address {address}")

@@ -11,7 +11,7 @@ from pydantic import Field
 from postroom.calls import request
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import address_rights, inbox_of, no_inbox, operation, require
-from postroom.calls.request import Accepts, Id, Paged, Request, argument, not_both
+from postroom.calls.request import Accepts, InboxName, Paged, Request, argument, not_both
 from postroom.errors import Conflict, Forbidden, InvalidInput
 from postroom.mail.addresses import canonical_address, parse_own_address
 from postroom.model.inbox import Inbox
@@ -87,7 +87,7 @@ async def list_inboxes(ctx: RequestContext, request: ListInboxes) -> Page[Inbox]
     return ctx.cursors.page(request, found)
 
 
-InboxId = Annotated[Id, argument("The inbox.", "inb_7k2m9q")]
+InboxId = Annotated[InboxName, argument("The inbox.", "inb_7k2m9q")]
 
 
 class GetInbox(Request):

@@ -10,7 +10,8 @@ from pydantic import Field
 from postroom.calls.authentication import OWNER_KEY_ID, hash_secret, new_secret
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import inbox_of, operation
-from postroom.calls.request import Accepts, Id, Paged, Request, argument
+from postroom.calls.receipts import IDENTIFIER, needs_read
+from postroom.calls.request import Accepts, Id, InboxName, Paged, Request, argument
 from postroom.errors import Forbidden, NotFound, no_such
 from postroom.model.audit import AuditEntry, AuditQuery
 from postroom.model.key import Key, Scope
@@ -30,7 +31,7 @@ class CreateKey(Request):
         list[Scope], argument("What it may do.", ["read"], min_length=1, max_length=4)
     ] = [Scope.READ]
     inboxes: Annotated[
-        list[Id] | None,
+        list[InboxName] | None,
         argument(
             "The only inboxes that exist for it; without: all.", ["inb_7k2m9q"], max_length=1000
         ),
@@ -133,6 +134,8 @@ class ListAudit(Paged):
 
 @operation(Scope.ADMIN)
 async def list_audit(ctx: RequestContext, request: ListAudit) -> Page[AuditEntry]:
+    if request.target is not None and not IDENTIFIER.fullmatch(request.target):
+        needs_read(ctx, "the key of a memory is not an id")
     about = request.model_dump(include={"actor", "action", "target"})
     query = AuditQuery(ctx.visible, ctx.caller.namespaces, page=ctx.cursors.slice(request), **about)
     return ctx.cursors.page(request, await ctx.store.audit(query))

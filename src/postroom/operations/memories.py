@@ -146,6 +146,8 @@ class MemoryAdd(Request):
 @operation(Scope.WRITE)
 async def memory_add(ctx: RequestContext, request: MemoryAdd) -> Memory:
     memory = await _write(ctx, request, vouches=False, is_new_allowed=True)
+    if Scope.READ not in ctx.caller.scopes:
+        return memory
     similar = await ctx.store.similar_memories(memory, now=ctx.clock())
     return replace(memory, similar=similar)
 

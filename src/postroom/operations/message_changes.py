@@ -53,7 +53,7 @@ async def update_message(ctx: RequestContext, request: UpdateMessage) -> ActionR
 
 
 class ApplyLabel(Request):
-    """Put a label on messages, or take it off with remove. A new label is made on first use."""
+    """Put a label on messages, made on first use; remove takes it off."""
 
     message_ids: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=64)]],

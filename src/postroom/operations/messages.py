@@ -6,121 +6,47 @@ import asyncio
 from base64 import b64encode
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from postroom.blocking import in_thread
-from postroom.calls import request
 from postroom.calls.authentication import unless_revoked
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import MessageId, inbox_of, message_of, operation, thread_of
 from postroom.calls.request import (
-    Accepts,
     Constraint,
-    LabelName,
-    MailboxName,
-    Moment,
     OptionalId,
-    Paged,
+    OptionalInboxName,
     Request,
+    Since,
     argument,
-    check_kinds,
-    not_both,
+    moment_of,
     one_of,
+    seconds_back,
 )
 from postroom.errors import InvalidInput, Unavailable
-from postroom.mail.text.fold import TextFilter, fold
+from postroom.mail.text.fold import TextFilter
 from postroom.model.event import FIRST, Event, Waited
+from postroom.model.inbox import Visible
 from postroom.model.key import Scope
 from postroom.model.message import Attachment, Header, Message, MessageRow
 from postroom.model.page import Page
-from postroom.model.storage import MessageQuery
 from postroom.model.view import only
 from postroom.operations.memories import memories_about
-from postroom.operations.memory_search import rank_mail
+from postroom.operations.message_selection import (
+    CRITERIA,
+    MessageFilter,
+    MessageSelection,
+    SearchText,
+    find_page,
+    folded,
+)
 from postroom.pipeline.event_watch import WatchedEvent
 
-SearchText = Annotated[
-    str | None, Field(min_length=1, max_length=256), Accepts({"pattern": request.SEARCH_TEXT})
-]
-"""A text to look for."""
-
-
-class MessageFilter(Paged):
-    """The filters that lists and searches share."""
-
-    constraints: ClassVar[tuple[Constraint, ...]] = (
-        *Paged.constraints,
-        not_both("text", "q", "query"),
-    )
-    inbox_id: Annotated[OptionalId, argument("Only this inbox.", "inb_7k2m9q")] = None
-    thread_id: Annotated[OptionalId, argument("Only this thread.", "thr_9d3f1x")] = None
-    q: Annotated[
-        SearchText,
-        argument(
-            "Literal text, in any case: in subject, body, sender or attachment names.",
-            "invoice.pdf",
-        ),
-    ] = None
-    query: Annotated[SearchText, argument("The same as q.", "invoice")] = None
-    labels: Annotated[
-        list[LabelName], argument("With all of these labels.", ["Work"], max_length=50)
-    ] = []
-    sender: Annotated[
-        SearchText,
-        argument(
-            "Sender: address, @domain, or a part of address or name.", "@example.com", alias="from"
-        ),
-    ] = None
-    recipient: Annotated[
-        SearchText, argument("The same for to, cc and bcc.", "ana@example.com", alias="to")
-    ] = None
-    has_attachment: Annotated[bool | None, argument("With or without attachments.", True)] = None
-    after_date: Annotated[Moment, argument("From this time on.", "2026-01-31")] = None
-    before_date: Annotated[Moment, argument("Before this time.", "2026-02-28T12:00Z")] = None
-    mailbox: Annotated[
-        MailboxName | None,
-        argument("Only this mailbox; * is all. Default: all but Trash, Junk.", "Archive"),
-    ] = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _query_is_q(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or data.get("query") is None:
-            return data
-        given = [data[name] for name in ("q", "query") if data.get(name) not in (None, "")]
-        if given[1:] not in ([], given[:1]):
-            raise ValueError("q and query are the same argument; give one of them")
-        rest = {name: value for name, value in data.items() if name not in ("q", "query")}
-        return {**rest, "q": given[0] if given else ""}
-
-    def criteria(self, ctx: RequestContext) -> MessageQuery:
-        """The query for the store. Raises InvalidInput."""
-        check_kinds(inbox_id=self.inbox_id, thread_id=self.thread_id)
-        return MessageQuery(
-            visible=ctx.visible,
-            inbox_id=self.inbox_id,
-            thread_id=self.thread_id,
-            q=folded("q", self.q),
-            sender=folded("from", self.sender),
-            recipient=folded("to", self.recipient),
-            labels=tuple(self.labels),
-            has_attachment=self.has_attachment,
-            after=self.after_date,
-            before=self.before_date,
-            mailbox=self.mailbox,
-            page=ctx.cursors.slice(self),
-        )
-
-
-def folded(name: str, text: str | None) -> str | None:
-    """A folded text. Raises InvalidInput if it is empty after folding."""
-    found = None if text is None else fold(text)
-    if found == "":
-        raise InvalidInput(f"{name}: contains only white space")
-    return found
-
+__all__ = ("MessageFilter", "MessageSelection", "SearchText", "find_page", "folded")
+"""What is defined elsewhere; the rest is below."""
 
 RESULT_CHARS = 80_000
 """The size limit of one message: 20,000 tokens of 4 characters."""
@@ -218,35 +144,19 @@ class ListMessages(MessageFilter):
 
 @operation(Scope.READ)
 async def list_messages(ctx: RequestContext, request: ListMessages) -> Page[MessageRow]:
-    found = await ctx.store.messages(request.criteria(ctx))
-    return ctx.cursors.page(request, found)
+    return await find_page(ctx, request)
 
 
-_PAGE = {"limit", "offset", "cursor", "mode"}
-_EXACT = {"properties": {"mode": {"enum": ["exact"]}}}
-_QUESTION = one_of("question", ("q", "query")).schema["anyOf"]
+_PAGE = {"limit", "offset", "cursor", "mode", "sort"}
 
 
 class SearchMessages(MessageFilter):
-    """Search messages by text and filters in one inbox, one thread or everywhere, newest first.
+    """Search messages by text and filters, in an inbox, a thread or everywhere.
 
-    The answer has the exact total; `excerpt` shows the match.
+    `excerpt` shows the match.
     """
 
-    constraints = (
-        *MessageFilter.constraints,
-        one_of(
-            "criteria",
-            (
-                *("inbox_id", "thread_id", "q", "query", "labels", "from", "to"),
-                *("has_attachment", "after_date", "before_date", "mailbox"),
-            ),
-        ),
-        Constraint("question", ("mode", "q", "query"), {"anyOf": [_EXACT, *_QUESTION]}),
-    )
-    mode: Annotated[Literal["exact", "hybrid"], argument("hybrid ranks by meaning.", "hybrid")] = (
-        "exact"
-    )
+    constraints = (*MessageFilter.constraints, one_of("criteria", CRITERIA))
 
     @model_validator(mode="after")
     def _something_to_look_for(self) -> Self:
@@ -254,19 +164,12 @@ class SearchMessages(MessageFilter):
             raise ValueError(
                 "at least one criterion is required, such as q, from, labels or inbox_id"
             )
-        if self.mode == "hybrid" and self.q is None:
-            raise ValueError("mode hybrid needs q: the question to answer")
         return self
 
 
 @operation(Scope.READ)
 async def search_messages(ctx: RequestContext, request: SearchMessages) -> Page[MessageRow]:
-    criteria = request.criteria(ctx)
-    if request.mode == "exact":
-        found = await ctx.store.messages(criteria)
-    else:
-        found = await rank_mail(ctx, criteria, request.q or "")
-    return ctx.cursors.page(request, found)
+    return await find_page(ctx, request)
 
 
 IncludeMemories = Annotated[bool, argument("Add memories of its people.", True)]
@@ -298,6 +201,8 @@ async def get_message(ctx: RequestContext, request: GetMessage) -> Message:
 
 
 REPORT_EVERY_S = 15.0
+EXTRACT_SINCE = "-120"
+"""A code or a link may have arrived before it is asked for."""
 
 
 class WaitForMessage(Request):
@@ -307,10 +212,10 @@ class WaitForMessage(Request):
     with `since` of the answer, and nothing is missed.
     """
 
-    constraints = (
+    constraints: ClassVar[tuple[Constraint, ...]] = (
         one_of("place", ("inbox_id", "thread_id"), "give inbox_id or thread_id: where to wait"),
     )
-    inbox_id: Annotated[OptionalId, argument("Wait in this inbox.", "inb_7k2m9q")] = None
+    inbox_id: Annotated[OptionalInboxName, argument("Wait in this inbox.", "inb_7k2m9q")] = None
     thread_id: Annotated[OptionalId, argument("Or in this thread.", "thr_9d3f1x")] = None
     sender: Annotated[
         SearchText,
@@ -319,11 +224,13 @@ class WaitForMessage(Request):
     subject: Annotated[SearchText, argument("Only with this in it.", "code")] = None
     q: Annotated[SearchText, argument("Only with this text.", "invoice")] = None
     since: Annotated[
-        OptionalId, argument("After this message or event; default: from now on.", "msg_4h8t2w")
+        Since,
+        argument("Begin after an id, a time, or seconds back (-120).", "msg_4h8t2w"),
     ] = None
     timeout_s: Annotated[int, argument("How long, in seconds.", 120, ge=1, le=300)] = 60
     extract: Annotated[
-        Literal["code", "link"] | None, argument("Pick out a one-time code or a link.", "code")
+        Literal["code", "link"] | None,
+        argument("Pick out a one-time code or a link; pass over other mail.", "code"),
     ] = None
 
 
@@ -334,7 +241,7 @@ async def wait_for_message(ctx: RequestContext, request: WaitForMessage) -> Wait
         subject=folded("subject", request.subject),
         q=folded("q", request.q),
     )
-    since = None if request.since is None else await _event_number(ctx, request.since)
+    since = await _start(ctx, request)
     inbox_id, thread_id = await _inbox_and_thread(ctx, request)
 
     def is_arrival_here(event: Event) -> bool:
@@ -342,29 +249,50 @@ async def wait_for_message(ctx: RequestContext, request: WaitForMessage) -> Wait
             event.type == "message.received"
             and event.inbox_id == inbox_id
             and thread_id in (None, event.thread_id)
+            and not event.is_imported
         )
 
     view = only(inbox_id)
     with ctx.watch.subscribe(ctx.store, is_arrival_here, view) as subscription:
-        start = await ctx.store.newest_event(view) if since is None else since
+        start = await _number_of(ctx, since, view)
         arrivals = ctx.watch.after(subscription, start)
         reporting = asyncio.create_task(_report(ctx, request.timeout_s))
         try:
             async with asyncio.timeout(request.timeout_s):
-                message = await unless_revoked(ctx, _first_match(arrivals, text_filter))
+                first = _first_match(ctx, request, arrivals, text_filter)
+                message, extracted = await unless_revoked(ctx, first)
         except TimeoutError:
             seen = await ctx.store.last_event(inbox_id, ctx.watch.position_of(subscription))
-            return Waited(None, timed_out=True, since=seen or request.since or FIRST)
+            asked = request.since if isinstance(since, int) else None
+            return Waited(None, timed_out=True, since=seen or asked or FIRST)
         finally:
             reporting.cancel()
     shown = await _read(ctx, message, GetMessage(message_id=message.id))
-    return Waited(shown, timed_out=False, extracted=await _extracted(ctx, request, message))
+    return Waited(shown, timed_out=False, extracted=extracted)
 
 
-async def _event_number(ctx: RequestContext, since: str) -> int:
-    if not since.startswith(("msg_", "evt_")):
-        raise InvalidInput("since: give the id of a message (msg_…) or an event (evt_…)")
-    return await ctx.store.event_number(since, ctx.visible)
+async def _start(ctx: RequestContext, request: WaitForMessage) -> int | datetime | None:
+    """Where to begin: after the event of a number, at a time, or now. Raises InvalidInput."""
+    since = request.since or (EXTRACT_SINCE if request.extract else None)
+    if since is None:
+        return None
+    if since.startswith(("msg_", "evt_")):
+        return await ctx.store.event_number(since, ctx.visible)
+    back = seconds_back(since)
+    found = moment_of(since) if back is None else ctx.clock() - timedelta(seconds=back)
+    if found is None:
+        raise InvalidInput(
+            "since: give the id of a message (msg_…) or an event (evt_…), a time such as "
+            "2026-01-31T09:30:00Z, or seconds back such as -120"
+        )
+    return found
+
+
+async def _number_of(ctx: RequestContext, since: int | datetime | None, view: Visible) -> int:
+    """The number of the last event before the wait."""
+    if since is None:
+        return await ctx.store.newest_event(view)
+    return since if isinstance(since, int) else await ctx.store.last_event_before(since, view)
 
 
 async def _inbox_and_thread(ctx: RequestContext, request: WaitForMessage) -> tuple[str, str | None]:
@@ -377,14 +305,23 @@ async def _inbox_and_thread(ctx: RequestContext, request: WaitForMessage) -> tup
     return thread.inbox_id, thread.id
 
 
-async def _first_match(arrivals: AsyncIterator[WatchedEvent], text_filter: TextFilter) -> Message:
+async def _first_match(
+    ctx: RequestContext,
+    request: WaitForMessage,
+    arrivals: AsyncIterator[WatchedEvent],
+    text_filter: TextFilter,
+) -> tuple[Message, str | None]:
+    """The first message that was asked for, with what was to be extracted from it."""
     async for watched in arrivals:
         if text_filter != TextFilter():
             texts = await watched.texts()
             if texts is None or not text_filter.matches(texts):
                 continue
-        if (message := await watched.message()) is not None:
-            return message
+        if (message := await watched.message()) is None:
+            continue
+        extracted = await _extracted(ctx, request, message)
+        if extracted is not None or request.extract is None:
+            return message, extracted
     raise Unavailable("the server is stopping; try again", retry_after=1)
 
 
@@ -405,8 +342,7 @@ async def _extracted(ctx: RequestContext, request: WaitForMessage, message: Mess
         return await in_thread(find_code, message.subject, text)
     if request.extract == "link":
         from postroom.mail.extraction import find_link
-        from postroom.mail.parse import parse_message
 
-        parsed = await in_thread(parse_message, await ctx.blobs.read(message.raw), ctx.limits)
+        (parsed,) = await ctx.parser.parse([await ctx.blobs.read(message.raw)])
         return await in_thread(find_link, message.text, parsed.links)
     return None

@@ -6,12 +6,14 @@ from dataclasses import fields, replace
 from typing import Annotated, Literal
 
 from postroom.calls.context import RequestContext
-from postroom.calls.operation import MessageId, message_of, operation
-from postroom.calls.request import Paged, Request, argument
+from postroom.calls.operation import MessageId, message_of, operation, require
+from postroom.calls.request import READERS, Paged, Request, argument, refuse_other_kind
 from postroom.errors import Forbidden
 from postroom.model.key import Scope
 from postroom.model.message import Message
 from postroom.model.sending import (
+    CANCELLED,
+    LEFT,
     PAUSED,
     OutboxEntry,
     OutboxPage,
@@ -20,6 +22,8 @@ from postroom.model.sending import (
     Sent,
     overall_status,
 )
+from postroom.pipeline.blobs import discard_unused
+from postroom.sending.cancelling import draft_of
 
 
 class ListOutbox(Paged):
@@ -55,21 +59,56 @@ async def retry_message(ctx: RequestContext, request: RetryMessage) -> Sent:
 
 
 class CancelMessage(Request):
-    """Stop a message that is queued or scheduled, for those who have not got it yet."""
+    """Stop a message that is queued or scheduled: it becomes a draft again.
+
+    If somebody has got it already, it is stopped for the others only.
+    """
 
     message_id: MessageId
 
 
 @operation(Scope.SEND)
 async def cancel_message(ctx: RequestContext, request: CancelMessage) -> Sent:
-    await ctx.store.cancel_mail(request.message_id, ctx.visible, ctx.clock())
-    return sent_of(await message_of(ctx, request.message_id))
+    refuse_other_kind(request.message_id, "msg", READERS)
+    message = require(await ctx.store.message(request.message_id, ctx.visible), _gone(request))
+    draft = await draft_of(ctx, message)
+    cancelled = await ctx.store.cancel_mail(message.id, ctx.visible, draft, ctx.clock())
+    if cancelled.draft_id is None:
+        sent = sent_of(await message_of(ctx, request.message_id))
+        have = [r.address for r in sent.recipients if r.status in LEFT]
+        return replace(sent, warnings=(f"{', '.join(have)}: {_HAVE_IT}",))
+    await discard_unused(ctx, cancelled.unused)
+    return replace(
+        sent_of(message),
+        status="failed",
+        recipients=tuple(
+            replace(r, status="failed", detail=CANCELLED) for r in message.recipients or ()
+        ),
+        send_at=None,
+        draft_id=cancelled.draft_id,
+    )
+
+
+def _gone(request: CancelMessage) -> str:
+    return (
+        f"no message {request.message_id} waits; one that was cancelled is a draft, and "
+        "list_drafts shows it"
+    )
+
+
+_HAVE_IT = "sent before it was cancelled, so it stays as it was sent; the others do not get it"
 
 
 def sent_of(message: Message) -> Sent:
     """The outcome of a sent message so far."""
     recipients = message.recipients or ()
-    return Sent(message.id, message.thread_id, overall_status(recipients), recipients)
+    return Sent(
+        message.id,
+        message.thread_id,
+        overall_status(recipients),
+        recipients,
+        send_at=message.send_at,
+    )
 
 
 class PauseOutbox(Request):

@@ -11,6 +11,7 @@ from typing import Annotated
 from postroom.blocking import in_thread
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import inbox_of, operation
+from postroom.calls.receipts import needs_read
 from postroom.calls.request import (
     Id,
     Limit,
@@ -25,10 +26,19 @@ from postroom.errors import Conflict, Forbidden, NotFound, no_such
 from postroom.mail.reports import read_head
 from postroom.model.inbox import Inbox, Visible
 from postroom.model.key import Scope
+from postroom.model.memory import DEFAULT_NAMESPACE
 from postroom.model.message import ActionResult
 from postroom.model.page import Page, Slice
-from postroom.model.rule import Action, DryRunPlan, Facts, Plan, PlanItem, Rule, shown_action
-from postroom.model.view import Only, only
+from postroom.model.rule import (
+    Action,
+    DryRunPlan,
+    Facts,
+    Plan,
+    PlanItem,
+    Rule,
+    shown_action,
+)
+from postroom.model.view import Everything, Only, only
 from postroom.operations.memories import MemoryAdd
 from postroom.pipeline.apply_rules import definition_of
 from postroom.rules.definition import Definition
@@ -46,6 +56,8 @@ async def draft_plan(ctx: RequestContext, rule: Definition, inboxes: Visible) ->
     """Plan a rule over the mail of these inboxes."""
     now = ctx.clock()
     draft = PlanDraft(replies_per_inbox=ctx.limits.automatic_replies_per_inbox)
+    if rule.uses("reply"):
+        draft.replies.update(await ctx.store.replies_today(now))
     fields = {test.field for test in rule.tests()}
     with_text, with_files = "text" in fields, not fields.isdisjoint(_FILE_FIELDS)
     numbers = await ctx.store.candidates(queries_for(rule, inboxes, now))
@@ -163,28 +175,31 @@ EXAMPLE = (
 )
 LANGUAGE = (
     "The rule in YAML. Conditions: all any none not, and from to cc subject text header.X label "
-    "flag mailbox has_attachment attachment.name attachment.type size_bytes age_days list_id auth "
-    "with equals contains matches regex in greater_than less_than exists. Actions: apply_label "
-    "remove_label move mark_read mark_unread flag unflag archive delete forward reply webhook stop."
+    "flag mailbox has_attachment attachment.name attachment.type size_bytes age_days date list_id "
+    "auth with equals contains matches regex in greater_than less_than after before exists. "
+    "Actions: apply_label remove_label move mark_read mark_unread flag unflag archive delete "
+    "forward reply webhook stop."
 )
 RuleId = Annotated[Id, argument("The rule.", "rul_6c1k8d")]
 PlanId = Annotated[Id, argument("The plan.", "pln_5r2x7h")]
 
 
 class CreateRule(Request):
-    """Check a rule and plan it over stored mail: what it would do, to which messages, and why.
+    """Check a rule and plan it over stored mail: what it would do, and why.
 
     dry_run=false saves it instead, for new mail; apply_rule_plan carries a plan out.
     """
 
     rule_yaml: Annotated[str, argument(LANGUAGE, EXAMPLE, min_length=1, max_length=65_536)]
-    dry_run: Annotated[bool, argument("Only plan it; save nothing.", False)] = True
+    dry_run: Annotated[bool, argument("Plan only.", False)] = True
 
 
 @operation(Scope.WRITE)
 async def create_rule(ctx: RequestContext, request: CreateRule) -> Rule | DryRunPlan:
     from postroom.rules.parser import parse_rule
 
+    if request.dry_run:
+        needs_read(ctx, "a plan tells which mail matches")
     definition = parse_rule(request.rule_yaml)
     await check_actions(ctx, definition.then)
     check_values(ctx, definition.then)
@@ -238,7 +253,7 @@ async def _every_inbox(ctx: RequestContext) -> list[Inbox]:
 class RunRulePlan(Request):
     """Plan a saved rule over stored mail: what it would do with which messages, and why.
 
-    Nothing is changed; apply_rule_plan carries out exactly this plan.
+    apply_rule_plan carries it out.
     """
 
     rule_id: RuleId
@@ -269,7 +284,17 @@ async def get_rule_plan(ctx: RequestContext, request: GetRulePlan) -> DryRunPlan
     plan, found = await ctx.store.plan_items(
         request.plan_id, ctx.visible, ctx.cursors.slice(request)
     )
-    return shown_plan(plan, ctx.cursors.page(request, found))
+    rows = tuple(_without_hidden(ctx, item) for item in found.rows)
+    counts = dict(plan.actions_by_type)
+    if not ctx.caller.namespaces.sees(DEFAULT_NAMESPACE):
+        counts.pop("remember", None)
+    shown = replace(plan, actions_by_type=counts)
+    return shown_plan(shown, ctx.cursors.page(request, replace(found, rows=rows)))
+
+
+def _without_hidden(ctx: RequestContext, item: PlanItem) -> PlanItem:
+    """A message of a plan without the memories that the caller may not see."""
+    return replace(item, actions=tuple(a for a in item.actions if not _is_hidden(ctx, a)))
 
 
 class ApplyRulePlan(Request):
@@ -302,13 +327,14 @@ async def undo_rule_plan(ctx: RequestContext, request: UndoRulePlan) -> ActionRe
 
 
 class ListRules(Paged):
-    """List the saved rules in the order in which they run."""
+    """List saved rules in the order they run in."""
 
 
 @operation(Scope.READ)
 async def list_rules(ctx: RequestContext, request: ListRules) -> Page[Rule]:
     found = await ctx.store.rules(ctx.visible, ctx.cursors.slice(request))
-    return ctx.cursors.page(request, found)
+    rows = tuple(_shown(ctx, rule) for rule in found.rows)
+    return ctx.cursors.page(request, replace(found, rows=rows))
 
 
 class GetRule(Request):
@@ -319,7 +345,27 @@ class GetRule(Request):
 
 @operation(Scope.READ)
 async def get_rule(ctx: RequestContext, request: GetRule) -> Rule:
-    return await ctx.store.rule(request.rule_id, ctx.visible)
+    return _shown(ctx, await ctx.store.rule(request.rule_id, ctx.visible))
+
+
+_HIDDEN_YAML = "# not shown: this rule stores memories in a namespace that your key may not see\n"
+
+
+def _shown(ctx: RequestContext, rule: Rule) -> Rule:
+    """A rule without the text of memories that the caller may not see."""
+    if isinstance(ctx.caller.namespaces, Everything):
+        return rule
+    definition = definition_of(rule.yaml)
+    if isinstance(definition, str):
+        is_hidden = "remember" in rule.yaml
+    else:
+        is_hidden = any(_is_hidden(ctx, action) for action in definition.then)
+    return replace(rule, yaml=_HIDDEN_YAML) if is_hidden else rule
+
+
+def _is_hidden(ctx: RequestContext, action: Action) -> bool:
+    namespace = rights_for(action).namespace
+    return namespace is not None and not ctx.caller.namespaces.sees(namespace)
 
 
 class UpdateRule(Request):
@@ -344,7 +390,7 @@ async def update_rule(ctx: RequestContext, request: UpdateRule) -> Rule:
         definition = definition_of(rule.yaml)
         if isinstance(definition, Definition):
             await check_actions(ctx, definition.then)
-    return await ctx.store.change_rule(
+    changed = await ctx.store.change_rule(
         request.rule_id,
         ctx.visible,
         enabled=request.enabled,
@@ -352,14 +398,15 @@ async def update_rule(ctx: RequestContext, request: UpdateRule) -> Rule:
         authority=None if is_only_switched_off else recorded_authority(ctx.caller),
         now=ctx.clock(),
     )
+    return _shown(ctx, changed)
 
 
 class DeleteRule(Request):
-    """Delete a rule, and show what it was. What it did stays as it is."""
+    """Delete a rule, and show what it was. What it did stays."""
 
     rule_id: RuleId
 
 
 @operation(Scope.WRITE, destroys=True)
 async def delete_rule(ctx: RequestContext, request: DeleteRule) -> Rule:
-    return await ctx.store.remove_rule(request.rule_id, ctx.visible)
+    return _shown(ctx, await ctx.store.remove_rule(request.rule_id, ctx.visible))

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
+from postroom.blocking import in_thread
 from postroom.calls import request
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import MessageId, message_of, operation
+from postroom.calls.receipts import needs_read
 from postroom.calls.request import (
     Accepts,
+    Constraint,
     OptionalId,
-    Request,
+    OptionalInboxName,
     argument,
     not_both,
     one_of,
 )
 from postroom.errors import about_mail
 from postroom.mail.addresses import parse_address_list
+from postroom.mail.html.html import html_to_text
 from postroom.model.key import Scope
 from postroom.model.sending import Sent
 from postroom.operations.inboxes import InboxId
-from postroom.sending.outgoing_mail import AttachmentInputs, OutgoingMail
-from postroom.sending.replies import forward_mail_of, refuse_loop, reply_mail_of
+from postroom.sending.mail_options import Addresses, MailOptions, addresses_of
+from postroom.sending.outgoing_mail import AttachmentInputs, OutgoingMail, check_files
+from postroom.sending.replies import (
+    forward_html_of,
+    forward_mail_of,
+    refuse_loop,
+    reply_mail_of,
+)
 from postroom.sending.submission import Sending, send_once
 
 Subject = Annotated[
@@ -42,14 +52,6 @@ SOME_BODY = one_of(
 NOT_BOTH = not_both(
     "answered", "in_reply_to", "thread_id", "give in_reply_to or thread_id, not both"
 )
-
-
-Addresses = Annotated[
-    list[Annotated[str, Accepts(request.MAILBOX)]],
-    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
-    Field(max_length=500),
-]
-"""A list, or a text with commas."""
 
 
 class SendEmail(Sending):
@@ -80,6 +82,7 @@ class SendEmailWithAttachments(SendEmail):
 async def send_email_with_attachments(
     ctx: RequestContext, request: SendEmailWithAttachments
 ) -> Sent:
+    check_files(ctx, request.attachments)
     return await send_once(ctx, request, _plain_mail)
 
 
@@ -95,10 +98,14 @@ async def _plain_mail(_: RequestContext, request: SendEmail) -> OutgoingMail:
     )
 
 
-class Composed(Request):
+class Composed(MailOptions):
     """What a mail says, to whom, and from which inbox."""
 
-    constraints = (one_of("recipients", ("to", "cc", "bcc")), SOME_BODY, NOT_BOTH)
+    constraints: ClassVar[tuple[Constraint, ...]] = (
+        one_of("recipients", ("to", "cc", "bcc")),
+        SOME_BODY,
+        NOT_BOTH,
+    )
     to: Annotated[Addresses, argument("Recipients.", ["ana@example.com"])]
     subject: Subject
     body_text: Annotated[Body | None, argument("The text.", "Hi Ana, thanks!")] = None
@@ -110,7 +117,7 @@ class Composed(Request):
     in_reply_to: InReplyTo = None
     attachments: AttachmentInputs = []
     inbox_id: Annotated[
-        OptionalId, argument("The inbox to send from, if there are several.", "inb_7k2m9q")
+        OptionalInboxName, argument("To send from, if there are several.", "inb_7k2m9q")
     ] = None
     sender: Annotated[
         str | None,
@@ -126,6 +133,7 @@ class SendMessage(Composed, Sending):
 
 @operation(Scope.SEND)
 async def send_message(ctx: RequestContext, request: SendMessage) -> Sent:
+    check_files(ctx, request.attachments)
     return await send_once(ctx, request, outgoing_mail_of)
 
 
@@ -134,9 +142,9 @@ async def outgoing_mail_of(_: RequestContext, request: Composed) -> OutgoingMail
     return OutgoingMail(
         inbox_id=request.inbox_id,
         sender=request.sender,
-        to=_addresses("to", request.to),
-        cc=_addresses("cc", request.cc),
-        bcc=_addresses("bcc", request.bcc),
+        to=addresses_of("to", request.to),
+        cc=addresses_of("cc", request.cc),
+        bcc=addresses_of("bcc", request.bcc),
         subject=request.subject,
         text=request.body_text,
         html=request.body_html,
@@ -144,14 +152,6 @@ async def outgoing_mail_of(_: RequestContext, request: Composed) -> OutgoingMail
         thread_id=request.thread_id,
         attachments_in=list(request.attachments),
     )
-
-
-def _addresses(field: str, texts: list[str]) -> list[tuple[str, str]]:
-    return [
-        pair
-        for number, text in enumerate(texts)
-        for pair in parse_address_list(text, field=f"{field}[{number}]")
-    ]
 
 
 class ReplyToMessage(Sending):
@@ -171,6 +171,7 @@ class ReplyToMessage(Sending):
 
 @operation(Scope.SEND)
 async def reply_to_message(ctx: RequestContext, request: ReplyToMessage) -> Sent:
+    check_files(ctx, request.attachments)
     with about_mail():
         return await send_once(ctx, request, _reply)
 
@@ -192,14 +193,28 @@ class ForwardMessage(Sending):
     message_id: MessageId
     to: Annotated[Addresses, argument("Recipients.", ["ana@example.com"], min_length=1)]
     body_text: Annotated[Body, argument("What to say above it.", "See below.")] = ""
+    body_html: Annotated[Body | None, argument("Or in HTML.", "<p>See below.</p>")] = None
+    cc: Annotated[Addresses, argument("Copies to.", ["bo@example.com"])] = []
+    bcc: Annotated[Addresses, argument("Hidden copies to.", ["cy@example.com"])] = []
+    attachments: Annotated[AttachmentInputs, Field(description="More files to send.")] = []
 
 
 @operation(Scope.SEND)
 async def forward_message(ctx: RequestContext, request: ForwardMessage) -> Sent:
+    needs_read(ctx, "a forward passes stored mail on")
     with about_mail():
         return await send_once(ctx, request, _forward)
 
 
 async def _forward(ctx: RequestContext, request: ForwardMessage) -> OutgoingMail:
     original = await message_of(ctx, request.message_id)
-    return forward_mail_of(original, request.body_text, _addresses("to", request.to))
+    outgoing_mail = forward_mail_of(original, request.body_text, addresses_of("to", request.to))
+    outgoing_mail.cc = addresses_of("cc", request.cc)
+    outgoing_mail.bcc = addresses_of("bcc", request.bcc)
+    outgoing_mail.attachments_in += request.attachments
+    if request.body_html is not None:
+        outgoing_mail.html = await forward_html_of(ctx, original, request.body_html)
+        if not request.body_text:
+            words = (await in_thread(html_to_text, request.body_html)).text
+            outgoing_mail.text = f"{words}\n\n{outgoing_mail.text}"
+    return outgoing_mail

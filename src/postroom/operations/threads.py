@@ -7,7 +7,16 @@ from typing import Annotated
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import operation, thread_of
-from postroom.calls.request import Id, LabelName, OptionalId, Paged, Request, argument, check_kinds
+from postroom.calls.request import (
+    Id,
+    LabelName,
+    OptionalId,
+    OptionalInboxName,
+    Paged,
+    Request,
+    argument,
+    check_kinds,
+)
 from postroom.model.key import Scope
 from postroom.model.message import Thread, ThreadMessage, ThreadRow
 from postroom.model.page import Page
@@ -24,7 +33,7 @@ ThreadId = Annotated[Id, argument("The thread.", "thr_9d3f1x")]
 class ListThreads(Paged):
     """List conversations, the one with the newest message first."""
 
-    inbox_id: Annotated[OptionalId, argument("Only this inbox.", "inb_7k2m9q")] = None
+    inbox_id: Annotated[OptionalInboxName, argument("Only this inbox.", "inb_7k2m9q")] = None
     label: Annotated[LabelName | None, argument("With this label.", "Work")] = None
 
 

@@ -67,7 +67,7 @@ async def _inboxes_of(services: Services, key: Key) -> Visible:
 async def callers_for_rules(services: Services, rules: Iterable[Rule]) -> dict[str, Caller | None]:
     """The caller that each rule acts for, by the id of the rule; None if its key was revoked."""
     authorities = {rule.id: (authority_of_rule(rule), rule.inboxes) for rule in rules}
-    callers = await _callers(services, (authority for authority, _ in authorities.values()))
+    callers = await current_callers(services, (authority for authority, _ in authorities.values()))
     return {
         rule_id: standing_caller(authority, inboxes, callers)
         for rule_id, (authority, inboxes) in authorities.items()
@@ -76,11 +76,11 @@ async def callers_for_rules(services: Services, rules: Iterable[Rule]) -> dict[s
 
 async def caller_for_rule_job(services: Services, job: RuleJob) -> Caller | None:
     """The caller that a job is run for; None if its key was revoked."""
-    callers = await _callers(services, [job.authority])
+    callers = await current_callers(services, [job.authority])
     return standing_caller(job.authority, only(job.inbox_id), callers)
 
 
-async def _callers(services: Services, authorities: Iterable[str]) -> dict[str, Caller]:
+async def current_callers(services: Services, authorities: Iterable[str]) -> dict[str, Caller]:
     """The callers of the keys that still exist; owner and agent need no query."""
     callers = {AGENT.key_id: AGENT}
     key_ids = set(authorities) - {OWNER.key_id, AGENT.key_id, NO_AUTHORITY}
@@ -213,7 +213,7 @@ def _run_on(run: RuleRun, message: NewMessage, parsed: ParsedMessage) -> NewMess
             continue
         definition = definition_of(rule.yaml)
         if isinstance(definition, str):
-            broken.append(RuleEffect(rule.id, rule.name, (), (definition,)))
+            broken.append(RuleEffect(rule.id, rule.name, (), (definition,), seen_in=rule.known_in))
         elif not definition.safety.require_plan:
             allowed, refused[rule.id] = permitted(
                 definition, run.callers[rule.id], message.inbox_id
@@ -233,7 +233,7 @@ def _run_on(run: RuleRun, message: NewMessage, parsed: ParsedMessage) -> NewMess
         labels=chain.state.labels,
         flags=chain.state.flags,
         mailboxes=chain.state.mailboxes,
-        effects=(*broken, *_effects(chain, refused, run.callers)),
+        effects=(*broken, *_effects(chain, refused, run)),
     )
 
 
@@ -250,16 +250,18 @@ def definition_of(yaml: str) -> Definition | str:
 
 
 def _effects(
-    chain: Chain, refused: Mapping[str, tuple[str, ...]], callers: Callers
+    chain: Chain, refused: Mapping[str, tuple[str, ...]], run: RuleRun
 ) -> list[RuleEffect]:
     """What each rule did; rules that changed nothing are left out."""
     found = []
+    known_in = {rule.id: rule.known_in for rule in run.rules} if chain.links else {}
     for link in chain.links:
         problems = (*link.problems, *refused[link.rule_id])
         if link.actions or problems:
-            caller, acts = callers[link.rule_id] or NOBODY, link.actions
+            caller = run.callers[link.rule_id] or NOBODY
+            name, known = link.rule.name, known_in[link.rule_id]
             found.append(
-                RuleEffect(link.rule_id, link.rule.name, acts, problems, caller, caller.key_id)
+                RuleEffect(link.rule_id, name, link.actions, problems, caller, caller.key_id, known)
             )
     return found
 

@@ -27,6 +27,7 @@ from postroom.mail.identifiers import fingerprint
 from postroom.mail.message import PARSER_VERSION, ParsedMessage, ReportRecipient
 from postroom.mail.text.fold import folded_fields
 from postroom.mail.threads import subject_key
+from postroom.mail.unsubscribe import unsubscribing_of
 from postroom.model.inbox import INBOX
 from postroom.model.message import AddressLine, BlobKey, Direction
 from postroom.model.storage import Added, DeliveryReport, NewAttachment, NewMessage, RecipientStatus
@@ -218,6 +219,7 @@ def build_message(
         auth=asdict(auth),
         # An ordinary mail has none.
         security={name: value for name, value in asdict(parsed.security).items() if value},
+        list_unsubscribe=unsubscribing_of(parsed).shown if parsed.list_unsubscribe else None,
     )
 
 

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from postroom.errors import MailError
 from postroom.model.message import Recipient
 from postroom.model.sending import GIVE_UP_AFTER, TRANSPORTS, Claimed, OutboxJob, Outcome, Transport
+from postroom.model.view import only
 from postroom.pipeline.counters import HAPPENED
 from postroom.pipeline.ingest import (
     Arrival,
@@ -21,6 +22,7 @@ from postroom.pipeline.ingest import (
     restore_blobs,
     write_blobs,
 )
+from postroom.pipeline.key_rights import send_refusal
 from postroom.pipeline.routing import (
     AccountSenders,
     NoLogin,
@@ -326,6 +328,10 @@ class Outbox:
 
     async def _deliver_scheduled(self, job: OutboxJob) -> None:
         services = self.services
+        why = await send_refusal(services, job.sent_by, only(job.inbox_id))
+        if why:
+            await self._refuse_scheduled(job, why)
+            return
         local = await inboxes_for(services, job.envelope.recipients)
         raw = await services.blobs.read(job.raw)
         inboxes = dict.fromkeys(inbox.id for inbox in local.values())
@@ -336,6 +342,13 @@ class Outbox:
         if not await services.store.deliver_scheduled(job, copies, recipients, services.clock()):
             raise ClaimLost(f"{job.message_id} was taken over by another worker")
         await restore_blobs(services, mails)
+
+    async def _refuse_scheduled(self, job: OutboxJob, why: str) -> None:
+        """Record that a mail is not sent, because its key has not the right to it any more."""
+        failed = {a: Recipient(a, "failed", why) for a in job.envelope.recipients}
+        if not await self.services.store.deliver_scheduled(job, (), failed, self.services.clock()):
+            raise ClaimLost(f"{job.message_id} was taken over by another worker")
+        self._count("outbox_failed", len(failed), job.message_id)
 
 
 def settled(

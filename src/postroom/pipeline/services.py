@@ -17,6 +17,7 @@ from postroom.model.page import random_id
 from postroom.pipeline.counters import Counts
 from postroom.pipeline.event_watch import Watch
 from postroom.pipeline.parser import Parser
+from postroom.pipeline.text_extractor import TextExtractor
 from postroom.ports.blobs import BlobStore
 from postroom.ports.embeddings import Embedder
 from postroom.ports.events import NoWebhookClient, Topic, WebhookClient
@@ -57,6 +58,7 @@ class Services:
     memory_search: bool = True
     embedding_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     parser: Parser = field(default_factory=lambda: Parser(Limits()))
+    text_extractor: TextExtractor = field(default_factory=TextExtractor)
     poster: WebhookClient = field(default_factory=NoWebhookClient)
     inbound: Mapping[str, Inbound] = field(default_factory=dict)
     providers: Providers = field(default_factory=NoProviders)

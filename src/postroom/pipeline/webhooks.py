@@ -9,12 +9,16 @@ import hmac
 import json
 import logging
 from collections import Counter
-from dataclasses import dataclass, field
-from datetime import UTC, timedelta
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, timedelta
 
 from postroom.errors import MailError
 from postroom.mail.text.display import shown
 from postroom.model.event import SIGNING_PREFIX, Event, Posted, WebhookCapacity, WebhookJob
+from postroom.model.message import MessageRow
+from postroom.model.view import only
+from postroom.pipeline.key_rights import webhook_refusal
 from postroom.pipeline.services import Services
 
 log = logging.getLogger(__name__)
@@ -37,9 +41,9 @@ def sign(secret: str, webhook_id: str, timestamp: int, body: bytes) -> str:
     return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
 
 
-def payload(event: Event) -> bytes:
-    """The body of a delivery: the event as every surface shows it."""
-    at = event.at.astimezone(UTC).replace(tzinfo=None, microsecond=0).isoformat() + "Z"
+def payload(event: Event, message: MessageRow | None = None) -> bytes:
+    """The body of a delivery: the event as every surface shows it, with its message as a row."""
+    at = _moment(event.at)
     shape: dict[str, object] = {
         "id": event.id,
         "type": event.type,
@@ -49,8 +53,53 @@ def payload(event: Event) -> bytes:
         "message_id": event.message_id,
         "data": event.data,
     }
-    body = {"type": event.type, "timestamp": at, "data": {"untrusted": True, **shape}}
+    if message is not None:
+        shape["message"] = _row(message)
+    return _body(event.type, at, {"untrusted": True, **shape})
+
+
+def _body(kind: str, at: str, data: dict[str, object]) -> bytes:
+    body = {"type": kind, "timestamp": at, "data": data}
     return json.dumps(shown(body), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _moment(value: datetime) -> str:
+    return value.astimezone(UTC).replace(tzinfo=None, microsecond=0).isoformat() + "Z"
+
+
+def _row(message: MessageRow) -> dict[str, object]:
+    """A row of a list in JSON, without what is empty."""
+    values = {f.name: getattr(message, f.name) for f in fields(message)}
+    return {
+        name: _moment(value) if isinstance(value, datetime) else value
+        for name, value in values.items()
+        if value not in (None, "", ())
+    }
+
+
+def signed_headers(
+    delivery_id: str, timestamp: int, body: bytes, secrets: Sequence[str]
+) -> dict[str, str]:
+    """The headers of Standard Webhooks; each secret signs."""
+    return {
+        "Content-Type": "application/json",
+        "webhook-id": delivery_id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": " ".join(sign(s, delivery_id, timestamp, body) for s in secrets),
+    }
+
+
+PING = "webhook.ping"
+
+
+async def ping(services: Services, webhook_id: str, url: str, secrets: Sequence[str]) -> Posted:
+    """Post a signed request that is about no mail."""
+    if not secrets:
+        return Posted(None, _NOT_SIGNED.format(webhook_id))
+    now = services.clock()
+    body = _body(PING, _moment(now), {"webhook_id": webhook_id})
+    headers = signed_headers(services.new_id("evt"), int(now.timestamp()), body, secrets)
+    return await services.poster.post(url, headers, body)
 
 
 def wait_after(attempts: int) -> timedelta:
@@ -119,9 +168,10 @@ class Webhooks:
 
     async def _deliver(self, job: WebhookJob) -> None:
         try:
-            posted = await self._attempt(job)
+            stopped = await self._stopped(job)
+            posted = await self._attempt(job) if not stopped else Posted(None, stopped)
             now = self.services.clock()
-            is_last = job.event is None or now - job.first_at >= GIVE_UP_AFTER
+            is_last = job.event is None or now - job.first_at >= GIVE_UP_AFTER or bool(stopped)
             next_at = None if is_last else now + wait_after(job.attempts)
             self._count(job, posted, is_last=is_last)
             await self.services.store.settle_webhook(job, posted, now=now, next_at=next_at)
@@ -131,6 +181,12 @@ class Webhooks:
             log.exception("webhooks.failed")
         finally:
             self._in_progress[job.webhook] -= 1
+
+    async def _stopped(self, job: WebhookJob) -> str:
+        """Why the key of the webhook may not have it told of this event; empty if it may."""
+        if job.event is None:
+            return ""
+        return await webhook_refusal(self.services, job.made_by, only(job.event.inbox_id))
 
     async def _attempt(self, job: WebhookJob) -> Posted:
         """The result of an attempt; any failure is a result, and tried again later."""
@@ -155,12 +211,9 @@ class Webhooks:
             self.services.counts.failed("webhooks_dead", delivery)
 
     async def _post(self, job: WebhookJob, event: Event) -> Posted:
-        timestamp, body = int(self.services.clock().timestamp()), payload(event)
-        signatures = [sign(s, event.id, timestamp, body) for s in job.secrets]
-        headers = {
-            "Content-Type": "application/json",
-            "webhook-id": event.id,
-            "webhook-timestamp": str(timestamp),
-            "webhook-signature": " ".join(signatures),
-        }
+        message = None
+        if event.message_id is not None:
+            message = await self.services.store.message_row(event.message_id)
+        timestamp, body = int(self.services.clock().timestamp()), payload(event, message)
+        headers = signed_headers(event.id, timestamp, body, job.secrets)
         return await self.services.poster.post(job.url, headers, body)

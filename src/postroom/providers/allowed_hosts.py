@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket
 import ssl
 from collections.abc import Collection
@@ -17,6 +18,7 @@ from urllib.parse import urlsplit
 
 from postroom.blocking import in_own_thread
 from postroom.errors import InvalidInput
+from postroom.model.event import WEBHOOK_URL
 from postroom.model.view import PublicOnly
 
 
@@ -92,7 +94,14 @@ class Guard:
     def check(self, url: str) -> None:
         """Refuse a URL with an address that is not allowed. Raises InvalidInput."""
         target = parse_target(url)
+        if not re.fullmatch(WEBHOOK_URL, url):
+            raise InvalidInput("url: write it as https://host/path")
         literal = literal_address(target.host)
+        if literal is None and is_loopback(target.host) and not self.is_allowed(_LOOPBACK):
+            raise InvalidInput(
+                "url: this is the name of this machine; POSTROOM_WEBHOOK_ALLOW=127.0.0.0/8,::1/128 "
+                "allows it"
+            )
         if literal is not None and not self.is_allowed(literal):
             raise InvalidInput(
                 "url: this address is not on the public Internet; "
@@ -121,6 +130,15 @@ class Guard:
         if not addresses or not all(self.is_allowed(address) for address in addresses):
             return None
         return addresses[0]
+
+
+_LOOPBACK = ip_address("127.0.0.1")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name is that of this machine (RFC 6761)."""
+    folded = host.lower().rstrip(".")
+    return folded == "localhost" or folded.endswith(".localhost")
 
 
 def literal_address(host: str) -> Address | None:
@@ -170,9 +188,7 @@ def check_host(reach: PublicOnly, host: str, port: int, ports: Collection[int], 
     address, guard = literal_address(host), Guard(reach.networks)
     if address is not None and not guard.is_allowed(address):
         raise InvalidInput(f"{name}host: this address is not on the public Internet; {_HINT}")
-    folded = host.lower().rstrip(".")
-    is_loopback = folded == "localhost" or folded.endswith(".localhost")
-    if address is None and is_loopback and not reach.networks:
+    if address is None and is_loopback(host) and not reach.networks:
         raise InvalidInput(f"{name}host: this name is that of this machine; {_HINT}")
     is_named = address is None or guard.is_in_allowed_network(address)
     if port not in ports and not (reach.networks and is_named):

@@ -10,7 +10,7 @@ from typing import Literal
 
 from postroom.model.rule import Action
 
-Sort = Literal["text", "names", "number", "truth"]
+Sort = Literal["text", "names", "number", "moment", "truth"]
 
 FIELDS: dict[str, Sort] = {
     "from": "text",
@@ -27,6 +27,7 @@ FIELDS: dict[str, Sort] = {
     "attachment.type": "text",
     "size_bytes": "number",
     "age_days": "number",
+    "date": "moment",
     "list_id": "text",
     "auth": "text",
 }
@@ -36,6 +37,7 @@ OPERATORS: dict[Sort, tuple[str, ...]] = {
     "text": ("equals", "contains", "matches", "regex", "in", "exists"),
     "names": ("equals", "contains", "matches", "regex", "in", "exists"),
     "number": ("equals", "greater_than", "less_than", "in", "exists"),
+    "moment": ("after", "before"),
     "truth": ("equals", "exists"),
 }
 """The operators of each type of field; `not` can precede any of them."""

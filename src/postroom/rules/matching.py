@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import MAXYEAR, UTC, datetime, timedelta
 from functools import lru_cache
 
 import re2  # type: ignore[import-untyped]
@@ -104,8 +104,21 @@ def _cut(text: str) -> str:
     return words if len(words) <= _SHOWN else words[: _SHOWN - 1] + "…"
 
 
+@lru_cache(maxsize=4096)
+def read_moment(text: str) -> datetime:
+    """A date (00:00) or a time of a condition; without an offset it is UTC. Raises ValueError."""
+    moment = datetime.fromisoformat(text)
+    if moment.microsecond and moment.year < MAXYEAR:
+        # Rounded up, because dates of messages are whole seconds.
+        moment = moment.replace(microsecond=0) + timedelta(seconds=1)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
 def _found(test: Comparison, facts: Facts, now: datetime) -> str | None:
     """The value for which a comparison holds; None if there is none."""
+    if test.field == "date":
+        is_after = facts.date >= read_moment(str(test.value))
+        return "" if is_after is (test.operator == "after") else None
     if test.field in _NUMBERS:
         age = max((now - facts.date).total_seconds() / _DAY_S, 0.0)
         number = age if test.field == "age_days" else facts.size_bytes

@@ -30,7 +30,7 @@ from postroom.rules.definition import (
     Sort,
     Value,
 )
-from postroom.rules.matching import compile_glob, compile_regex
+from postroom.rules.matching import compile_glob, compile_regex, read_moment
 from postroom.rules.yaml_document import (
     Invalid,
     Mapping,
@@ -49,10 +49,11 @@ _KEYS = (
     "version", "name", "description", "enabled", "inbox", "account", "when", "then", "safety",
     "conditions", "actions",
 )  # fmt: skip
-_LENGTHS = {"name": 200, "description": 2000, "inbox": 64, "account": 64}
+_LENGTHS = {"name": 200, "description": 2000, "inbox": 254, "account": 64}
 _SAFETY = ("max_messages", "require_plan", "undo")
 _FLAT = ("field", "operator", "value")
 _NUMBERS = {"size_bytes": 2**53, "age_days": 100_000}
+_MOMENTS = "`date: {after: 2026-01-31, before: 2026-02-28T12:00Z}`"
 _HEADER = re.compile(r"header\.[!-9;-~]{1,76}", re.ASCII)
 _LINE = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]*")
 _WEBHOOK = re.compile(r"whk_[0-9a-z]{1,60}|https?://[!-~]{1,1990}", re.ASCII)
@@ -214,6 +215,8 @@ class _RuleReader:
         return self._comparison(_field(name, place), value)
 
     def _comparison(self, field: str, node: Node) -> Condition:
+        if _sort_of(field) == "moment" and not isinstance(node, Mapping):
+            raise Invalid(node.place, f"`{field}` needs after or before", _MOMENTS)
         if isinstance(node, Scalar):
             return _test(field, "equals", node)
         if isinstance(node, Sequence):
@@ -308,7 +311,7 @@ def _field(name: str, place: Place) -> str:
 
 
 def _sort_of(field: str) -> Sort:
-    """The type of a field: text, names, number or truth."""
+    """The type of a field."""
     return FIELDS["header.X" if field.startswith("header.") else field]
 
 
@@ -332,12 +335,22 @@ def _single(field: str, operator: str, node: Node, place: Place) -> str | int | 
         if isinstance(node.value, bool):
             return node.value
         raise Invalid(place, f"`{node.text[:50]}` is neither true nor false", "true or false")
+    if _sort_of(field) == "moment":
+        return _moment(node, place)
     if _sort_of(field) != "number":
         return _words(field, operator, node, place)
     most = _NUMBERS[field]
     if (number := _number(node, 0, most)) is None:
         raise Invalid(place, f"`{field}` is a number", f"a whole number from 0 to {most}")
     return number
+
+
+def _moment(node: Scalar, place: Place) -> str:
+    try:
+        read_moment(node.text)
+    except ValueError:
+        raise Invalid(place, f"`{node.text[:50]}` is not a date", _MOMENTS) from None
+    return node.text
 
 
 def _words(field: str, operator: str, node: Scalar, place: Place) -> str:

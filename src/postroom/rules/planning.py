@@ -8,17 +8,19 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from postroom.mail.addresses import without_tag
-from postroom.mail.text.fold import fold
-from postroom.model.inbox import ARCHIVE, EVERY_MAILBOX, HIDDEN_MAILBOXES, TRASH, Visible
+from postroom.mail.text.fold import as_key, fold
+from postroom.model.inbox import ARCHIVE, EVERY_MAILBOX, HIDDEN_MAILBOXES, OUTBOX, TRASH, Visible
+from postroom.model.message import FLAGS
 from postroom.model.rule import Action, Facts, PlanItem, State
 from postroom.model.storage import MessageQuery
 from postroom.rules.definition import MAX_PLANNED, Comparison, Condition, Definition, Group
-from postroom.rules.matching import HeadNeeded, Why, why_it_matches
+from postroom.rules.matching import HeadNeeded, Why, read_moment, why_it_matches
 
 MAX_QUERIES = 50
 _MAX_TEXT_CHARS = 256
-_SEARCHED = ("subject", "text", "attachment.name")
-_HIDDEN = frozenset(name.casefold() for name in HIDDEN_MAILBOXES)
+_SEARCHED = ("text", "attachment.name")
+_HIDDEN = frozenset(name.casefold() for name in (*HIDDEN_MAILBOXES, OUTBOX))
+"""Mail that rules leave alone: discarded, or about to be sent."""
 
 
 def queries_for(rule: Definition, visible: Visible, now: datetime) -> tuple[MessageQuery, ...]:
@@ -30,7 +32,7 @@ def queries_for(rule: Definition, visible: Visible, now: datetime) -> tuple[Mess
 
 
 def named_hidden(condition: Condition) -> frozenset[str]:
-    """The hidden mailboxes (Trash, Junk) that a condition names; others are not searched."""
+    """The hidden mailboxes (Trash, Junk, Outbox) that a condition names; others are left out."""
     if isinstance(condition, Group):
         parts = () if condition.kind == "none" else condition.parts
         return frozenset[str]().union(*(named_hidden(part) for part in parts))
@@ -87,15 +89,21 @@ def _with_test(query: MessageQuery, test: Comparison, now: datetime) -> MessageQ
         return replace(query, has_attachment=bool(value))
     if test.field == "age_days":
         return _with_age(query, test, now)
+    if test.field == "date":
+        return _with_date(query, test)
     if not isinstance(value, str) or test.operator not in ("equals", "contains"):
         return query
     if test.field == "label" and test.operator == "equals" and len(query.labels) < 20:
         return replace(query, labels=(*query.labels, value))
+    if test.field == "flag" and test.operator == "equals" and value.lower() in FLAGS:
+        return replace(query, flags=(*query.flags, value.lower()))
     if test.field == "mailbox" and test.operator == "equals":
         return replace(query, mailbox=value)
     text = fold(value)
     if len(text) > _MAX_TEXT_CHARS:
         return query
+    if test.field == "subject":
+        return query if len(query.subject or "") >= len(text) else replace(query, subject=text)
     if test.field in _SEARCHED:
         # A match lies within one field, so a text of a field is a text of the message.
         return query if query.q and len(query.q) >= len(text) else replace(query, q=text)
@@ -116,6 +124,13 @@ def _with_age(query: MessageQuery, test: Comparison, now: datetime) -> MessageQu
         after = now - timedelta(days=value)
         return replace(query, after=max(query.after or after, after))
     return query
+
+
+def _with_date(query: MessageQuery, test: Comparison) -> MessageQuery:
+    moment = read_moment(str(test.value))
+    if test.operator == "after":
+        return replace(query, after=max(query.after or moment, moment))
+    return replace(query, before=min(query.before or moment, moment))
 
 
 MAX_LABELS = 100
@@ -204,6 +219,8 @@ _CHANGES: dict[str, Callable[[State, str], State]] = {
     "mark_unread": lambda state, _: _without_flag(state, "seen"),
     "flag": lambda state, _: _with_flag(state, "flagged"),
     "unflag": lambda state, _: _without_flag(state, "flagged"),
+    "add_flag": _with_flag,
+    "remove_flag": _without_flag,
 }
 
 
@@ -259,7 +276,8 @@ class PlanDraft:
     _unchanged: int = 0
     replies_per_inbox: int = 1
     _answered: set[tuple[str, str]] = field(default_factory=set)
-    _replies: Counter[tuple[str, str]] = field(default_factory=Counter)
+    replies: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Automatic replies within a day, sent or planned, by inbox and address."""
 
     def add(self, facts: Facts, why: Why, steps: Steps) -> None:
         """Add a message that matches."""
@@ -287,30 +305,37 @@ class PlanDraft:
         if action.type != "reply":
             return True
         pair = (facts.thread_id, facts.sender.lower())
-        counted = (facts.inbox_id, without_tag(facts.sender))
-        if pair in self._answered or self._replies[counted] >= self.replies_per_inbox:
+        # As the limit counts them: by the addresses that a reply would go to.
+        to = {as_key(without_tag(address)) for address in facts.reply_to or (facts.sender,)}
+        counted = [(facts.inbox_id, address) for address in to]
+        is_over = any(self.replies[pair] >= self.replies_per_inbox for pair in counted)
+        if is_over or pair in self._answered:
             self._problems[_ONCE] += 1
             return False
         self._answered.add(pair)
-        self._replies[counted] += 1
+        self.replies.update(counted)
         return True
 
     def warnings(self, rule: Definition) -> Iterator[str]:
-        """Warnings for whoever applies the plan."""
+        """Warnings for whoever applies the plan of a rule."""
         limit = rule.safety.max_messages
         if self.total > limit:
             yield (
                 f"{self.total} messages match, but safety.max_messages is {limit}; "
                 "narrow the rule or raise it, or this plan cannot be applied"
             )
+        yield from self.remarks()
+        if rule.uses("delete"):
+            yield "delete moves messages to Trash"
+
+    def remarks(self) -> Iterator[str]:
+        """What a plan does not do, or cannot undo."""
         if self._unchanged:
             yield f"{_messages(self._unchanged)} would not change: the actions have no effect"
         if left := sum(n for kind, n in self.counts.items() if kind in _IRREVERSIBLE):
             yield f"{left} actions (forward, reply, webhook) cannot be undone"
         for problem, count in sorted(self._problems.items()):
             yield f"{_messages(count)}: {problem}"
-        if rule.uses("delete"):
-            yield "delete moves messages to Trash"
 
 
 _IRREVERSIBLE = ("forward", "reply", "webhook")

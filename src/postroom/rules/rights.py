@@ -18,15 +18,23 @@ from postroom.rules.definition import Definition
 _SCOPES = {"forward": Scope.SEND, "reply": Scope.SEND, "webhook": Scope.ADMIN, "stop": None}
 """Every other action needs `write`."""
 
+_PASSES_MAIL_ON = frozenset({"forward", "webhook"})
+"""Actions that show mail to somebody outside, so that they need `read` as well."""
+
 _NOT_UNDONE = frozenset({"webhook", "remember", "stop"})
 """Actions that undoing a plan does not revert."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What an action needs: a scope, a namespace of memories, a webhook that may be seen."""
+    """What an action needs: a scope, a namespace of memories, a webhook that may be seen.
+
+    What `passes_mail_on` needs the scope `read` as well: otherwise whoever may not read mail would
+    have it sent to them.
+    """
 
     scope: Scope | None
+    passes_mail_on: bool = False
     namespace: str | None = None
     webhook: str | None = None
 
@@ -36,6 +44,7 @@ def rights_for(action: Action) -> Rights:
     is_webhook = action.type == "webhook" and action.value.startswith("whk_")
     return Rights(
         scope=_SCOPES.get(action.type, Scope.WRITE),
+        passes_mail_on=action.type in _PASSES_MAIL_ON,
         namespace=DEFAULT_NAMESPACE if action.type == "remember" else None,
         webhook=action.value if is_webhook else None,
     )
@@ -50,6 +59,8 @@ def lacking(caller: Caller, rights: Rights) -> str:
     """What a caller lacks to do an action; empty if nothing. The store checks the webhook."""
     if rights.scope is not None and rights.scope not in caller.scopes:
         return f"needs a key with the scope {rights.scope}"
+    if rights.passes_mail_on and Scope.READ not in caller.scopes:
+        return "needs a key with the scope read, because it passes mail on"
     if rights.namespace is not None and not caller.namespaces.sees(rights.namespace):
         return f"needs a key that may write to the namespace {rights.namespace}"
     return ""
@@ -116,5 +127,8 @@ def permitted(
 
 def with_advice(refusals: Iterable[str]) -> tuple[str, ...]:
     """Each refusal once, with advice."""
-    fix = "a caller with the rights can make it their own rule: update_rule with enabled=true"
+    fix = (
+        "enable the rule with a key that has the rights (`postroom rule update ID --enabled`, or "
+        "PATCH /v1/rules/ID), and it is a rule of that key"
+    )
     return tuple(f"{why}; {fix}" for why in dict.fromkeys(refusals) if why)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, Self
 
@@ -13,6 +14,7 @@ from pydantic import ConfigDict, model_validator
 from postroom.calls import request
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import attachment_of, inbox_of, message_of, only_inbox, require
+from postroom.calls.receipts import needs_read
 from postroom.calls.request import Accepts, Constraint, Request, argument
 from postroom.errors import Conflict, InvalidInput, NotFound, TooLarge, no_such
 from postroom.mail.addresses import parse_address
@@ -25,6 +27,7 @@ from postroom.mail.composing.compose import (
 )
 from postroom.mail.rule_marks import rule_mark
 from postroom.mail.text.fold import as_key
+from postroom.mail.text.invisible import cleaned
 from postroom.model.account import Identity
 from postroom.model.inbox import Inbox
 from postroom.model.limits import Limits
@@ -88,7 +91,7 @@ class AttachmentInput(Request):
 AttachmentInputs = Annotated[
     list[AttachmentInput],
     argument(
-        "Files: content in base64; or attachment_id of one here.",
+        "Files: content in base64, or attachment_id of one.",
         [{"filename": "a.txt", "content": "SGk="}, {"attachment_id": "att_6p1r4z"}],
     ),
     Accepts({"maxItems": Limits().attachments_count}),
@@ -117,6 +120,12 @@ async def collect(
             f"the limit is {ctx.limits.attachments_bytes}"
         )
     return tuple(files)
+
+
+def check_files(ctx: RequestContext, files: Iterable[AttachmentInput] | None) -> None:
+    """Refuse stored files to a caller who may not read them. Raises Forbidden."""
+    if any(file.attachment_id is not None for file in files or ()):
+        needs_read(ctx, "attachment_id passes a stored file on")
 
 
 async def _file(ctx: RequestContext, file: AttachmentInput, number: int) -> OutgoingAttachment:
@@ -172,6 +181,7 @@ class OutgoingMail:
     attachments_in: list[AttachmentInput] = field(default_factory=list)
     is_automatic: bool = False
     is_forward: bool = False
+    reply_to: list[Pair] = field(default_factory=list)
     headers: tuple[Pair, ...] = ()
     rule_id: str | None = None
     send_at: datetime | None = None
@@ -223,6 +233,7 @@ def outgoing_of(
         date=(outgoing_mail.send_at or ctx.clock()).replace(microsecond=0),
         in_reply_to=parent.internet_message_id,
         references=parent.references,
+        reply_to=tuple(outgoing_mail.reply_to),
         headers=tuple(headers),
     )
 
@@ -271,6 +282,7 @@ def _encoded(size: int) -> int:
 
 
 _MAX_IDENTITIES = 1_000
+_ADDRESS = re.compile(r"[^\s@<>\"'(),;:]+@[^\s@<>\"'(),;:]+")
 
 
 async def origin_of(ctx: RequestContext, outgoing_mail: OutgoingMail) -> tuple[Inbox, Parent]:
@@ -294,7 +306,7 @@ async def origin_of(ctx: RequestContext, outgoing_mail: OutgoingMail) -> tuple[I
 
 async def _sender(ctx: RequestContext, outgoing_mail: OutgoingMail, default: str | None) -> Inbox:
     if outgoing_mail.sender:
-        _, address = parse_address(outgoing_mail.sender)
+        _, address = parse_address(outgoing_mail.sender, field="from")
         inbox = (await ctx.store.inboxes_at([address])).get(address.lower())
         if inbox is None or not ctx.visible.sees(inbox.id):
             raise NotFound(f"from: you have no inbox with the address {address}")
@@ -333,15 +345,29 @@ async def _parent_by_internet_id(ctx: RequestContext, in_reply_to: str, inbox: I
 async def identity_of(
     ctx: RequestContext, outgoing_mail: OutgoingMail, inbox: Inbox, parent: Parent
 ) -> Identity:
-    """The sender: the address in `from`, the one the parent was sent to, or the inbox's default."""
-    found = None
+    """The sender: the address in `from`, the one the parent was sent to, or the inbox's default.
+
+    Raises InvalidInput if `from` has a display name that cannot be used.
+    """
+    found, name = None, ""
     if outgoing_mail.sender:
-        found = await ctx.store.identity_at(parse_address(outgoing_mail.sender)[1])
+        name, address = parse_address(outgoing_mail.sender, field="from")
+        found = await ctx.store.identity_at(address)
     elif parent.written_to:
         own = {identity.email: identity for identity in await own_identities(ctx, inbox.id)}
         found = next((own[a.lower()] for a in parent.written_to if a.lower() in own), None)
     found = found or await ctx.store.default_identity(inbox.id)
-    return require(found, no_such("inbox", inbox.id))
+    identity = require(found, no_such("inbox", inbox.id))
+    return replace(identity, name=_display_name(name, identity)) if name else identity
+
+
+def _display_name(name: str, identity: Identity) -> str:
+    """Any name for an own address, unless it passes for another address. Raises InvalidInput."""
+    others = [a for a in _ADDRESS.findall(name) if a.lower() != identity.email]
+    if others or cleaned(name, one_line=True) != name:
+        wrong = "another address" if others else "invisible characters"
+        raise InvalidInput(f"from: the name has {wrong} in it; use a plain name", field="from")
+    return name
 
 
 async def own_identities(ctx: RequestContext, inbox_id: str) -> tuple[Identity, ...]:

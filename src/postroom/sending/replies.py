@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from datetime import timedelta
+from html import escape
 from typing import Annotated
 
 from pydantic import Field
 
+from postroom.blocking import in_thread
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import MessageId, message_of
 from postroom.errors import Conflict, Forbidden
+from postroom.mail.html.html import sanitise_html
 from postroom.model.audit import AuditRecord
 from postroom.model.key import Caller
 from postroom.model.message import Message
@@ -61,15 +64,7 @@ async def reply_mail_of(
 
 def forward_mail_of(original: Message, text: str, to: list[Pair]) -> OutgoingMail:
     """A forward: the original text below ours, with its attachments."""
-    lines = [
-        "---------- Forwarded message ----------",
-        f"From: {original.from_name} <{original.from_address}>".replace("  ", " "),
-        f"Date: {original.date:%a, %d %b %Y %H:%M:%S} +0000",
-        f"Subject: {original.subject}",
-        f"To: {', '.join(original.to_addresses)}",
-        "",
-        original.text,
-    ]
+    lines = [*_forwarded_head(original), "", original.text]
     subject = original.subject
     return OutgoingMail(
         inbox_id=original.inbox_id,
@@ -82,6 +77,27 @@ def forward_mail_of(original: Message, text: str, to: list[Pair]) -> OutgoingMai
             AttachmentInput(attachment_id=a.id) for a in original.attachments if not a.inline
         ],
     )
+
+
+def _forwarded_head(original: Message) -> list[str]:
+    return [
+        "---------- Forwarded message ----------",
+        f"From: {original.from_name} <{original.from_address}>".replace("  ", " "),
+        f"Date: {original.date:%a, %d %b %Y %H:%M:%S} +0000",
+        f"Subject: {original.subject}",
+        f"To: {', '.join(original.to_addresses)}",
+    ]
+
+
+async def forward_html_of(ctx: RequestContext, original: Message, html: str) -> str:
+    """The HTML of a forward: ours above the sanitised HTML, or the text, of the original."""
+    (parsed,) = await ctx.parser.parse([await ctx.blobs.read(original.raw)])
+    if parsed.html:
+        quoted = await in_thread(sanitise_html, parsed.html)
+    else:
+        quoted = f"<pre>{escape(original.text)}</pre>"
+    head = "<br>".join(escape(line) for line in _forwarded_head(original))
+    return f"{html}\n<br><div>{head}</div><br>\n{quoted}"
 
 
 _DAY = timedelta(hours=24)

@@ -14,13 +14,14 @@ from pydantic import Field
 from postroom.admission.spool import release
 from postroom.blocking import in_thread
 from postroom.calls.context import RequestContext
-from postroom.calls.request import Request, argument
+from postroom.calls.request import argument
 from postroom.errors import InvalidInput
 from postroom.mail.composing.compose import compose
-from postroom.model.inbox import SENT, Inbox
+from postroom.mail.html.html import html_to_text
+from postroom.model.inbox import Inbox
 from postroom.model.memory import TiedMemory
 from postroom.model.message import AddressLine, Recipient
-from postroom.model.sending import Sent, StoredDraft, overall_status
+from postroom.model.sending import Sent, StoredDraft, overall_status, waits_until
 from postroom.model.storage import NewMessage, NewSend, ReplyLimit
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.ingest import (
@@ -36,6 +37,7 @@ from postroom.pipeline.ingest import (
 )
 from postroom.pipeline.routing import inboxes_for, route_all
 from postroom.pipeline.services import Services
+from postroom.sending.mail_options import MailOptions, SendAt, add_options, check_send_at
 from postroom.sending.outgoing_mail import (
     OutgoingMail,
     Parent,
@@ -56,12 +58,14 @@ S = TypeVar("S", bound="Sending")
 
 IdempotencyKey = Annotated[
     Annotated[str, Field(min_length=1, max_length=256)] | None,
-    argument("Your key for this send: repeated, the mail goes out once.", "order-1042"),
+    argument("Repeated with the same key, it is sent once.", "order-1042"),
 ]
 
 
-class Sending(Request):
+class Sending(MailOptions):
     """Arguments that every send has."""
+
+    send_at: SendAt = None
 
     idempotency_key: IdempotencyKey = None
     allow_duplicate: Annotated[bool, argument("Send again what was sent minutes ago.", True)] = (
@@ -85,7 +89,11 @@ async def send_once(
     """
     payload = _payload(request)
     sent = await _earlier(ctx, request, payload)
-    sent = sent or await _send(ctx, await write(ctx, request), request, payload)
+    if sent is None:
+        send_at = check_send_at(ctx, request.send_at)
+        outgoing_mail = add_options(await write(ctx, request), request)
+        outgoing_mail.send_at = send_at
+        sent = await _send(ctx, outgoing_mail, request, payload)
     return await _outcome(ctx, sent, request.wait_s) if request.wait_s else sent
 
 
@@ -131,7 +139,12 @@ def _is_pending(sent: Sent) -> bool:
 async def _current(ctx: RequestContext, sent: Sent) -> Sent:
     message = await ctx.store.message(sent.message_id, ctx.visible)
     recipients = (message.recipients if message else None) or sent.recipients
-    return replace(sent, status=overall_status(recipients), recipients=recipients)
+    return replace(
+        sent,
+        status=overall_status(recipients),
+        recipients=recipients,
+        send_at=waits_until(recipients, sent.send_at),
+    )
 
 
 async def sent_with_key(ctx: RequestContext, draft_id: str, key: str) -> Sent | None:
@@ -247,6 +260,8 @@ async def _compose(
     await refuse_unsendable(ctx, inbox, is_draft=is_draft)
     sender = await identity_of(ctx, outgoing_mail, inbox, parent)
     files = await collect(ctx, outgoing_mail.attachments_in)
+    if outgoing_mail.text is None and outgoing_mail.html is not None:
+        outgoing_mail.text = (await in_thread(html_to_text, outgoing_mail.html)).text
     outgoing = outgoing_of(ctx, outgoing_mail, sender, parent, files)
     raw, addresses = await in_thread(compose, outgoing), recipients_of(outgoing)
     local = await inboxes_for(ctx, addresses)
@@ -259,14 +274,13 @@ async def _compose(
 async def build_sent_message(
     ctx: Services, mail: ParsedMail, inbox_id: str, bcc: Sequence[str]
 ) -> NewMessage:
-    """The sender's copy: in Sent, seen, and the only message with the bcc addresses."""
+    """The sender's copy: seen, and the only message with the bcc addresses."""
     (auth,) = await authenticate_mails(ctx, [mail])
     message = build_message(ctx, mail, inbox_id, auth=auth, received_at=ctx.clock())
     hidden = tuple(AddressLine("bcc", "", address) for address in bcc)
     return replace(
         message,
         direction="outbound",
-        mailboxes=(SENT,),
         flags=("seen",),
         addresses=message.addresses + hidden,
     )

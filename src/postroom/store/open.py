@@ -11,6 +11,7 @@ from postroom.blocking import in_thread
 from postroom.errors import Conflict
 from postroom.store.audit_hmac import KEY_FILE, MARK_FILE, AuditHmac, load_key, read_key
 from postroom.store.maintenance.lifecycle import refuse_incomplete, refuse_migrated, state_of
+from postroom.store.search.index import add_missing_flag_sets
 from postroom.store.store import Store
 from postroom.store.transaction import Engine, Transaction
 from postroom.store.webhook_secrets import encrypt_secrets_in_clear, has_secrets_in_clear
@@ -38,6 +39,7 @@ async def open_on(engine: Engine, folder: Path, key: bytes | None) -> Store:
     try:
         audit_hmac = AuditHmac(await _our_key(engine, folder, key), folder / MARK_FILE)
         await encrypt_old_secrets(engine, audit_hmac)
+        await add_missing_flag_sets(engine)
     except BaseException:
         await engine.close()
         raise

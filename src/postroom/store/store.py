@@ -17,10 +17,10 @@ from postroom.blocking import in_thread
 from postroom.errors import MailError
 from postroom.model.audit import AuditCheck
 from postroom.model.event import EVERY_WEBHOOK, Webhook, WebhookCapacity, WebhookJob
-from postroom.model.inbox import AddressRights, Visible
+from postroom.model.inbox import AddressRights, Mailbox, Visible
 from postroom.model.key import Key
 from postroom.model.message import BlobKey, MessageRow
-from postroom.model.page import Found
+from postroom.model.page import Found, Slice
 from postroom.model.sending import StoredDraft
 from postroom.model.storage import MessageQuery, RawMessage
 from postroom.ports.events import Notifier
@@ -38,6 +38,7 @@ from postroom.store.sql.accounts import identities as sql_identities
 from postroom.store.sql.accounts import pushes, remotes
 from postroom.store.sql.events import events as sql_events
 from postroom.store.sql.events import webhooks as sql_webhooks
+from postroom.store.sql.messages import mailboxes as sql_mailboxes
 from postroom.store.sql.messages import (
     message_changes,
     message_insert,
@@ -50,6 +51,7 @@ from postroom.store.sql.outbox import claims, queue, sends
 from postroom.store.sql.outbox import drafts as sql_drafts
 from postroom.store.sql.rules import plans
 from postroom.store.sql.rules import rules as sql_rules
+from postroom.store.transaction import Transaction
 from postroom.store.webhook_secrets import CannotDecrypt, decrypt_secret, encrypt_secret
 
 _AT_ONCE = 500
@@ -70,6 +72,9 @@ class Store(MemoryStore):
     # Messages
     add_messages = writes(message_insert.add_messages)
     message = reads(message_reads.get_message)
+    messages_by_id = reads(message_reads.messages_by_id)
+    message_numbers = reads(message_reads.message_numbers)
+    message_row = reads(message_reads.get_message_row)
     search_texts = reads(message_reads.search_texts)
     message_by_internet_id = reads(message_reads.message_by_internet_id)
     newest_message = reads(message_reads.newest_message)
@@ -87,6 +92,17 @@ class Store(MemoryStore):
         return await self.engine.read(
             lambda tx: message_search.find_messages(tx, query, self._searcher)
         )
+
+    async def mailboxes(
+        self, visible: Visible, page: Slice, inbox_id: str | None = None
+    ) -> Found[Mailbox]:
+        """One page of mailboxes with counts. Raises NotFound."""
+
+        def read(tx: Transaction) -> Found[Mailbox]:
+            inboxes = message_search.chosen_inboxes(tx, visible, inbox_id)
+            return sql_mailboxes.list_mailboxes(tx, inboxes, page, self._searcher)
+
+        return await self.engine.read(read)
 
     async def raw_messages(self, inbox_id: str, visible: Visible) -> AsyncIterator[RawMessage]:
         """Every message of an inbox, in order of arrival, including Trash and Junk."""
@@ -108,6 +124,7 @@ class Store(MemoryStore):
     refuse_second_answer = reads(sends.refuse_second_answer)
     refuse_many_replies = reads(sends.refuse_many_replies)
     forwards_since = reads(sends.forwards_since)
+    replies_today = reads(sends.replies_today)
     is_own_mail = reads(sends.is_own_mail)
 
     # Drafts
@@ -139,10 +156,13 @@ class Store(MemoryStore):
     events_after = reads(sql_events.events_after)
     newest_event = reads(sql_events.newest_event)
     last_event = reads(sql_events.last_event)
+    last_event_before = reads(sql_events.last_event_before)
     event_number = reads(sql_events.event_number)
     has_webhook = reads(sql_webhooks.has_webhook)
     webhooks = reads(sql_webhooks.list_webhooks)
+    webhook = reads(sql_webhooks.get_webhook)
     remove_webhook = writes(sql_webhooks.remove_webhook)
+    update_webhook = writes(sql_webhooks.update_webhook)
     next_webhook_at = reads(sql_webhooks.next_webhook_at)
     settle_webhook = writes(sql_webhooks.settle_webhook)
     webhook_deliveries = reads(sql_webhooks.list_deliveries)
@@ -160,13 +180,30 @@ class Store(MemoryStore):
         await self.write(lambda tx: sql_webhooks.add_webhook(tx, stored), target=webhook.id)
 
     async def renew_webhook(
-        self, webhook_id: str, secret: str, visible: Visible, now: datetime
+        self,
+        webhook_id: str,
+        secret: str,
+        visible: Visible,
+        now: datetime,
+        *,
+        made_by: str | None = None,
     ) -> Webhook:
-        """Replace its secret; the old one stays valid for a day. Raises NotFound."""
+        """Replace its secret, and its key if one is given. Raises NotFound."""
         encrypted = await in_thread(encrypt_secret, self._audit_hmac, webhook_id, secret)
         return await self.write(
-            lambda tx: sql_webhooks.renew_webhook(tx, webhook_id, encrypted, visible, now)
+            lambda tx: sql_webhooks.renew_webhook(
+                tx, webhook_id, encrypted, visible, now, made_by=made_by
+            )
         )
+
+    async def webhook_target(
+        self, webhook_id: str, visible: Visible, now: datetime
+    ) -> tuple[str, tuple[str, ...]]:
+        """Its URL and the secrets that sign; none if they cannot be decrypted. Raises NotFound."""
+        url, encrypted = await self.engine.read(
+            lambda tx: sql_webhooks.webhook_target(tx, webhook_id, visible, now)
+        )
+        return url, await in_thread(self._decrypted, webhook_id, encrypted)
 
     async def claim_webhooks(
         self,
@@ -186,13 +223,11 @@ class Store(MemoryStore):
         return await in_thread(self._opened, jobs) if jobs else []
 
     def _opened(self, jobs: Sequence[WebhookJob]) -> list[WebhookJob]:
-        return [replace(job, secrets=self._secrets_of(job)) for job in jobs]
+        return [replace(job, secrets=self._decrypted(job.webhook_id, job.secrets)) for job in jobs]
 
-    def _secrets_of(self, job: WebhookJob) -> tuple[str, ...]:
+    def _decrypted(self, webhook_id: str, secrets: Sequence[str]) -> tuple[str, ...]:
         try:
-            return tuple(
-                decrypt_secret(self._audit_hmac, job.webhook_id, each) for each in job.secrets
-            )
+            return tuple(decrypt_secret(self._audit_hmac, webhook_id, each) for each in secrets)
         except CannotDecrypt:
             return ()
 

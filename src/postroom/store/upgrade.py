@@ -198,6 +198,10 @@ _FROM_33: tuple[str, ...] = (
                          WHERE d.collection = ranking_collections.number)
         WHERE kind = 'mail'""",
     "DROP TABLE mail_texts",
+    """INSERT INTO mailboxes (inbox, name, folded)
+       SELECT i.number, 'Outbox', 'outbox' FROM inboxes i
+        WHERE NOT EXISTS (
+              SELECT 1 FROM mailboxes m WHERE m.inbox = i.number AND m.folded = 'outbox')""",
     "UPDATE leases SET name = 'rule_jobs' WHERE name = 'errands'",
     "DELETE FROM metadata WHERE name = 'mark'",
     "UPDATE metadata SET name = 'installation' WHERE name = 'house'",

@@ -19,6 +19,7 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from postroom.calls.request import Request
+from postroom.model.message import MessageRow
 from postroom.model.page import is_page
 from postroom.model.view import View
 from postroom.surfaces.to_json import ROWS, carries_mail, fields_beside, shown_fields
@@ -137,6 +138,7 @@ def _page_schema(result: Any, refer: Callable[[type], Schema]) -> Schema:
     kind = get_origin(result)
     hints = typing.get_type_hints(kind)
     more = {name: _value(hints[name], refer, optional=False) for name in fields_beside(kind)}
+    searched = {"hint": {"type": "string"}} if get_args(result)[0] is MessageRow else {}
     return {
         "type": "object",
         "properties": {
@@ -144,6 +146,7 @@ def _page_schema(result: Any, refer: Callable[[type], Schema]) -> Schema:
             **dict.fromkeys(names, number),
             "has_more": {"type": "boolean"},
             "next_cursor": {"type": "string"},
+            **searched,
             **more,
         },
         "required": ["results", *names, "has_more", *more],
@@ -162,7 +165,8 @@ def shape(kind: Any, refer: Callable[[type], Schema]) -> Schema:
     return {
         "type": "object",
         "properties": {
-            name: _value(hints[name], refer, optional=optional) for name, optional in shown
+            name.removesuffix("_"): _value(hints[name], refer, optional=optional)
+            for name, optional in shown
         },
         "required": sorted(set(always), key=[name for name, _ in shown].index),
     }

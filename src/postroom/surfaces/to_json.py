@@ -17,19 +17,27 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from postroom.calls.operation import Operation
 from postroom.errors import MailError
 from postroom.mail.text.display import shown
-from postroom.model import account, audit, event, inbox, live, message, rule, sending
+from postroom.model import account, agent, audit, event, inbox, live, message, rule, sending
 from postroom.model.memory import Memory
 from postroom.model.message import ActionResult
-from postroom.model.page import Page, is_page
+from postroom.model.page import Page, Receipt, is_page
 from postroom.model.view import Everything, Only, View, named_in
 
 ROWS = (message.MessageRow, message.ThreadMessage, message.ThreadRow)
 """Shapes of list rows."""
 
 CARRIES_MAIL = (
+    agent.Arrived,
+    agent.ChangeReceipt,
+    agent.FoundMail,
+    agent.Mailboxes,
+    agent.ReadResult,
+    agent.Receipt,
+    agent.Receipts,
     account.Account,
     message.Attachment,
     message.AttachmentContent,
+    message.AttachmentText,
     audit.AuditEntry,
     account.Capabilities,
     message.DownloadLink,
@@ -38,6 +46,7 @@ CARRIES_MAIL = (
     event.Event,
     account.Identity,
     inbox.Label,
+    inbox.Mailbox,
     live.LiveCopy,
     live.LiveDeletion,
     live.LiveFlags,
@@ -50,11 +59,13 @@ CARRIES_MAIL = (
     message.MessageRow,
     sending.OutboxEntry,
     sending.Sent,
+    sending.Unsubscribed,
     message.Thread,
     message.ThreadRow,
     live.Verification,
     event.Waited,
     event.WebhookDelivery,
+    event.WebhookPing,
 )
 """Shapes with text of mail, or of other servers."""
 
@@ -117,6 +128,8 @@ def _writer(kind: type) -> Callable[[Any], Any]:
         return _page_writer(kind)
     if issubclass(kind, (Everything, Only)):
         return _named
+    if issubclass(kind, Receipt):
+        return lambda value: to_json(value.shown)
     if is_dataclass(kind):
         return _row_writer(kind) if issubclass(kind, ROWS) else _shape_writer(kind)
     if issubclass(kind, datetime):
@@ -148,7 +161,8 @@ def _page(page: Page[Any]) -> dict[str, Any]:
         "offset": page.offset,
         "has_more": page.has_more,
     }
-    return {**body, "next_cursor": page.next_cursor} if page.next_cursor else body
+    optional = {"next_cursor": page.next_cursor, "hint": page.hint}
+    return body | {name: value for name, value in optional.items() if value}
 
 
 def _page_writer(kind: type) -> Callable[[Any], dict[str, Any]]:

@@ -107,11 +107,12 @@ async def test_a_draft_that_a_jmap_server_keeps_goes_later(
     assert ("queued", ["Drafts"]) == (sent.status, world.copies("Hello"))
     world.proxy.instead = None
     desk.app.services.providers._limiters.clear()  # type: ignore[attr-defined]
-    await ask(desk, outbox.cancel_message, message_id=sent.message_id)
     if ends == "sent":
         async with working(desk) as worker:
             await ask(desk, outbox.retry_message, message_id=sent.message_id)
             await worker.finish(20)
+    else:
+        await ask(desk, outbox.cancel_message, message_id=sent.message_id)
     await desk.sync()
     world.imap.noop()
 

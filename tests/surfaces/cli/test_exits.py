@@ -14,7 +14,7 @@ import pytest
 
 from postroom import errors
 from postroom.errors import MailError
-from postroom.surfaces.cli.exit_codes import EXIT_CODES
+from postroom.surfaces.cli.exit_codes import EXIT_CODES, TIMED_OUT
 from tests.mails import mail
 from tests.servers.postroom import command, environment
 
@@ -35,7 +35,7 @@ def test_every_kind_of_error_has_an_exit_code():
 def test_every_exit_code_is_documented():
     documented = {int(code) for code in re.findall(r"^\| (\d+) \|", DOCS, flags=re.MULTILINE)}
 
-    assert {0, 130, 141, *EXIT_CODES.values()} == documented
+    assert {0, TIMED_OUT, 130, 141, *EXIT_CODES.values()} == documented
 
 
 @pytest.mark.parametrize(

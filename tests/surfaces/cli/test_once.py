@@ -16,6 +16,8 @@ from tests.mails import mail
 from tests.surfaces.cli.test_moving import come, placed, target  # noqa: F401 - a fixture
 from tests.surfaces.cli.test_post import NOWHERE, OUTGOING
 
+LATER = f"{datetime.now(UTC) + timedelta(days=300):%Y-%m-%d}"
+
 
 @pytest.fixture
 def sender(postroom, inbox, monkeypatch):
@@ -23,7 +25,7 @@ def sender(postroom, inbox, monkeypatch):
     monkeypatch.setenv("POSTROOM_RELAY_URL", NOWHERE)
     postroom("send", *OUTGOING)
     postroom("send", *OUTGOING, "--cc", "bob@example.com")
-    made = postroom("draft", "create", *OUTGOING, "--send-at", "2999-01-31", "-o", "json").json
+    made = postroom("draft", "create", *OUTGOING, "--send-at", LATER, "-o", "json").json
     postroom("draft", "send", made["id"])
     return postroom
 

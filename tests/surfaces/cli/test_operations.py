@@ -300,3 +300,32 @@ def test_an_owners_key_from_the_settings_is_not_replaced(postroom, monkeypatch):
 
     assert 5 == result.code
     assert "canary" not in result.out + result.err
+
+
+def test_a_code_is_printed_bare(postroom, inbox, receive):
+    receive(mail("Sign in", "Your code is 482913."))
+
+    ran = postroom("message", "wait", inbox["id"], "--extract", "code")
+
+    assert (0, "482913\n") == (ran.code, ran.out)
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_a_wait_that_times_out_has_the_exit_code_of_timeout(postroom, inbox, output):
+    words = ("message", "wait", inbox["id"], "--timeout-s", 1, "--since", "-5", "-o", output)
+
+    assert 124 == postroom(*words).code
+
+
+def test_the_text_of_an_attachment_is_printed(postroom, inbox, receive):
+    html = b"<p>Hello</p><p hidden>secret words</p>"
+    received = receive(mail("File", attachments=[("a.html", "text/html", html)]))
+    listed = postroom("attachment", "list", received["message_id"], "-o", "json").json
+
+    ran = postroom("attachment", "text", listed["results"][0]["id"])
+    part = postroom("attachment", "text", listed["results"][0]["id"], "--max-chars", 2)
+
+    assert (0, "Hello\n") == (ran.code, ran.out)
+    assert "warning: hidden text left out" in ran.err
+    assert "He\n" == part.out
+    assert "2 of 5 characters; continue with --offset 2" in part.err

@@ -180,7 +180,7 @@ def test_the_doctor_finds_nothing_where_all_is_well(postroom, inbox, monkeypatch
 
     names = (
         "python sqlite tools settings memory logins folder space port database blobs "
-        "keys addresses rules outbox clock"
+        "keys addresses rules webhooks outbox clock"
     )
     assert dict.fromkeys(names.split(), ("ok", "")) == checks(result)
     assert 0 == result.code

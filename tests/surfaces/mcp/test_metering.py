@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,8 @@ async def test_every_way_to_send_counts_once_when_it_is_accepted(app: App) -> No
     outgoing_mail = {"subject": "Hi", "body_text": "Hello", "inbox_id": inbox.id}
     about = {"message_id": added.message_id}
     one = await call(ctx, drafts.create_draft, {**outgoing_mail, "to": ["a@example.com"]})
-    scheduled = {**outgoing_mail, "to": ["b@example.com"], "send_at": "2099-01-01T00:00Z"}
+    at = (ctx.clock() + timedelta(days=9)).isoformat()
+    scheduled = {**outgoing_mail, "to": ["b@example.com"], "send_at": at}
     later = await call(ctx, drafts.create_draft, scheduled)
     await call(
         ctx, sending.send_message, {**outgoing_mail, "to": ["c@example.com", "d@example.com"]}

@@ -106,6 +106,7 @@ def greedy(
         "list_threads": [page],
         "get_thread": [thread, {**thread, "limit": 100, "include_text": True}],
         "list_attachments": [page, message, thread],
+        "list_drafts": [{"limit": 100}],
         "list_identities": [{"limit": 100}],
         "get_capabilities": [{}],
         "wait_for_message": [

@@ -327,3 +327,61 @@ async def test_400_connections_have_no_more_keys_looked_up_than_one(tmp_path):
 )
 def test_an_address_of_ipv6_stands_for_its_network(address, network):
     assert network == network_of(address)
+
+
+@pytest.mark.parametrize("every_s", [0.25, 1, 2, 4])
+@pytest.mark.parametrize("asks_every_s", [None, 1, 3])
+async def test_a_right_key_gets_in_after_what_it_was_told_whatever_comes_in_the_meantime(
+    clock, every_s, asks_every_s
+):
+    attempts, number = Attempts(9, clock), 0
+    for number in range(40):
+        await looked_up(attempts, "192.0.2.1", f"pk_{number}")
+    with pytest.raises(RateLimited) as told, attempts.lookup("192.0.2.1", "pk_right"):
+        pass
+    end, early = clock.now + told.value.retry_after, 0
+
+    while clock.now < end:
+        clock.now = min(end, clock.now + every_s)
+        number += 1
+        await looked_up(attempts, "192.0.2.1", f"pk_{number}")
+        if asks_every_s and clock.now < end and number % max(1, int(asks_every_s / every_s)) == 0:
+            early += await looked_up(attempts, "192.0.2.1", "pk_right", is_right=True)
+
+    assert await looked_up(attempts, "192.0.2.1", "pk_right", is_right=True)
+    assert 0 == early
+    assert await looked_up(attempts, "192.0.2.1", "pk_right", is_right=True)
+
+
+async def test_guesses_that_come_again_are_looked_up_slowly(clock):
+    attempts = Attempts(9, clock)
+    for number in range(40):
+        await looked_up(attempts, "192.0.2.1", f"pk_{number}")
+    keys = [f"pk_again_{number}" for number in range(200)]
+    for key in keys:
+        await looked_up(attempts, "192.0.2.1", key)
+    clock.now += 10
+
+    found = set()
+    for _ in range(60):
+        clock.now += 1
+        for key in keys:
+            if await looked_up(attempts, "192.0.2.1", key):
+                found.add(key)
+
+    assert FREE <= len(found) <= FREE + 60
+
+
+async def test_a_right_key_does_not_raise_the_score_of_its_address(clock):
+    attempts = Attempts(9, clock)
+    for number in range(MOST):
+        await looked_up(attempts, "192.0.2.1", f"pk_{number}")
+    row = attempts._row("192.0.2.1", clock.now)
+    with pytest.raises(RateLimited) as told, attempts.lookup("192.0.2.1", "pk_right"):
+        pass
+    clock.now += told.value.retry_after
+    before = attempts._score(row, clock.now)
+
+    assert await looked_up(attempts, "192.0.2.1", "pk_right", is_right=True)
+
+    assert before - 1 == attempts._score(row, clock.now)

@@ -17,6 +17,7 @@ from postroom.app import App
 from postroom.calls.operation import call
 from postroom.model.view import EVERYTHING
 from postroom.operations.message_changes import delete_message
+from postroom.pipeline.ingest import Arrival, receive_many
 from postroom.surfaces.rest.server import build, listen, serve_on
 from tests.mails import deliver, mail, new_inbox
 
@@ -137,6 +138,16 @@ async def test_a_stream_goes_on_also_when_the_last_message_seen_was_removed(
         missed = await stream.subjects(1)
 
     assert ["Two"] == missed
+
+
+async def test_imported_mail_is_no_news(app, ctx, key, port, inbox):
+    async with listening(port, key) as stream:
+        await arrived(app)
+        await receive_many(ctx, [Arrival(mail("Old"), inbox.id, is_imported=True)])
+        await deliver(ctx, inbox, mail("New"))
+        told = await stream.subjects(1)
+
+    assert ["New"] == told
 
 
 async def test_a_key_is_told_of_its_own_inboxes_only(app, ctx, rest, port, inbox):

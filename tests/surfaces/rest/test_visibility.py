@@ -108,7 +108,7 @@ async def ask(rest, route, arguments):
     at = {place: {} for place in ("path", "query", "body", "raw")}
     for name, value in arguments.items():
         at[route.places[name]][name] = value
-    query = {**at["query"], **dict([route.when] if route.when else [])}
+    query = {**({route.when: "base64"} if route.when else {}), **at["query"]}
     content = {"json": at["body"]} if at["body"] else {}
     if route.raw:
         content = {"content": at["raw"][route.raw]}

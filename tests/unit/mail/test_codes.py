@@ -150,6 +150,92 @@ NONE = [
 ]
 
 
+FORMS = {
+    "482913": "482913",
+    "4829": "4829",
+    "48291377": "48291377",
+    "482 913": "482913",
+    "482-913": "482913",
+    "48 29 13": "482913",
+    "48-29-13": "482913",
+    "4829 1377": "48291377",
+    "4829-1377": "48291377",
+    "482 913 772": "482913772",
+    "4 8 2 9 1 3": "482913",
+    "G-482913": "482913",
+    "FB-48291": "48291",
+    "ABC-123": "ABC-123",
+    "AB1-2CD": "AB1-2CD",
+    "KX7P2M": "KX7P2M",
+}
+"""How a code is written, and how it is typed."""
+
+SENTENCES = (
+    "Your code is: {}",
+    "Your verification code is {}.",
+    "Your login code for Acme is {}",
+    "Here is your security code:\n\n{}\n\nIt expires in 10 minutes.",
+    "Ihr Code lautet: {}",
+    "Ihr Bestätigungscode für Acme lautet {}.",
+    "Votre code de vérification est {}.",
+    "Votre code : {}",
+    "Tu código es {}.",
+    "Il tuo codice è {}",
+    "O seu código de acesso é {}.",
+    "Uw verificatiecode is {}.",
+    "Din kod är {}",
+    "Koden din er {}",
+    "Váš ověřovací kód je {}",
+    "Codul tău este {}",
+    "Twój kod: {}",
+    "Ваш код подтверждения: {}",
+    "Ο κωδικός σας είναι {}",
+    "您的验证码是 {}，请勿泄露。",
+    "認証コード：{}",
+    "인증번호는 {} 입니다",
+)
+PLACES = ("", "We are open 2024-2026. Invoice 100200, 1500 EUR, tel. 06 12 34 56 78.\n\n")
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_is_found_in_every_sentence(form: str, sentence: str) -> None:
+    found = [find_code("Acme", place + sentence.format(form)) for place in PLACES]
+
+    assert [FORMS[form]] * len(PLACES) == found
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("subject", ["Your Acme code: {}", "Your verification code is {}"])
+def test_every_form_is_found_in_a_subject(form: str, subject: str) -> None:
+    assert FORMS[form] == find_code(subject.format(form), "Hello Ana,\n\nwelcome back.")
+
+
+OTHERS = (
+    "1999", "2026", "2024-2026", "2025 2026", "06 12 34 56 78", "030 123 456", "12 05 26",
+    "1234 5678 9012 3456", "QA-48291", "4829 1377",
+)  # fmt: skip
+ABOUT_OTHERS = (
+    "We have moved. Since {} we are in Berlin.",
+    "Thanks for your order {}. It has shipped.",
+    "Call us: {}",
+    "Your account {} was closed.",
+    "See ticket {} for the code path.",
+    "The code of conduct was changed, see {}.",
+    "Your code expires on {}",
+    "Paid {} with a verified card",
+    "Your total: {} EUR, confirmed.",
+)
+
+
+@pytest.mark.parametrize("sentence", ABOUT_OTHERS)
+@pytest.mark.parametrize("number", OTHERS)
+def test_years_phones_dates_and_orders_are_no_codes(number: str, sentence: str) -> None:
+    text = sentence.format(number)
+
+    assert (None, None) == (find_code("Acme", text), find_code(text, "Hello"))
+
+
 @pytest.mark.parametrize(("subject", "text", "code"), FOUND)
 def test_the_code_is_found(subject: str, text: str, code: str) -> None:
     assert code == find_code(subject, text)

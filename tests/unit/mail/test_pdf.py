@@ -8,7 +8,15 @@ from contextlib import suppress
 import pytest
 
 from postroom.blocking.processes import Bounds, WorkFailed, in_process
-from postroom.mail.mime.attachments import NEEDS, pdf_text
+from postroom.mail.text_extraction.extract import (
+    PDF,
+    ExtractedText,
+    extract_as_json,
+    file_kind,
+    from_json,
+    modules_for,
+)
+from postroom.mail.text_extraction.pdf import read_pdf
 from tests.pdf import make_pdf
 
 MB = 1024 * 1024
@@ -81,19 +89,21 @@ HOSTILE = {
 
 
 async def test_the_text_of_a_good_one():
-    assert "Invoice 4711\nTotal: 99 EUR" == await in_process(
-        pdf_text, GOOD, CHARS, BOUNDS, imports=NEEDS
-    )
+    answer = await in_process(extract_as_json, GOOD, CHARS, BOUNDS, imports=modules_for(PDF))
+
+    assert ExtractedText("Invoice 4711\nTotal: 99 EUR") == from_json(answer)
 
 
 def test_one_character_more_than_asked_for_tells_that_there_is_more():
-    assert "Invoice 471" == pdf_text(GOOD, 10)
+    assert "Invoice 471" == read_pdf(GOOD, 10).text
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_hostile_one_gives_little_text_or_none(name):
     try:
-        text = await in_process(pdf_text, HOSTILE[name], CHARS, BOUNDS, imports=NEEDS)
+        modules = modules_for(file_kind(HOSTILE[name]) or PDF)
+        answer = await in_process(extract_as_json, HOSTILE[name], CHARS, BOUNDS, imports=modules)
+        text = from_json(answer).text
     except WorkFailed as failure:
         text = str(failure)
 
@@ -107,4 +117,64 @@ def test_a_broken_one_is_read_or_refused(step):
     for place in range(0, len(GOOD), step):
         broken = GOOD[:place] + bytes([GOOD[place] ^ 0x15]) + GOOD[place + 1 :]
         with suppress(ValueError):
-            assert len(pdf_text(broken, CHARS)) <= CHARS + 1
+            assert len(read_pdf(broken, CHARS).text) <= CHARS + 1
+
+
+PRINTED = b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R %s >>"
+FONT = b"/Font << /F1 5 0 R >>"
+HELVETICA = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>"
+SEEN = b"BT /F1 12 Tf 0 Tr 0 g 60 600 Td (black words) Tj ET "
+UNSEEN = {
+    "invisible in print": b"BT /F1 12 Tf 3 Tr 60 700 Td (secret) Tj ET ",
+    "white on white": b"BT /F1 12 Tf 1 1 1 rg 60 700 Td (secret) Tj ET ",
+    "too small to read": b"BT /F1 0.4 Tf 60 700 Td (secret) Tj ET ",
+}
+
+
+def printed(content: bytes, resources: bytes = b"", *more: bytes) -> bytes:
+    page = PRINTED % (b"/Resources << %s %s >>" % (FONT, resources))
+    return pdf(CATALOGUE, PAGES, page, stream(content), HELVETICA, *more)
+
+
+@pytest.mark.parametrize("reason", UNSEEN)
+def test_what_a_reader_does_not_see_is_left_out(reason):
+    found = read_pdf(printed(UNSEEN[reason] + SEEN), CHARS)
+
+    assert "black words" == found.text
+    assert (f"hidden text left out: 6 characters ({reason})",) == found.warnings
+
+
+def test_white_text_on_a_colour_is_seen():
+    banner = b"0 0 1 rg 50 690 300 40 re f BT /F1 12 Tf 1 1 1 rg 60 700 Td (Banner) Tj ET "
+
+    assert ExtractedText("Banner\nblack words") == read_pdf(printed(banner + SEEN), CHARS)
+
+
+def test_a_white_box_does_not_make_white_text_seen():
+    box = b"1 1 1 rg 50 690 300 40 re f "
+
+    assert "black words" == read_pdf(printed(box + UNSEEN["white on white"] + SEEN), CHARS).text
+
+
+PICTURE = stream(
+    b"\x80",
+    b"/Type /XObject /Subtype /Image /Width 1 /Height 1 /ColorSpace /DeviceGray"
+    b" /BitsPerComponent 8",
+)
+
+
+def test_the_text_layer_of_a_scan_is_read_with_a_warning():
+    scan = b"q 595 0 0 842 0 0 cm /I Do Q " + UNSEEN["invisible in print"]
+
+    found = read_pdf(printed(scan, b"/XObject << /I 6 0 R >>", PICTURE), CHARS)
+
+    assert "secret" == found.text
+    assert "scanned page" in found.warnings[0]
+
+
+def test_the_layer_of_a_scan_is_left_out_beside_text_that_shows():
+    scan = b"q 595 0 0 842 0 0 cm /I Do Q " + UNSEEN["invisible in print"] + SEEN
+
+    found = read_pdf(printed(scan, b"/XObject << /I 6 0 R >>", PICTURE), CHARS)
+
+    assert "black words" == found.text

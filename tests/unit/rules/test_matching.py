@@ -79,6 +79,9 @@ def why(condition: str, facts: Facts = MAIL) -> tuple[str, ...] | None:
         "{age_days: {greater_than: 10}}",
         "{age_days: {equals: 10}}",
         "{age_days: {less_than: 11}}",
+        "{date: {after: 2026-05-22}}",
+        "{date: {after: '2026-05-22T02:00:00+02:00', before: 2026-05-22T00:00:01Z}}",
+        "{date: {before: 2026-05-23, not: {before: 2026-05-22}}}",
         "{list_id: {equals: news.x.example}}",
         "{header.x-priority: {contains: high}}",
         "{header.X-Spam: {equals: really}}",
@@ -109,6 +112,9 @@ def test_it_holds(condition):
         "{flag: {equals: flagged}}",
         "{size_bytes: {greater_than: 5000}}",
         "{age_days: {less_than: 10}}",
+        "{date: {after: 2026-05-22T00:00:00.5Z}}",
+        "{date: {before: 2026-05-22}}",
+        "{date: {after: 2026-05-23, before: 2026-06-01}}",
         "{has_attachment: false}",
         "{attachment.name: {equals: rechnung}}",
         "{list_id: {exists: false}}",
@@ -216,7 +222,11 @@ def test_the_index_is_asked_for_what_a_rule_looks_for():
 
     (query,) = queries_for(rule, only("inb_1"), NOW)
 
-    assert ("@supplier.example", "invoice", ("Work",)) == (query.sender, query.q, query.labels)
+    assert ("@supplier.example", "invoice", ("Work",)) == (
+        query.sender,
+        query.subject,
+        query.labels,
+    )
     assert (True, NOW - timedelta(days=30), None) == (
         query.has_attachment,
         query.after,
@@ -236,4 +246,20 @@ def test_alternatives_are_several_questions_or_none(condition, count):
     queries = queries_for(parse_rule(f"when: [{condition}]\nthen: [archive]"), EVERYTHING, NOW)
 
     assert count == len(queries)
-    assert all((query.q or query.sender) is not None for query in queries) == (count == 2)
+    assert all((query.subject or query.sender) is not None for query in queries) == (count == 2)
+
+
+def test_the_index_is_asked_for_dates_flags_and_texts():
+    rule = parse_rule(
+        "when: [{date: {after: 2026-01-31, before: 2026-02-28T12:00Z}}, {age_days: "
+        "{greater_than: 1}}, {flag: Seen}, {subject: {contains: a}}, {text: {contains: Due}}]\n"
+        "then: [archive]"
+    )
+
+    (query,) = queries_for(rule, EVERYTHING, NOW)
+
+    assert (datetime(2026, 1, 31, tzinfo=UTC), datetime(2026, 2, 28, 12, tzinfo=UTC)) == (
+        query.after,
+        query.before,
+    )
+    assert (("seen",), "a", "due") == (query.flags, query.subject, query.q)

@@ -352,14 +352,20 @@ def with_signature(
     """Both versions of a mail with a signature under them, as RFC 3676 §4.3 parts it off."""
     if not signature:
         return text, html
+    plain, block = text_signature(signature)
     if text is not None:
-        text = f"{text.rstrip()}\n\n-- \n{html_to_text(signature).text.strip()}\n"
+        text = text.rstrip() + plain
     if html is not None:
-        block = f'<div class="signature">-- <br>{signature}</div>'
         ends = [found.start() for found in _BODY_END.finditer(html)]
         at = ends[-1] if ends else len(html)
         html = html[:at] + block + html[at:]
     return text, html
+
+
+def text_signature(signature: str) -> tuple[str, str]:
+    """A signature as it ends the text, and as a block of HTML."""
+    plain = f"\n\n-- \n{html_to_text(signature).text.strip()}\n"
+    return plain, f'<div class="signature">-- <br>{signature}</div>'
 
 
 def rebuild(

@@ -117,7 +117,7 @@ def parse_invitation(text: str) -> Invitation | None:
     method, event, attendees = "", dict[str, str](), list[str]()
     inside = False
     for line in lines:
-        name, value = _property(line)
+        name, value = content_line(line)
         if name == "METHOD":
             method = value.upper()
         elif name in ("BEGIN", "END") and value.upper() in ("VEVENT", "VTODO"):
@@ -133,8 +133,8 @@ def parse_invitation(text: str) -> Invitation | None:
     return Invitation(
         method=method,
         uid=event.get("UID", ""),
-        summary=_unescaped(event.get("SUMMARY", "")),
-        location=_unescaped(event.get("LOCATION", "")),
+        summary=unescaped(event.get("SUMMARY", "")),
+        location=unescaped(event.get("LOCATION", "")),
         organizer=_address(event.get("ORGANIZER", "")),
         start=event.get("DTSTART", ""),
         end=event.get("DTEND", ""),
@@ -142,7 +142,7 @@ def parse_invitation(text: str) -> Invitation | None:
     )
 
 
-def _property(line: str) -> tuple[str, str]:
+def content_line(line: str) -> tuple[str, str]:
     """The name and value of a content line, without its parameters."""
     name = re.match(r"[A-Za-z-]{1,40}", line)
     if name is None:
@@ -159,7 +159,7 @@ def _address(value: str) -> str:
     return value[7:] if value[:7].lower() == "mailto:" else value
 
 
-def _unescaped(value: str) -> str:
+def unescaped(value: str) -> str:
     return re.sub(r"\\([nN;,\\])", lambda m: "\n" if m[1] in "nN" else m[1], value)
 
 
@@ -177,38 +177,6 @@ def find_protection(root: Part, text: str) -> Protection | None:
     if start.startswith("-----BEGIN PGP MESSAGE-----"):
         return "pgp-encrypted"
     return "pgp-signed" if start.startswith("-----BEGIN PGP SIGNED MESSAGE-----") else None
-
-
-NEEDS = ("pypdfium2", "encodings.utf_16_le")
-"""The modules that are loaded only when a PDF is read."""
-
-
-def pdf_text(data: bytes, max_chars: int) -> str:
-    """The text of the first pages, as far as *max_chars* characters and one more.
-
-    Raises:
-        ValueError: it is no PDF, it is locked, or it cannot be read.
-    """
-    import pypdfium2  # type: ignore[import-untyped]
-
-    try:
-        document = pypdfium2.PdfDocument(data)
-        return _text_of_pages(document, max_chars)
-    except pypdfium2.PdfiumError as error:
-        raise ValueError(f"the PDF cannot be read: {error}") from error
-
-
-def _text_of_pages(document: object, max_chars: int) -> str:
-    """One character more than allowed tells that there is more."""
-    pages: list[str] = []
-    left = max_chars + 1
-    for page in document:  # type: ignore[attr-defined]
-        text = clean(page.get_textpage().get_text_bounded(errors="replace")).replace("\r\n", "\n")
-        pages.append(text.strip()[:left])
-        left -= len(pages[-1]) + 1
-        if left <= 0:
-            break
-    return "\n".join(pages).lstrip()[: max_chars + 1]
 
 
 # TNEF, the `winmail.dat` of Outlook, after the public description of the format ([MS-OXTNEF],

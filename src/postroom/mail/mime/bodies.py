@@ -245,6 +245,7 @@ def _attachment(part: Part, contents: Contents, limits: Limits) -> ParsedAttachm
         content=content,
         inline=disposition != "attachment" and (disposition == "inline" or content_id is not None),
         content_id=content_id,
+        charset=part.parameters.get("charset", ""),
     )
 
 

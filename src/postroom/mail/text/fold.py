@@ -98,14 +98,30 @@ def is_at(address: str, folded: str) -> bool:
     return address_pattern(folded) in f"{FIELD_BORDER}{fold(address)}{ADDRESS_END}"
 
 
+MAX_WORDS = 32
+_WORD = re.compile(r'"([^"]+)"|(\S+)')
+
+
+def words_of(folded: str) -> tuple[str, ...]:
+    """The words of a folded text; a phrase in double quotes is one of them.
+
+    A word that is part of another one asks for nothing more, and is left out.
+    """
+    found = [(match[1] or match[2].strip('"')).strip() for match in _WORD.finditer(folded)]
+    words = list(dict.fromkeys(word for word in found if word)) or [folded]
+    return tuple(w for w in words if not any(w in other for other in words if other != w))
+
+
 @dataclass(frozen=True, slots=True)
 class TextFilter:
-    """What a message must contain, folded; None asks for nothing."""
+    """What a message must contain, folded; None and () ask for nothing."""
 
     sender: str | None = None
     recipient: str | None = None
     subject: str | None = None
     q: str | None = None
+    words: tuple[str, ...] = ()
+    sender_words: tuple[str, ...] = ()
 
     def matches(self, texts: SearchTexts) -> bool:
         """Whether it has all of it."""
@@ -120,3 +136,7 @@ class TextFilter:
             yield self.subject, texts.searchable.partition(FIELD_BORDER)[0]
         if self.q is not None:
             yield self.q, texts.searchable
+        for word in self.words:
+            yield word, texts.searchable
+        for word in self.sender_words:
+            yield address_pattern(word), texts.senders

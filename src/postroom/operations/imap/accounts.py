@@ -34,6 +34,7 @@ from postroom.model.live import (
     Outcome,
     Verification,
 )
+from postroom.model.view import Everything
 from postroom.ports.imap import ImapSession, LiveImap
 
 _REMOTE_ERRORS = (ProviderError, NotFound, TooLarge)
@@ -143,10 +144,15 @@ def account_of(ctx: RequestContext, account_id: str) -> tuple[LiveImap, ImapAcco
             assert ctx.imap is not None
             return ctx.imap, account
     known = ", ".join(account.account_id for account in accounts[:MAX_ACCOUNTS])
-    raise NotFound(
-        f"no account {account_id}; "
-        + (f"there are {known}" if known else "none is configured; set MAIL_IMAP_<ACCOUNT>_HOST")
+    if known:
+        raise NotFound(f"no account {account_id}; there are {known}")
+    is_limited = not isinstance(ctx.caller.accounts, Everything)
+    why = (
+        "your key may use none; ask the owner for a key that names one"
+        if is_limited
+        else "none is configured; set MAIL_IMAP_<ACCOUNT>_HOST"
     )
+    raise NotFound(f"no account {account_id}; {why}")
 
 
 def check_gate(ctx: RequestContext) -> None:

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from postroom.blocking import in_thread
-from postroom.blocking.processes import Bounds, WorkFailed, in_process
+from postroom.blocking.processes import WorkFailed
 from postroom.mail.html.html import sanitise_html
-from postroom.mail.mime.attachments import NEEDS, pdf_text
 from postroom.mail.mime.remote_parts import RemotePart, estimated_bytes, fill, read_text, text_parts
 from postroom.mail.parse import Words, parse_message
 from postroom.model.imap import ImapLocator, ImapSection
 from postroom.model.limits import MB, Limits
 from postroom.model.live import LiveAttachment
 from postroom.operations.imap.accounts import Issues
+from postroom.pipeline.text_extractor import extract_text
 from postroom.ports.imap import ImapSession
 
 MAX_ATTACHMENTS = 50
@@ -94,14 +94,16 @@ class PdfReader:
             return
         try:
             async with slots:
-                text = await in_process(pdf_text, data, self.chars, Bounds(), imports=NEEDS)
+                found = await extract_text(data, self.chars)
         except WorkFailed as failure:
             self._fail("extraction_failed", f"no text of part {part.number}: {failure}")
             return
-        if len(text) > self.chars:
+        for warning in found.warnings:
+            self._fail("left_out", f"part {part.number}: {warning}")
+        if len(found.text) > self.chars:
             message = f"the text of part {part.number} is cut at {self.chars} characters"
             self._fail("truncated", f"{message}; attachment_text_max_chars may be 50000")
-        self.texts[part.number] = text[: self.chars]
+        self.texts[part.number] = found.text[: self.chars]
 
     def _too_large(self, part: RemotePart, size: int) -> None:
         limit = f"over the {MAX_PDF_BYTES} bytes of which text is extracted"

@@ -14,22 +14,24 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from postroom.errors import InvalidInput
-from postroom.model.inbox import EVERY_MAILBOX, INBOX, STANDARD_MAILBOXES, TRASH
+from postroom.model.inbox import (
+    EVERY_MAILBOX,
+    INBOX,
+    STANDARD_MAILBOXES,
+    TRASH,
+    WELL_KNOWN_MAILBOXES,
+)
 from postroom.model.message import FLAGS
 from postroom.pipeline.transfer.mbox import Quoting, split_mbox
 
 _LETTERS = {"D": "draft", "F": "flagged", "R": "answered", "S": "seen"}
 _TRASHED = "T"
 _INFO = re.compile(r"[:!;]2,([A-Za-z]*)$")
-_OTHER_NAMES = {
-    "spam": "Junk",
-    "junk e-mail": "Junk",
-    "deleted items": TRASH,
-    "deleted messages": TRASH,
-    "sent items": "Sent",
-    "sent messages": "Sent",
-}
-_STANDARD = {name.lower(): name for name in STANDARD_MAILBOXES} | _OTHER_NAMES
+_STANDARD = (
+    {name.lower(): name for name in STANDARD_MAILBOXES}
+    | WELL_KNOWN_MAILBOXES
+    | {"outbox": "Drafts"}  # no installation sends the mail of another one
+)
 
 
 def flags_in(filename: str) -> tuple[str, ...]:

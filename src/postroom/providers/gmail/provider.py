@@ -25,6 +25,7 @@ from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
 from postroom.model.sending import Envelope, Outcome
 from postroom.ports.provider import Known
 from postroom.providers.gmail.client import RATES, GmailClient, raw_of
+from postroom.providers.names import plain_name
 from postroom.providers.sending import BeforeSubmit, WebSender, attachment_mb, with_bcc
 from postroom.providers.web.api import ApiRefused, message_errors
 from postroom.providers.web.responses import checks_responses, message_count
@@ -50,7 +51,7 @@ class GmailLabels(FolderNames):
 
     async def load(self) -> None:
         self.names = {
-            str(row["id"]): str(row["name"])
+            str(row["id"]): plain_name(str(row["name"]))
             for row in await self.client.labels()
             if row.get("type") != "system"
         }

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from postroom.errors import NotFound, ProviderAuthFailed, ProviderError, ProviderTimeout, untrusted
 from postroom.model.imap import ImapAccount
+from postroom.providers.server_text import without_secret
 
 
 class ImapFault(Exception):
@@ -85,6 +86,9 @@ def printable(text: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in text[:1000]).split())[:200]
 
 
+_IN_OUR_WORDS = (TimedOut, NotSecure, Unreachable)
+"""Faults that quote no server."""
+
 _MISSING = ("NONEXISTENT", "TRYCREATE")
 _FINAL = ("ALREADYEXISTS", "CANNOT", "CLIENTBUG", "LIMIT", "NOPERM", "OVERQUOTA", "TOOBIG")
 
@@ -96,15 +100,18 @@ def imap_errors(account: ImapAccount) -> Iterator[None]:
         yield
     except ImapFault as fault:
         # A traceback shows the text of the fault as well.
-        fault.args = tuple(_without_secret(str(arg), account) for arg in fault.args)
+        if not isinstance(fault, _IN_OUR_WORDS):
+            fault.args = tuple(without_secret(str(arg), account.secret) for arg in fault.args)
         raise mail_error(fault, account) from fault
 
 
 def mail_error(fault: ImapFault, account: ImapAccount) -> ProviderError | NotFound:
     """The error that a fault is reported as."""
-    where, text = account.account_id, _without_secret(str(fault), account)
+    where, text = account.account_id, str(fault)
+    if not isinstance(fault, _IN_OUR_WORDS):
+        text = without_secret(text, account.secret) or "its answer is not shown"
     if isinstance(fault, LoginRefused):
-        reason = _without_secret(fault.text, account)
+        reason = without_secret(fault.text, account.secret)
         return ProviderAuthFailed(
             f"{where}: the server refused the login of this account; check its user and its "
             f"password or token{f' ({reason})' if reason else ''}"
@@ -124,7 +131,7 @@ def mail_error(fault: ImapFault, account: ImapAccount) -> ProviderError | NotFou
 
 def refusal_error(fault: Refused, account: ImapAccount) -> ProviderError | NotFound:
     """The error for NO or BAD, with the text of the server."""
-    text = _without_secret(fault.text, account)
+    text = without_secret(fault.text, account.secret)
     message = f"{account.account_id}: the server refused {fault.command}: {text or fault.word}"
     if fault.code in _MISSING or (fault.command in ("EXAMINE", "SELECT") and fault.word == "NO"):
         return untrusted(NotFound(message, server_said=text))
@@ -138,8 +145,3 @@ class PermanentError(ProviderError):
     """A retry would fail in the same way."""
 
     retryable = False
-
-
-def _without_secret(text: str, account: ImapAccount) -> str:
-    """A text without the secret, which some servers repeat."""
-    return text.replace(account.secret, "********") if account.secret else text

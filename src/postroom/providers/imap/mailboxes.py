@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
@@ -16,9 +17,13 @@ from postroom.providers.imap.client import Client, Listed
 from postroom.providers.imap.errors import InvalidResponse, Refused
 from postroom.providers.imap.pool import connect
 from postroom.providers.imap.responses import MAX_RANGES, Position, Row, read_row
-from postroom.providers.imap.syntax import Frame, decode_name
+from postroom.providers.imap.syntax import Frame, decode_name, has_controls
+from postroom.providers.names import plain_name
+
+log = logging.getLogger(__name__)
 
 MAX_VANISHED = 1_000
+_CANNOT_BE_NAMED = "its name has control characters, which no command can carry; rename it there"
 _VANISHED = re.compile(rb"\* VANISHED (?:\(EARLIER\) )?([\d:,]+)$", re.IGNORECASE)
 
 
@@ -110,7 +115,7 @@ _ORDER = {INBOX: 0, SENT: 1, JUNK: 3, TRASH: 4}
 
 def _plain_name(row: Listed) -> str:
     """A name with slashes, without the INBOX prefix of some servers."""
-    name = decode_name(row.name)
+    name = plain_name(decode_name(row.name))
     delimiter = row.delimiter or "/"
     head, found, tail = name.partition(delimiter)
     if found and head.upper() == "INBOX":
@@ -143,6 +148,7 @@ class ImapMailboxes:
     has_idle: bool = False
     _client: Client | None = None
     _open: tuple[bytes, bool] | None = None
+    _skipped: set[bytes] = field(default_factory=set)
 
     async def client(self) -> Client:
         if self._client is None or self._client.connection.is_closed:
@@ -163,7 +169,13 @@ class ImapMailboxes:
     async def load(self) -> None:
         """Request the list of mailboxes."""
         client = await self.client()
-        self.all = remote_mailboxes(await client.list())
+        listed = await client.list()
+        unnameable = {row.name for row in listed if has_controls(row.name)}
+        for name in unnameable - self._skipped:
+            context = {"account": self.account.account_id, "mailbox": repr(name)}
+            log.warning("imap.mailbox_skipped", extra={**context, "error": _CANNOT_BE_NAMED})
+        self._skipped |= unnameable
+        self.all = remote_mailboxes(row for row in listed if row.name not in unnameable)
 
     async def open(self, box: RemoteMailbox, *, writing: bool = False) -> Position:
         """Open a mailbox and return its position."""

@@ -204,9 +204,14 @@ class Literal:
 Piece: TypeAlias = bytes | Literal
 
 
+def has_controls(data: bytes) -> bool:
+    """Whether there are control characters, which no command can carry."""
+    return _CONTROLS.search(data) is not None
+
+
 def refuse_controls(data: bytes) -> bytes:
     """Return the data unless it has control characters. Raises ValueError."""
-    if _CONTROLS.search(data):
+    if has_controls(data):
         raise ValueError("control characters cannot be sent to a mail server")
     return data
 

@@ -28,6 +28,7 @@ from postroom.model.view import Anywhere
 from postroom.ports.provider import Accepted
 from postroom.providers import allowed_hosts
 from postroom.providers.allowed_hosts import SMTP_PORTS, connection_error, unreachable
+from postroom.providers.server_text import without_secret
 from postroom.providers.smtp.url import RelayAddress
 
 Signer = Callable[[bytes], bytes]
@@ -263,10 +264,8 @@ class SmtpRelay:
                 await client.login(address.username, address.password or "")
         except aiosmtplib.SMTPResponseException as error:
             client.close()
-            response = f"{error.code} {error.message}"
-            if address.password:  # some relays repeat it
-                response = response.replace(address.password, "...")
-            raise _deferred(f"the relay answered {response}") from error
+            said = without_secret(str(error.message), address.password)  # some relays repeat it
+            raise _deferred(f"the relay answered {error.code} {said}".rstrip()) from error
         except (aiosmtplib.SMTPException, OSError, ValueError) as error:
             client.close()
             relay = f"the relay {address.host}:{address.port}"

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeAlias
 from postroom.errors import MailError, ProviderError
 from postroom.model.account import Checkpoint, RemoteChanges, RemoteMessage, RemoteRef
 from postroom.ports.provider import Known
+from postroom.providers.names import plain_name
 
 Parts: TypeAlias = AsyncGenerator[RemoteChanges, None]
 """Changes at a provider, each with the checkpoint after it."""
@@ -133,9 +134,9 @@ def path_of(
     row: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]], *, name: str, parent: str
 ) -> str:
     """The path of a folder; *name* and *parent* are the keys of these fields in a row."""
-    levels, above = [str(row[name])], row.get(parent)
+    levels, above = [plain_name(str(row[name]))], row.get(parent)
     while above is not None and str(above) in rows and len(levels) < _MAX_LEVELS:
-        levels.insert(0, str(rows[str(above)][name]))
+        levels.insert(0, plain_name(str(rows[str(above)][name])))
         above = rows[str(above)].get(parent)
     return "/".join(levels)
 

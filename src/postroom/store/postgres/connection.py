@@ -145,7 +145,10 @@ class _IntegerLoader(NumericBinaryLoader):
 
 @lru_cache(maxsize=4096)
 def positional(sql: str) -> tuple[bytes, tuple[str, ...]]:
-    """Rewrite a statement from `:name` to `$1`, and return the names in order."""
+    """Rewrite a statement from `:name` to `$1`, and return the names in order.
+
+    SQLite's `instr` is PostgreSQL's `strpos`.
+    """
     names: dict[str, int] = {}
 
     def place(match: re.Match[str]) -> str:
@@ -153,7 +156,8 @@ def positional(sql: str) -> tuple[bytes, tuple[str, ...]]:
             return match[0]
         return f"${names.setdefault(match[1], len(names) + 1)}"
 
-    return _NAME.sub(place, _INDEX_HINT.sub("", sql)).encode(), tuple(names)
+    own = _INDEX_HINT.sub("", sql).replace("instr(", "strpos(")
+    return _NAME.sub(place, own).encode(), tuple(names)
 
 
 class PostgresTransaction:

@@ -316,7 +316,8 @@ CREATE TABLE webhooks (
     inboxes TEXT COLLATE "C",
     created_at BIGINT NOT NULL,
     visible_inboxes TEXT COLLATE "C",
-    created_by TEXT COLLATE "C"
+    created_by TEXT COLLATE "C",
+    is_enabled BIGINT NOT NULL DEFAULT 1
 );
 
 -- `is_redelivery`: requested by hand, so that later events do not wait for it.
@@ -375,7 +376,8 @@ CREATE INDEX sends_by_request ON sends (caller, request_hash, at);
 CREATE INDEX sends_by_time ON sends (caller, at);
 CREATE INDEX sends_by_age ON sends (at);
 
--- Messages that wait to leave; `pending` and `unknown` are JSON lists of recipients.
+-- Messages that wait to leave; `pending` and `unknown` are JSON lists of recipients, `sent_by` is the
+-- key that sent it.
 CREATE TABLE outbox (
     message BIGINT NOT NULL,
     inbox BIGINT NOT NULL,
@@ -392,6 +394,7 @@ CREATE TABLE outbox (
     draft_revision BIGINT,
     unknown TEXT COLLATE "C",
     first_attempt_at BIGINT,
+    sent_by TEXT COLLATE "C",
     PRIMARY KEY (message, inbox)
 ) PARTITION BY HASH (inbox);
 CREATE INDEX outbox_by_time ON outbox (state, next_at, message);

@@ -16,34 +16,38 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from postroom.model.view import Everything, Numbers
+from postroom.model.view import Everything, Numbers, only
 from postroom.store.search.compaction.jobs import abandon
 from postroom.store.search.compaction.merging import compact, purge
 from postroom.store.search.query.scan import (
+    MailboxCounts,
+    MailboxKey,
     ScanLimits,
     SearchQuery,
     SearchResult,
     count_up_to,
     scan,
+    scan_mailboxes,
 )
 from postroom.store.search.segments import message_sets
-from postroom.store.search.segments.message_sets import REMOVED, DocChange, mutable_sets
+from postroom.store.search.segments.message_sets import REMOVED, DocChange, flag_set, mutable_sets
 from postroom.store.search.segments.segment import (
     BUILDING,
     DROPPED,
+    FORMAT_WITH_FLAGS,
     LIVE,
     Segment,
     live_segments,
     locate_messages,
     segment_numbers,
 )
-from postroom.store.sql.values import any_of
+from postroom.store.sql.values import any_of, flag_names
 from postroom.store.transaction import Engine, Transaction, remembered
 
 if TYPE_CHECKING:
     from postroom.store.search.query.segment_search import SegmentSearcher
 
-__all__ = ("SearchQuery", "SearchResult", "compact", "mutable_sets", "purge")
+__all__ = ("SearchQuery", "SearchResult", "compact", "flag_set", "mutable_sets", "purge")
 """What is defined elsewhere; the rest is below."""
 
 _BATCH = 500
@@ -63,6 +67,11 @@ IN_BUFFER = """
 LOG_CHANGE = """
     INSERT INTO search_changes (segment, message, name, is_member)
     VALUES (:segment, :message, :name, :is_member)
+"""
+WITHOUT_FLAGS = """
+    SELECT s.number FROM search_segments s
+     WHERE s.state = :live AND s.format < :format AND NOT EXISTS (
+           SELECT 1 FROM search_sets x WHERE x.name = :name AND x.segment = s.number)
 """
 LIVE_SETS = """
     SELECT s.number, s.size, x.value FROM search_sets x
@@ -87,12 +96,38 @@ class IndexSearcher:
         segments = remembered(tx, live_segments, lambda: live_segments(tx))
         if not segments or self._is_small(tx, query, segments):
             return scan(tx, query)
+        return self._segment_searcher().search(tx, query, segments)
+
+    def count_mailboxes(
+        self, tx: Transaction, keys: Sequence[MailboxKey]
+    ) -> dict[MailboxKey, MailboxCounts]:
+        """How many messages are in each mailbox, and how many of them are unread."""
+        segments = remembered(tx, live_segments, lambda: live_segments(tx))
+        inboxes = list(dict.fromkeys(inbox for inbox, _ in keys))
+        small = [
+            inbox
+            for inbox in inboxes
+            if not segments or self._is_small(tx, SearchQuery(inboxes=only(inbox)), segments)
+        ]
+        counts = dict.fromkeys(keys, (0, 0))
+        if small:
+            counts |= scan_mailboxes(tx, small)
+        large = [key for key in keys if key[0] not in small]
+        if large:
+            counts |= self._segment_searcher().count_mailboxes(tx, large, segments)
+            found = scan_mailboxes(tx, [i for i in inboxes if i not in small], buffered=True)
+            for key, (total, unread) in found.items():
+                before = counts.get(key, (0, 0))
+                counts[key] = before[0] + total, before[1] + unread
+        return counts
+
+    def _segment_searcher(self) -> SegmentSearcher:
         if self._loaded is None:
             # Importing numpy takes longer than searching a small store without it.
             from postroom.store.search.query.segment_search import SegmentSearcher
 
             self._loaded = SegmentSearcher()
-        return self._loaded.search(tx, query, segments)
+        return self._loaded
 
     def _is_small(self, tx: Transaction, query: SearchQuery, segments: Sequence[Segment]) -> bool:
         if query.thread is not None:
@@ -209,6 +244,36 @@ def unindex_inbox(tx: Transaction, inbox: int) -> None:
         removed = message_sets.encode_set(sorted(doc_ids), size)
         tx.run(message_sets.WRITE_SET, name=REMOVED, segment=segment, value=removed)
     tx.run("DELETE FROM search_sets WHERE name = :name", name=name)
+
+
+async def add_missing_flag_sets(engine: Engine) -> None:
+    """Add the sets of flags to segments of an earlier version, which have none."""
+    for segment in await engine.read(_segments_without_flags):
+        await engine.write(partial(_add_flag_sets, segment=segment))
+
+
+def _segments_without_flags(tx: Transaction) -> list[int]:
+    rows = tx.all(WITHOUT_FLAGS, live=LIVE, format=FORMAT_WITH_FLAGS, name=message_sets.HAS_FLAGS)
+    return [row[0] for row in rows]
+
+
+def _add_flag_sets(tx: Transaction, segment: int) -> None:
+    # Loads numpy, which is needed once after an upgrade only.
+    from postroom.store.search.segments.builder import messages_by_doc_id
+
+    by_doc_id = messages_by_doc_id(tx, segment)
+    members: dict[str, list[int]] = {message_sets.HAS_FLAGS: []}
+    for first in range(0, len(by_doc_id), _BATCH):
+        numbers = by_doc_id[first : first + _BATCH].tolist()
+        among, params = any_of("number", numbers)
+        sql = f"SELECT number, flags FROM messages WHERE number {among}"
+        flags: dict[int, int] = dict(tx.all(sql, **params))
+        for doc_id, number in enumerate(numbers, first):
+            for flag in flag_names(flags.get(number, 0)):
+                members.setdefault(flag_set(flag), []).append(doc_id)
+    for name, doc_ids in members.items():
+        value = message_sets.encode_set(doc_ids, len(by_doc_id))
+        tx.put(message_sets.WRITE_SET, name=name, segment=segment, value=value)
 
 
 async def rebuild(engine: Engine) -> None:

@@ -285,7 +285,8 @@ CREATE TABLE webhooks (
     inboxes TEXT,
     created_at INTEGER NOT NULL,
     visible_inboxes TEXT,
-    created_by TEXT
+    created_by TEXT,
+    is_enabled INTEGER NOT NULL DEFAULT 1
 );
 
 -- `is_redelivery`: requested by hand, so that later events do not wait for it.
@@ -341,7 +342,8 @@ CREATE INDEX sends_by_request ON sends (caller, request_hash, at);
 CREATE INDEX sends_by_time ON sends (caller, at);
 CREATE INDEX sends_by_age ON sends (at);
 
--- Messages that wait to leave; `pending` and `unknown` are JSON lists of recipients.
+-- Messages that wait to leave; `pending` and `unknown` are JSON lists of recipients, `sent_by` is the
+-- key that sent it.
 CREATE TABLE outbox (
     message INTEGER PRIMARY KEY,
     inbox INTEGER NOT NULL,
@@ -357,7 +359,8 @@ CREATE TABLE outbox (
     draft_id TEXT,
     draft_revision INTEGER,
     unknown TEXT,
-    first_attempt_at INTEGER
+    first_attempt_at INTEGER,
+    sent_by TEXT
 );
 CREATE INDEX outbox_by_time ON outbox (state, next_at, message);
 CREATE INDEX outbox_by_status ON outbox (status, message);

@@ -7,12 +7,17 @@ from postroom.model.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A command bound to an operation. `plain` are its positional arguments."""
+    """A command bound to an operation. `plain` are its positional arguments.
+
+    `pin` fixes arguments, and `hide` leaves some out.
+    """
 
     name: str
     operation: str
     plain: tuple[str, ...] = ()
     saves_to: str | None = None
+    pin: tuple[tuple[str, str], ...] = ()
+    hide: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,7 @@ TOP = {
     "message": "Messages: list, read, move, label, reply.",
     "thread": "Conversations.",
     "attachment": "Attachments of messages.",
+    "mailbox": "Folders of an inbox, with counts.",
     "label": "Names put on messages.",
     "memory": "Memories: add, search, update, delete.",
     "search": "Find messages by text and filters.",
@@ -85,6 +91,7 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Bound("message delete", "message_changes.delete_message", ("message_id",)),
     Bound("message reply", "sending.reply_to_message", ("message_id",)),
     Bound("message forward", "sending.forward_message", ("message_id",)),
+    Bound("message unsubscribe", "unsubscribing.unsubscribe", ("message_id",)),
     Bound("message wait", "messages.wait_for_message", ("inbox_id",)),
     Bound("message receive", "inbound.receive_message", ("recipient", "raw")),
     Bound("thread list", "threads.list_threads", ("inbox_id",)),
@@ -94,9 +101,19 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Bound("attachment list", "attachments.list_attachments", ("message_id",)),
     Bound("attachment show", "attachments.get_attachment", ("attachment_id",)),
     Bound("attachment content", "attachments.get_attachment_content", ("attachment_id",)),
+    Bound(
+        "attachment text",
+        "attachments.get_attachment_content",
+        ("attachment_id",),
+        pin=(("format", "text"),),
+        hide=("max_bytes",),
+    ),
     Bound("attachment save", "attachments.download_attachment", ("attachment_id",), saves_to=""),
     Bound("attachment link", "attachments.link_attachment", ("attachment_id",)),
+    Bound("mailbox list", "mailboxes.list_mailboxes", ("inbox_id",)),
     Bound("label list", "message_changes.list_labels"),
+    Bound("label rename", "mailboxes.rename_label", ("label", "name")),
+    Bound("label delete", "mailboxes.delete_label", ("label",)),
     Bound("memory list", "memory_search.memory_list"),
     Bound("memory add", "memories.memory_add", ("key", "text")),
     Bound("memory show", "memories.memory_get", ("key",)),
@@ -127,6 +144,8 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Bound("outbox resume", "outbox.resume_outbox"),
     Bound("webhook create", "webhooks.create_webhook", ("url",)),
     Bound("webhook list", "webhooks.list_webhooks"),
+    Bound("webhook update", "webhooks.update_webhook", ("webhook_id",)),
+    Bound("webhook ping", "webhooks.ping_webhook", ("webhook_id",)),
     Bound("webhook delete", "webhooks.delete_webhook", ("webhook_id",)),
     Bound("webhook renew", "webhooks.renew_webhook", ("webhook_id",)),
     Bound("webhook deliveries", "webhooks.list_deliveries", ("webhook_id",)),

@@ -32,6 +32,7 @@ _OLDEST_SQLITE = (3, 51, 3)
 _RELEASED = datetime(2026, 1, 1, tzinfo=UTC)
 _ANSWER_S = 2.0
 _MAX_NAMED = 10
+_EVERY = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +209,7 @@ async def _installation(settings: Settings) -> AsyncIterator[Finding]:
 
     try:
         async with open_app(settings) as app:
-            for check in (_store, _blobs, _keys, _addresses, _rules, _outbox, _clock):
+            for check in (_store, _blobs, _keys, _addresses, _rules, _webhooks, _outbox, _clock):
                 yield await check(app)
     except (MailError, OSError) as error:
         yield _problem("database", str(error), _database_fix(settings, error))
@@ -369,6 +370,21 @@ async def _without_rights(app: App) -> list[tuple[str, str]]:
     named = "; ".join(f"{rule.id} ({rule.name}): {why}" for rule, why in found[:_MAX_NAMED])
     fix = f"`postroom rule update {found[0][0].id} --enabled` puts it under the owner; "
     return [(f"{named}{_more(len(found))}", f"{fix}--no-enabled ends it")]
+
+
+async def _webhooks(app: App) -> Finding:
+    """Whether webhooks have stopped because their key lacks a right."""
+    from postroom.model.page import Slice
+    from postroom.pipeline.key_rights import stopped_webhooks
+
+    webhooks = await app.services.store.webhooks(EVERYTHING, Slice(limit=_EVERY))
+    found = await stopped_webhooks(app.services, webhooks.rows)
+    if not found:
+        return _ok("webhooks", f"{webhooks.total} in use")
+    named = "; ".join(f"{name}: {why}" for name, why in list(found.items())[:_MAX_NAMED])
+    ids = next(iter(found))
+    fix = f"`postroom webhook renew {ids}` goes on with it, `postroom webhook delete {ids}` ends it"
+    return _warning("webhooks", f"{named}{_more(len(found))}", fix)
 
 
 async def _dropped_at_upgrades(app: App) -> str:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from postroom.model.message import FailedAction
 
 OK = 0
+TIMED_OUT = 124
+"""As `timeout` of the GNU core utilities."""
+
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 EXIT_CODES = {

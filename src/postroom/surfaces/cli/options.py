@@ -17,12 +17,12 @@ from postroom.app import App
 from postroom.calls.operation import Operation, call
 from postroom.calls.request import Request
 from postroom.errors import InvalidInput
-from postroom.model.event import EventStream
+from postroom.model.event import EventStream, Waited, WebhookPing
 from postroom.model.key import OWNER, Scope
 from postroom.model.limits import Limits
 from postroom.model.message import ActionResult, Download
 from postroom.surfaces.cli.commands import Bound
-from postroom.surfaces.cli.exit_codes import OK, explain_failures
+from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK, TIMED_OUT, explain_failures
 from postroom.surfaces.cli.output import follow, save, show
 from postroom.surfaces.cli.session import Session
 from postroom.surfaces.schema import Schema, field_schema
@@ -39,6 +39,7 @@ SHORTER = {
     "namespaces": "--namespace",
     "tags": "--tag",
     "links": "--link",
+    "headers": "--header",
 }
 """Option names that differ: options of lists are repeated, so they are singular."""
 
@@ -99,7 +100,7 @@ class Field:
             return click.Option([self.name, spelling], default=None, help=self.help)
         names = [self.name, self.option, *([SHORTER[self.name]] if self.name in SHORTER else [])]
         metavar = _METAVARS.get(self.schema.get("type", ""), "TEXT")
-        metavar = "FILE" if self.is_bytes else "TYPE=TO" if self.name == "links" else metavar
+        metavar = "FILE" if self.is_bytes else _PAIRS.get(self.name, metavar)
         return click.Option(names, multiple=self.is_list, metavar=metavar, help=self.help)
 
     def given(self, values: Mapping[str, Any], alone: list[str], limits: Limits) -> Any:
@@ -131,6 +132,7 @@ class Field:
         return _text_of(path)
 
 
+_PAIRS = {"links": "TYPE=TO", "headers": "NAME:VALUE"}
 _METAVARS = {"integer": "NUMBER", "number": "NUMBER"}
 
 
@@ -223,7 +225,8 @@ def operation_of(row: Bound) -> Operation[Any, Any]:
 def bind(row: Bound, name: str) -> click.Command:
     """Make the command of a row."""
     operation = operation_of(row)
-    fields = fields_of(operation.request, row.plain)
+    unseen = {*dict(row.pin), *row.hide}
+    fields = [f for f in fields_of(operation.request, row.plain) if f.name not in unseen]
     params = parameters_of(fields)
     if row.saves_to is not None:
         default = "" if row.saves_to else "  [default: its file name, in the current folder]"
@@ -233,7 +236,7 @@ def bind(row: Bound, name: str) -> click.Command:
 
     @click.pass_obj
     def run(session: Session, /, **values: Any) -> int:
-        arguments = arguments_of(fields, values, session.settings.limits)
+        arguments = arguments_of(fields, values, session.settings.limits) | dict(row.pin)
         save_to = values.get("save_to") or ""
         return session.run(
             lambda app: _call(app, operation, arguments, save_to, as_json=session.as_json)
@@ -261,4 +264,8 @@ async def _call(
         show(operation, result, as_json=as_json)
     if isinstance(result, ActionResult) and result.failed:
         return explain_failures(result.failed, as_json=as_json)
+    if isinstance(result, Waited) and result.timed_out:
+        return TIMED_OUT
+    if isinstance(result, WebhookPing) and result.status == "failed":
+        return EXIT_CODES["provider_error"]
     return OK

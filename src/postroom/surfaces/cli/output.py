@@ -15,12 +15,13 @@ from postroom.mail.mime.attachments import download_name
 from postroom.model.account import Account, Identity
 from postroom.model.audit import AuditEntry
 from postroom.model.event import Event, EventStream, Waited, Webhook, WebhookDelivery
-from postroom.model.inbox import Inbox, Label
+from postroom.model.inbox import Inbox, Label, Mailbox
 from postroom.model.key import Key
 from postroom.model.memory import MemoryHit, MemoryRow
 from postroom.model.message import (
     ActionResult,
     Attachment,
+    AttachmentText,
     Download,
     Message,
     MessageRow,
@@ -39,15 +40,16 @@ COLUMNS: dict[type, str] = {
     Account: "id provider address state synced total detail last_refusal",
     Identity: "id email name inbox_id is_default",
     Inbox: "id address name created_at",
-    MessageRow: "id date from_address subject flags labels",
+    MessageRow: "id date from_address subject flags labels status",
     ThreadMessage: "id date from_address new_text",
     ThreadRow: "id last_date message_count subject participants",
     Attachment: "id filename content_type size message_id",
     Label: "name message_count",
-    Webhook: "id url types inboxes",
+    Mailbox: "inbox_id name total unread",
+    Webhook: "id enabled url types inboxes stopped",
     WebhookDelivery: "id created_at type status attempts code detail",
     Draft: "id updated_at to subject send_at",
-    OutboxEntry: "message_id status attempts next_attempt_at is_paused recipients subject",
+    OutboxEntry: "message_id status send_at attempts next_attempt_at is_paused recipients subject",
     Event: "id at type inbox_id message_id",
     Key: "id name scopes inboxes accounts namespaces created_at last_used_at",
     MemoryRow: "key updated_at trust tags summary",
@@ -57,7 +59,10 @@ COLUMNS: dict[type, str] = {
 }
 """The fields of a row that a list shows."""
 
-SPARE: dict[type, tuple[str, ...]] = {Key: ("created_at", "last_used_at")}
+SPARE: dict[type, tuple[str, ...]] = {
+    Key: ("created_at", "last_used_at"),
+    OutboxEntry: ("attempts", "next_attempt_at", "is_paused"),
+}
 """Columns that are left out on a narrow terminal."""
 
 
@@ -75,6 +80,8 @@ def _view_page(page: Page[Any]) -> None:
     if not page.results:
         words = f"no rows at this offset; there are {page.total}" if page.total else "no results"
         print(words, file=sys.stderr)
+        if page.hint:
+            print(page.hint, file=sys.stderr)
         return
     kind = type(page.results[0])
     names = COLUMNS[kind].split()
@@ -126,6 +133,7 @@ def _view_message(message: Message) -> None:
         "labels": message.labels,
         "flags": message.flags,
         "status": message.status,
+        "send at": message.send_at and moment(message.send_at),
         "who": to_json(message.recipients),
         "attached": [f"{a.filename} ({a.size} bytes, {a.id})" for a in message.attachments],
         "odd": message.defects,
@@ -139,6 +147,15 @@ def _view_message(message: Message) -> None:
         print(f"\n… truncated; continue with --text-offset {message.next_offset}")
 
 
+def _view_text(found: AttachmentText) -> None:
+    print(inert(found.text).rstrip())
+    for warning in found.warnings:
+        print(f"warning: {cell(warning)}", file=sys.stderr)
+    if found.next_offset is not None:
+        words = f"{found.next_offset} of {found.total_chars} characters"
+        print(f"{words}; continue with --offset {found.next_offset}", file=sys.stderr)
+
+
 def _named(name: str, address: str) -> str:
     return f"{name} <{address}>" if name else address
 
@@ -149,8 +166,14 @@ def _view_thread(thread: Thread) -> None:
         print(f"… there are older messages; show them with --before {thread.messages[0].id}")
     for message in thread.messages:
         sender = cell(_named(message.from_name, message.from_address))
-        print(f"\n── {moment(message.date)}  {sender}  {message.id}")
+        print(f"\n── {moment(message.date)}  {sender}  {message.id}{_progress(message)}")
         print(inert(message.new_text).rstrip())
+
+
+def _progress(message: MessageRow) -> str:
+    """The status of an outbound message, and when it is to be sent."""
+    until = f" for {moment(message.send_at)}" if message.send_at else ""
+    return f"  {message.status}{until}" if message.status else ""
 
 
 def _view_action(result: ActionResult) -> None:
@@ -162,9 +185,10 @@ def _view_waited(waited: Waited) -> None:
     if waited.message is None:
         print(f"no message arrived; continue with --since {waited.since}", file=sys.stderr)
         return
-    if waited.extracted:
-        print(f"extracted: {cell(waited.extracted)}")
-    _view_message(waited.message)
+    if waited.extracted is not None:
+        print(cell(waited.extracted))
+    else:
+        _view_message(waited.message)
 
 
 def _event_line(event: Event) -> str:
@@ -189,6 +213,7 @@ def _view_plan(plan: DryRunPlan) -> None:
 
 
 VIEWS: dict[type, Callable[[Any], None]] = {
+    AttachmentText: _view_text,
     Message: _view_message,
     Thread: _view_thread,
     ActionResult: _view_action,

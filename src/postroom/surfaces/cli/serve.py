@@ -304,7 +304,6 @@ def mcp(session: Session, /, *, key: str | None, key_file: str | None, **given: 
     # Imports create no garbage; collecting would cost a tenth of a cold start.
     gc.disable()
     from postroom.app import open_app
-    from postroom.model.key import AGENT
     from postroom.surfaces.mcp.server import serve_stdio
 
     settings = session.sure_settings(**given)
@@ -319,7 +318,7 @@ def mcp(session: Session, /, *, key: str | None, key_file: str | None, **given: 
                     app,
                     toolsets=settings.toolsets,
                     read_only=settings.read_only,
-                    caller=AGENT if bears is None else await app.authenticate(bears),
+                    key=bears,
                     after_call=begin_background,
                 )
             finally:

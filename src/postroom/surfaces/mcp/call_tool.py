@@ -184,7 +184,9 @@ def _shaped(tool: Tool, result: Any) -> Body:
     if "untrusted" in body and not is_inert(text.encode()):
         body = presented(body)
         text = as_text(body)
-    return body if tool.whole or len(text) <= MAX_CHARS else fit(body, tool.go_on)
+    # Base64 and sources have limits of their own.
+    is_whole = tool.whole and tool.cut not in body
+    return body if is_whole or len(text) <= MAX_CHARS else fit(body, tool.go_on)
 
 
 def failed_call(tool: Tool | None, error: MailError) -> dict[str, Any]:

@@ -80,7 +80,9 @@ def plain_call(request: Request, body: bytes) -> Exchange | None:
         message = read_frame(body)
     except TooDeep:
         raise
-    except Unreadable:
+    except Unreadable as error:
+        if error.reply.error.code == types.INVALID_PARAMS:
+            raise
         return None
     if not isinstance(message, types.JSONRPCRequest) or message.method != "tools/call":
         return None

@@ -21,7 +21,7 @@ from postroom.model.key import Caller
 from postroom.surfaces.connections import cancel_on_disconnect
 from postroom.surfaces.mcp.call_tool import Ends, refusal
 from postroom.surfaces.mcp.fast_path import answer, plain_call
-from postroom.surfaces.mcp.stdio import TooDeep, check_depth, write_frame
+from postroom.surfaces.mcp.stdio import TooDeep, Unreadable, check_depth, write_frame
 from postroom.surfaces.mcp.tool import Tool
 
 _CALLER = "postroom.caller"
@@ -93,8 +93,9 @@ class McpEndpoint:
                     await self._serve({**scope, _CALLER: caller}, body, receive, send)
         except StorageFull as error:
             await refusal(error, ends, self._tools)(scope, receive, send)
-        except TooDeep as error:
-            reply = Response(write_frame(error.reply), 400, media_type="application/json")
+        except Unreadable as error:
+            status = 400 if isinstance(error, TooDeep) else 200
+            reply = Response(write_frame(error.reply), status, media_type="application/json")
             await reply(scope, receive, send)
 
     def _is_waiting(self, body: bytes) -> bool:

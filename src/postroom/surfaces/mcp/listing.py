@@ -19,6 +19,9 @@ DEFAULT = ("inbox", "mail", "memory")
 ON_DEMAND = ("imap",)
 """Toolsets that are listed if they are named, or if there is an account that they apply to."""
 
+BY_NAME = ("agent",)
+"""Toolsets that are listed only if they are named."""
+
 FILE = Path(__file__).with_name("listing.json")
 
 
@@ -49,7 +52,7 @@ class ListedTool:
 
     @property
     def is_read_only(self) -> bool:
-        return bool(self.entry["annotations"]["readOnlyHint"])
+        return bool(self.entry["annotations"].get("readOnlyHint"))
 
 
 def choose(
@@ -82,7 +85,7 @@ def choose(
 
 
 def _check(toolset: str) -> None:
-    known = (*DEFAULT, *ON_DEMAND)
+    known = (*BY_NAME, *DEFAULT, *ON_DEMAND)
     if toolset not in known:
         import difflib
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from mcp.shared.exceptions import MCPError
 
 from postroom import __version__
 from postroom.app import App
+from postroom.errors import MailError
 from postroom.model.key import AGENT, Caller
 from postroom.surfaces.mcp.listing import ON_DEMAND, choose, read_listing
 from postroom.surfaces.mcp.stdio import leave_in_time, stdio_streams
@@ -45,14 +46,18 @@ def make_server(
     from postroom.surfaces.mcp.tool import describe
 
     by_name = {tool.name: tool for tool in tools}
-    return _server(app, describe(tools), lambda: by_name, caller_of)
+
+    async def authenticated(request: Request) -> Caller:
+        return caller_of(request)
+
+    return _server(app, describe(tools), lambda: by_name, authenticated)
 
 
 def _server(
     app: App,
     entries: Sequence[dict[str, Any]],
     load_tools: Callable[[], Mapping[str, Tool]],
-    caller_of: Callable[[Request], Caller],
+    caller_of: Callable[[Request], Awaitable[Caller]],
     after_call: Callable[[], None] = lambda: None,
 ) -> Server[Any]:
     listing = types.ListToolsResult.model_validate({"tools": entries})
@@ -63,7 +68,7 @@ def _server(
         return listing
 
     async def run_tool(request: Request, params: types.CallToolRequestParams) -> Any:
-        from postroom.surfaces.mcp.call_tool import call_tool
+        from postroom.surfaces.mcp.call_tool import call_tool, failed_call
 
         tools = load_tools()
         tool = tools.get(params.name)
@@ -73,9 +78,11 @@ def _server(
         async def report(seconds: float, doing: str) -> None:
             await request.session.report_progress(seconds, message=doing)
 
-        ctx = replace(app.context(caller_of(request)), report=report)
         try:
+            ctx = replace(app.context(await caller_of(request)), report=report)
             return await call_tool(ctx, tool, params.arguments or {})
+        except MailError as error:  # the caller has no key any more
+            return failed_call(tool, error)
         finally:
             after_call()
 
@@ -122,14 +129,24 @@ async def serve_stdio(
     *,
     toolsets: Iterable[str] = (),
     read_only: bool = False,
-    caller: Caller = AGENT,
+    key: str | None = None,
     after_call: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve the client at the other end of stdin and stdout until it leaves or a signal comes.
 
-    This owns the process: stdout is its own from here on, and after it the process ends soon.
+    With a *key*, every call is authenticated anew: a key that is revoked or changed in the meantime
+    is so here as well. This owns the process: stdout is its own from here on, and after it the
+    process ends soon.
+
+    Raises:
+        Unauthenticated: the key is not known.
     """
-    agent = replace(caller, is_owner=False, is_local=False)
+
+    async def agent(_: Request | None = None) -> Caller:
+        caller = AGENT if key is None else await app.authenticate(key)
+        return replace(caller, is_owner=False, is_local=False)
+
+    await agent()
     toolsets, choice = tuple(toolsets), _choice(app)
     listed = choose(read_listing(), toolsets, read_only=read_only, **choice)
 
@@ -141,7 +158,7 @@ async def serve_stdio(
         return {tool.name: tool for tool in tools}
 
     entries = [tool.entry for tool in listed]
-    server = _server(app, entries, load_tools, lambda _: agent, after_call)
+    server = _server(app, entries, load_tools, agent, after_call)
     with anyio.CancelScope() as serving:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, serving.cancel)

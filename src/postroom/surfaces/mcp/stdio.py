@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import re
 import select
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -57,18 +58,38 @@ def read_frame(line: bytes) -> types.JSONRPCMessage:
         data = from_json(line, allow_inf_nan=False)
     except ValueError as error:
         check_depth(line)
-        raise Unreadable(types.PARSE_ERROR, f"not JSON: {error}") from None
+        place = _PLACE.search(str(error))
+        where = f" (at character {place[1]})" if place else ""
+        problem = f"this line is not JSON{where}; send one JSON-RPC object per line"
+        raise Unreadable(types.PARSE_ERROR, problem) from None
     if not isinstance(data, dict):
         raise Unreadable(types.INVALID_REQUEST, "send one JSON-RPC object per line, no batches")
     if not is_shallow(data):
         raise TooDeep(data.get("id"))
     if "method" in data and "id" in data and not _is_id(data["id"]):
         raise Unreadable(types.INVALID_REQUEST, "id: must be a string or a whole number")
+    is_call = data.get("method") == "tools/call" and "id" in data
+    if is_call and (problem := _wrong_call(data.get("params"))):
+        raise Unreadable(types.INVALID_PARAMS, problem, data.get("id"))
     try:
         return types.jsonrpc_message_adapter.validate_python(data, by_name=False)
     except ValidationError:
         problem = "not a JSON-RPC 2.0 message"
         raise Unreadable(types.INVALID_REQUEST, problem, data.get("id")) from None
+
+
+_PLACE = re.compile(r"column (\d+)")
+
+
+def _wrong_call(params: object) -> str:
+    """What is wrong with the parameters of a call of a tool; empty if nothing is."""
+    if not isinstance(params, dict):
+        return "params: give an object with the name of a tool and its arguments"
+    if not isinstance(params.get("name"), str):
+        return "params.name: give the name of a tool; tools/list has them"
+    if not isinstance(params.get("arguments", {}), dict) and params["arguments"] is not None:
+        return "params.arguments: give an object with the arguments of the tool"
+    return ""
 
 
 def _is_id(value: object) -> bool:

@@ -56,8 +56,10 @@ class Tool:
     the list of tools. `present` and `explain` give answers and errors the shape of the tool's
     contract; `stamp` adds to both what goes with every answer, given the seconds it took, and
     `outline` says what `present` does to the schema. `go_on` says how to read what did not fit; a
-    `whole` answer is never cut. What a tool that `is_elsewhere` works on is not kept here. A
-    setting may switch a `feature` off, and its tools with it.
+    `whole` answer is never cut, except one with the member `cut`. What a tool that `is_elsewhere`
+    works on is not kept here. A setting may switch a `feature` off, and its tools with it.
+    `say` describes an argument in other words. The answers of a tool that `is_brief` have no
+    schema, its lists no inner one, and its hints only what differs from the protocol's defaults.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Tool:
     rename: Mapping[str, str] = field(default_factory=dict)
     hide: frozenset[str] = frozenset()
     pin: Mapping[str, Any] = field(default_factory=dict)
+    say: Mapping[str, str] = field(default_factory=dict)
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     tell_default: frozenset[str] = frozenset()
     answers: tuple[str, ...] = ()
@@ -78,8 +81,10 @@ class Tool:
     outline: Callable[[Body], Body] = _unchanged
     go_on: str = "ask for less: a smaller limit, or fewer extras"
     whole: bool = False
+    cut: str = ""
     is_elsewhere: bool = False
     feature: str | None = None
+    is_brief: bool = False
 
     @property
     def is_read_only(self) -> bool:
@@ -89,14 +94,15 @@ class Tool:
     def annotations(self) -> dict[str, bool]:
         """The hints of the protocol, as the operation's scope has them.
 
-        Two of the four say nothing about a tool that only reads, and are left out.
+        Two of the four say nothing about a tool that only reads, and are left out; so is
+        `idempotentHint` where it has the protocol's default, false.
         """
         if self.is_read_only:
             return {"readOnlyHint": True, "openWorldHint": self.is_elsewhere}
         return {
             "readOnlyHint": False,
             "destructiveHint": self.operation.destroys,
-            "idempotentHint": self.is_idempotent,
+            **({"idempotentHint": True} if self.is_idempotent else {}),
             "openWorldHint": self.is_elsewhere or self.operation.scope is Scope.SEND,
         }
 
@@ -126,9 +132,19 @@ def _entry(tool: Tool) -> dict[str, Any]:
         "title": tool.title,
         "description": tool.description or tool.operation.description,
         "inputSchema": input_schema(tool),
-        "outputSchema": output_schema(tool),
-        "annotations": tool.annotations,
+        **({} if tool.is_brief else {"outputSchema": output_schema(tool)}),
+        "annotations": _hints(tool),
     }
+
+
+_DEFAULT_HINTS = {"readOnlyHint": False, "destructiveHint": True, "openWorldHint": True}
+
+
+def _hints(tool: Tool) -> dict[str, bool]:
+    hints = tool.annotations
+    if not tool.is_brief:
+        return hints
+    return {name: value for name, value in hints.items() if value != _DEFAULT_HINTS.get(name)}
 
 
 def input_schema(tool: Tool) -> Schema:
@@ -137,7 +153,7 @@ def input_schema(tool: Tool) -> Schema:
     words = {operations: tools for tools, operations in tool.rename.items()}
     unseen = tool.hide | set(tool.pin)
     properties = {
-        words.get(name, name): _argument(argument, tells_off=name in tool.tell_default)
+        words.get(name, name): _argument(tool, name, argument)
         for name, argument in schema["properties"].items()
         if name not in unseen
     }
@@ -146,9 +162,11 @@ def input_schema(tool: Tool) -> Schema:
     return {**slim, "required": required} if required else slim
 
 
-def _argument(schema: Schema, *, tells_off: bool) -> Schema:
+def _argument(tool: Tool, argument: str, schema: Schema) -> Schema:
     """An argument without the bounds; what is inside a list is explained by the list's example."""
+    tells_off = argument in tool.tell_default
     slim = {name: value for name, value in schema.items() if name not in _BOUNDS}
+    slim |= {"description": tool.say[argument]} if argument in tool.say else {}
     if slim.get("minimum") in (0, 1):
         del slim["minimum"]
     if slim.get("maximum", 0) >= 2**53:
@@ -157,6 +175,10 @@ def _argument(schema: Schema, *, tells_off: bool) -> Schema:
         del slim["default"]
     if "items" in slim:
         slim["items"] = _outline(slim["items"])
+        if tool.is_brief:
+            slim["items"] = {"type": slim["items"]["type"]}
+    if slim.get("type") == "object":
+        slim = {name: slim[name] for name in ("type", "description", "examples")}
     return slim
 
 
@@ -176,19 +198,18 @@ _PAGE = ("results", "total", "has_more", "next_cursor")
 
 
 def output_schema(tool: Tool) -> Schema:
-    """The answer of a tool. Nothing is required, so that an error fits too.
+    """The answer of a tool. Nothing is required and more is allowed, so that an error fits too.
 
     A field that may be null stays unnamed: several clients refuse a list of types.
     """
     schema = result_schema(tool.operation.result, lambda _: {"type": "object"})["properties"]
     page = [name for name in _PAGE if name != "next_cursor" or "cursor" not in tool.hide]
     names = tool.answers or (page if "results" in schema else schema)
-    typed = {name: schema[name] for name in names if isinstance(schema[name].get("type"), str)}
+    shown = {name: schema[name] for name in names if name in schema}
+    typed = {name: part for name, part in shown.items() if isinstance(part.get("type"), str)}
     # An answer shows its words itself: which ones there are need not stand in every list.
     properties = {
         name: {key: item for key, item in _outline(value).items() if key != "enum"}
         for name, value in typed.items()
     }
-    shape = tool.outline({"type": "object", "properties": properties})
-    shape["properties"]["error"] = {"type": "object"}
-    return shape
+    return tool.outline({"type": "object", "properties": properties})

@@ -13,7 +13,10 @@ answered.
 
 A key that was right from the same address within a day is always looked up, and never kept waiting,
 whatever its neighbours do. One that is right and was not used from there is looked up if the score
-allows it, else it is told 429 like a guess: nobody can know which it is without looking.
+allows it, else it is told 429 like a guess: nobody can know which it is without looking. But the
+same key is looked up when it comes again after `Retry-After`, whatever came in the meantime: a
+guess is another key each time. Of those that come again, 10 are looked up at once, and then one in
+2 s; asking again too early changes nothing.
 
 All addresses together have a score as well, ten times as patient, so that many of them guess no
 faster: it makes them wait. If as many wait as may, the next is told 429 at once and not looked up.
@@ -66,6 +69,8 @@ _TOLD_AT_MOST = 20
 _ROWS, _WAYS, _FIELDS, _WORD = 4_096, 8, 8, 8
 _SCORE, _AT, _TOLD, _KEYS = 1, 2, 3, 4
 _RIGHT_FOR_S = 86_400.0
+_RETURNS_WITHIN_S = 600.0
+"""How long a key that was not looked up is known again after the time it was told."""
 
 
 class TooManyKeys(RateLimited):
@@ -104,6 +109,17 @@ class RightKeys:
         return range(first, first + _WAYS * 2, 2)
 
 
+class RefusedKeys(RightKeys):
+    """Keys that were not looked up, by address, and when they may come again."""
+
+    def returns_at(self, name: int) -> float | None:
+        """When this one may come again; None if it was not refused lately."""
+        for at in self._places(name):
+            if self._words[at] == name:
+                return self._numbers[at + 1]
+        return None
+
+
 class Attempts:
     """The table of a server; made before its processes are."""
 
@@ -116,6 +132,7 @@ class Attempts:
         # So many of a process are kept waiting; it has others to answer.
         self._waiting, self._most_waiting = 0, most_waiting
         self._lookups, self._right = Counter[int](), RightKeys()
+        self._refused = RefusedKeys()
         self._told: list[float] = []
 
     @contextmanager
@@ -134,8 +151,7 @@ class Attempts:
                 self._right.remove(name)
                 raise
             return
-        if name not in self._lookups:
-            self._check(who, key, now)
+        has_waited = name not in self._lookups and self._check(who, key, name, now)
         self._lookups[name] += 1
         try:
             yield
@@ -145,21 +161,53 @@ class Attempts:
             if not self._lookups[name]:
                 del self._lookups[name]
         self._right.add(name, now)
+        if has_waited:  # it was no guess when it was refused
+            row = self._row(who, now)
+            self._set(row, max(0.0, self._score(row, now) - 1), now)
 
-    def _check(self, who: str, key: str, now: float) -> None:
-        """Refuse to look a key up while too many were wrong, or too many are looked up."""
+    def _check(self, who: str, key: str, name: int, now: float) -> bool:
+        """Refuse to look a key up while too many were wrong, or too many are looked up.
+
+        Returns whether it was refused before and has waited since.
+        """
         row = self._row(who, now)
         if self._hash(key) in self._kept(row):
-            return
+            return False
+        if self._has_waited(who, name, now):
+            return True
         score = min(self._score(row, now) + 1, MOST + _MORE)
         if score > MOST:
             self._set(row, score, now)
             self._tell(who, row, score, now)
-            raise _limited("from this address", math.ceil((score - MOST) / _FORGIVEN_PER_S))
+            wait_s = math.ceil((score - MOST) / _FORGIVEN_PER_S)
+            self._refused.add(name, now + wait_s)
+            raise _limited("from this address", wait_s)
         everybody = (self._score(_ROWS, now) + 1) / _TOGETHER
         is_full = self._waiting >= self._most_waiting or len(self._lookups) >= _MAX_LOOKUPS
         if is_full and max(score, everybody) > FREE:
             raise _limited("at the same time", 1)
+        return False
+
+    def _has_waited(self, who: str, name: int, now: float) -> bool:
+        """Whether this key was told to come again, and has come when it was told to.
+
+        Raises:
+            TooManyKeys: it comes too early, or too many come again.
+        """
+        returns_at = self._refused.returns_at(name)
+        if returns_at is None or now >= returns_at + _RETURNS_WITHIN_S:
+            return False
+        if now < returns_at:
+            raise _limited("from this address", math.ceil(returns_at - now))
+        row = self._row(f"{who} again", now)
+        if self._score(row, now) + 1 > FREE:
+            wait_s = math.ceil(1 / _FORGIVEN_PER_S)
+            self._refused.remove(name)
+            self._refused.add(name, now + wait_s)
+            raise _limited("from this address", wait_s)
+        self._add(row, now, FREE)
+        self._refused.remove(name)
+        return True
 
     async def pause(self) -> None:
         """Keep whoever was not looked up waiting, if there is room: they would ask on and on."""

@@ -136,7 +136,8 @@ def bad_fields(error: InvalidInput) -> list[dict[str, object]]:
 
 
 _NAMED = re.compile(
-    r"(?P<field>[a-z_]{1,64}(?:\[\d+\])?)(?: \([^)]*\))?: (?P<problem>.+)", re.DOTALL
+    r"(?P<field>[a-z_]{1,64}(?:\[\d+\])?(?:\.[a-z_]{1,64})?)(?: \([^)]*\))?: (?P<problem>.+)",
+    re.DOTALL,
 )
 
 JSON = "application/json"

@@ -28,7 +28,7 @@ class Route:
 
     `statuses` chooses the status by the `status` of the result. `raw` names the argument that is
     the body itself. `query` names arguments that stand in the query though there is a body.
-    `headers` lets a header give an argument. `when` chooses this row by a query parameter.
+    `headers` lets a header give an argument. `when` chooses this row if a query has this argument.
     `single` means that the path names the one message the action is about: if it failed, the
     request failed. `produces` is the media type of a download. `posted` are the media types of
     what a provider posts to us, for which it has no key: its argument `headers` gets the headers it
@@ -43,7 +43,7 @@ class Route:
     raw: str | None = None
     query: tuple[str, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
-    when: tuple[str, str] | None = None
+    when: str | None = None
     single: bool = False
     produces: str = "*/*"
     posted: tuple[str, ...] = ()

@@ -35,7 +35,7 @@ for number in range(kilobytes):
     # common words are those with low numbers, as in any language
     names = [words[int(20_000 ** choice.random()) - 1] for _ in range(130)]
     text = "".join(name + choice.choice(signs) for name in names)
-    builder.add([(number, number, text, "", "", 1, 0, 0, "[]", "[]")])
+    builder.add([(number, number, "subject\\x1f" + text, "", "", 1, 0, 0, "[]", "[]", 0)])
 for row in builder.rows():
     pass
 print(peak_mb() - before)

@@ -39,7 +39,8 @@ async def test_a_page_is_where_its_offset_says(
     segments = await world.engine.read(live_segments)
     look = await world.look()
     asked = [
-        SearchQuery(inboxes=EVERYTHING, q=q, offset=offset, limit=limit)
+        SearchQuery(inboxes=EVERYTHING, q=q, offset=offset, limit=limit, oldest_first=oldest_first)
+        for oldest_first in (False, True)
         for q in (None, "e", "of")
         for limit in (1, 7, 50, 200)
         for offset in world.random.sample(

@@ -12,11 +12,11 @@ import pytest
 
 from postroom.model.view import EVERYTHING
 from postroom.store.search.compaction.jobs import MergePolicy
-from postroom.store.search.index import IndexSearcher, SearchQuery
+from postroom.store.search.index import IndexSearcher, SearchQuery, add_missing_flag_sets
 from postroom.store.search.query import segment_search
 from postroom.store.search.query.scan import ScanLimits
 from postroom.store.search.segments.builder import SegmentBuilder
-from postroom.store.search.segments.segment import FORMATS, live_segments
+from postroom.store.search.segments.segment import CURRENT_FORMAT, FORMATS, live_segments
 from tests.unit.store.search.world import NOTHING_IS_SMALL, World
 
 SEEDS = int(os.environ.get("SEARCH_SEEDS", "2"))
@@ -115,3 +115,87 @@ async def test_a_lone_surrogate_has_no_matches(tmp_path: Path) -> None:
     await world.engine.close()
 
     assert [0] * 4 == [answer.total for answer in found]
+
+
+async def test_a_word_in_a_subject_is_found_without_reading_a_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await World.open(tmp_path, seed=5)
+    await world.arrive(300)
+    await world.merge(MergePolicy(buffer_docs=1))
+    look = await world.look()
+    asked = [
+        SearchQuery(inboxes=EVERYTHING, mailbox="*", subject=text)
+        for text in ("the", "of", "invoice", "oice", "re", "42")
+    ]
+    monkeypatch.setattr(segment_search, "TEXTS", "no text may be read")
+
+    found = [await world.find(query) for query in asked]
+    await world.engine.close()
+
+    assert [look.answer(query) for query in asked] == found
+    assert all(answer.total for answer in found)
+
+
+async def test_segments_of_an_earlier_version_get_their_flags_when_the_store_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await World.open(tmp_path, seed=7)
+    monkeypatch.setattr(SegmentBuilder.__init__, "__defaults__", (2,))
+    await world.arrive(300)
+    await world.merge(MergePolicy(buffer_docs=150, fan_out=99, idle_s=1 << 40))
+    await world.change(40)
+    await world.engine.write(
+        lambda tx: tx.run("DELETE FROM search_sets WHERE substr(name, 1, 5) = 'flag:'")
+    )
+    query = SearchQuery(inboxes=EVERYTHING, mailbox="*", flags=("seen",))
+    expected = (await world.look()).answer(query)
+    without = await world.find(query)
+
+    await add_missing_flag_sets(world.engine)
+    await world.change(40)
+    await add_missing_flag_sets(world.engine)
+    wrong = await wrong_results(world, 100)
+    problems = await world.store.problems()
+    await world.engine.close()
+
+    assert without.total < expected.total
+    assert [] == wrong
+    assert () == tuple(problems)
+
+
+async def test_segments_of_earlier_formats_are_rewritten_while_idle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await World.open(tmp_path, seed=8)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(SegmentBuilder.__init__, "__defaults__", (1,))
+        await world.arrive(300)
+        await world.merge(MergePolicy(buffer_docs=150, fan_out=99, idle_s=1 << 40))
+
+    await world.merge()
+    made = await world.engine.read(lambda tx: {s.format for s in live_segments(tx)})
+    wrong = await wrong_results(world, 100)
+    await world.engine.close()
+
+    assert {CURRENT_FORMAT} == made
+    assert [] == wrong
+
+
+@pytest.mark.parametrize("small", [NOTHING_IS_SMALL, SOME_ARE_SMALL])
+async def test_messages_are_counted_by_mailbox(tmp_path: Path, small: ScanLimits) -> None:
+    world = await World.open(tmp_path, seed=9)
+    world.searcher = IndexSearcher(small)
+    wrong = []
+    for _ in range(4):
+        await world.arrive(70)
+        await world.change(20)
+        await world.merge()
+        await world.change(20)
+        look = await world.look()
+        keys = [(inbox, name) for inbox in (1, 2, 3) for name in ("inbox", "trash", "none")]
+        found = await world.engine.read(lambda tx, k=keys: world.searcher.count_mailboxes(tx, k))
+        wrong += [key for key in keys if found[key] != look.counts(*key)]
+    await world.engine.close()
+
+    assert [] == wrong

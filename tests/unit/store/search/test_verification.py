@@ -100,6 +100,8 @@ async def test_each_kind_of_damage_is_found(tmp_path: Path) -> None:
         ("DELETE FROM search_rows WHERE kind = 1 AND part = 1", "not those that were written"),
         ("UPDATE search_rows SET value = x'00' WHERE kind = 5", "not those that were written"),
         ("DELETE FROM search_rows WHERE kind = 102", "not those that were written"),
+        ("DELETE FROM search_rows WHERE kind = 31", "not those that were written"),
+        ("DELETE FROM search_sets WHERE name = 'flag:seen'", "the set flag:seen is wrong"),
         ("DELETE FROM search_sets WHERE name = 'inbox:2'", "the set inbox:2 is wrong"),
         ("UPDATE search_sets SET value = x'000500' WHERE name = 'hidden'", "the set hidden is"),
     ],

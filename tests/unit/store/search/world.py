@@ -36,6 +36,7 @@ _PIECES = (
 )  # fmt: skip
 _BETWEEN = ("", " ", " ", "\n", "\r\n ")
 _LABELS = ("Work", "work in progress", "Ünïcode", "x")
+_FLAGS = ("seen", "flagged", "answered", "draft")
 _MAILBOXES = ("Inbox", "Archive", "Trash", "Junk", "Sent")
 
 
@@ -83,7 +84,7 @@ class World:
         )
 
     async def change(self, count: int) -> None:
-        """Label, move, parse again or remove messages."""
+        """Label, flag, move, parse again or remove messages."""
         for message_id in self.random.sample(self.ids, min(count, len(self.ids))):
             what = self.random.random()
             if what < 0.2:
@@ -93,6 +94,9 @@ class World:
                 await self.store.reparse_messages([replace(self._message(), id=message_id)])
             elif what < 0.6:
                 change = Change(move_to=self.random.choice(_MAILBOXES))
+                await self.store.change_messages([message_id], change, EVERYTHING)
+            elif what < 0.8:
+                change = Change(flags=self._flags())
                 await self.store.change_messages([message_id], change, EVERYTHING)
             else:
                 labels = tuple(self.random.sample(_LABELS, self.random.randrange(3)))
@@ -113,6 +117,9 @@ class World:
         """Some words, with and without spaces and line breaks between them."""
         words = self.random.choices(_PIECES, k=self.random.randrange(1, max_words))
         return "".join(word + self.random.choice(_BETWEEN) for word in words).strip()
+
+    def _flags(self) -> tuple[str, ...]:
+        return tuple(self.random.sample(_FLAGS, self.random.choice((0, 0, 1, 2))))
 
     def _message(self) -> NewMessage:
         from postroom.mail.text.fold import fold
@@ -150,6 +157,7 @@ class World:
             attachments=files,
             mailboxes=(self.random.choice(_MAILBOXES),),
             labels=tuple(self.random.sample(_LABELS, self.random.choice((0, 0, 1, 2)))),
+            flags=self._flags(),
         )
 
     def query(self, look: PlainLook) -> SearchQuery:
@@ -158,9 +166,15 @@ class World:
         query = SearchQuery(
             inboxes=self.random.choice(_VIEWS),
             thread=self.random.choice(look.rows)[3] if chance() < 0.1 and look.rows else None,
-            q=self.part(look.text(self.random, 0)) if chance() < 0.9 else None,
+            q=self.part(look.text(self.random, 0)) if chance() < 0.7 else None,
+            words=self._parts(look, 0) if chance() < 0.2 else (),
             sender=self.part(look.text(self.random, 1)) if chance() < 0.1 else None,
+            sender_words=self._parts(look, 1) if chance() < 0.1 else (),
             recipient=self.part(look.text(self.random, 2)) if chance() < 0.1 else None,
+            subject=self.part(look.text(self.random, 3)) if chance() < 0.2 else None,
+            flags=self._flags() if chance() < 0.2 else (),
+            without_flags=self._flags() if chance() < 0.2 else (),
+            oldest_first=chance() < 0.4,
             labels=(caseless(self.random.choice(_LABELS)),) if chance() < 0.1 else (),
             mailbox=self.random.choice((None, None, "*", "inbox", "trash", "none")),
             has_attachment=self.random.choice((None, None, None, True, False)),
@@ -173,6 +187,12 @@ class World:
             row = self.random.choice(look.rows)
             return _with_place(query, (row[1], row[0]))
         return query
+
+    def _parts(self, look: PlainLook, stream: int) -> tuple[str, ...]:
+        """Several parts of one text, or rarely of two."""
+        text, other = look.text(self.random, stream), look.text(self.random, stream)
+        chosen = (text, other if self.random.random() < 0.1 else text, text)
+        return tuple(self.part(own)[:6].strip(" ") for own in chosen)
 
     def part(self, text: str) -> str:
         """A part of a text, sometimes altered so that it does not match."""
@@ -195,27 +215,35 @@ class PlainLook:
     """All messages as stored, and the results that follow from them."""
 
     def __init__(self, tx: Transaction) -> None:
-        from postroom.store.sql.values import from_text
+        from postroom.store.sql.values import flag_names, from_text
 
         rows = tx.all(
             """SELECT m.number, m.date, m.inbox, m.thread, m.has_attachment, m.mailboxes,
-                      m.labels, b.searchable, b.senders, b.recipients
+                      m.labels, m.flags, b.searchable, b.senders, b.recipients
                  FROM messages m JOIN search_texts b ON b.message = m.number"""
         )
         self.rows = [
             (*row[:5], {*map(caseless, from_text(row[5]))}, {*map(caseless, from_text(row[6]))},
-             *row[7:])
+             {*flag_names(row[7])}, *row[8:], row[8].partition(FIELD_BORDER)[0])
             for row in rows
         ]  # fmt: skip
 
     def text(self, chooser: random.Random, stream: int) -> str:
-        return str(chooser.choice(self.rows)[7 + stream]) if self.rows else ""
+        return str(chooser.choice(self.rows)[8 + stream]) if self.rows else ""
+
+    def counts(self, inbox: int, mailbox: str) -> tuple[int, int]:
+        """How many messages are in a mailbox, and how many of them are unread."""
+        flags = [row[7] for row in self.rows if row[2] == inbox and mailbox in row[5]]
+        return len(flags), sum("seen" not in own for own in flags)
 
     def answer(self, query: SearchQuery) -> SearchResult:
-        found = sorted(((row[1], row[0]) for row in self.rows if _fits(row, query)), reverse=True)
-        offset = query.offset
-        if query.after is not None:
-            offset = sum(match >= query.after for match in found)
+        matches = ((row[1], row[0]) for row in self.rows if _fits(row, query))
+        found = sorted(matches, reverse=not query.oldest_first)
+        offset, after = query.offset, query.after
+        if after is not None and query.oldest_first:
+            offset = sum(match <= after for match in found)
+        elif after is not None:
+            offset = sum(match >= after for match in found)
         page = found[offset : offset + query.limit]
         return SearchResult(tuple(number for _, number in page), len(found), offset)
 
@@ -225,12 +253,16 @@ _HIDDEN = {caseless(name) for name in HIDDEN_MAILBOXES}
 
 
 def _fits(row: Sequence[object], query: SearchQuery) -> bool:
-    _, date, inbox, thread, has_file, mailboxes, labels, *texts = row
-    asked = (query.q, query.sender, query.recipient)
+    _, date, inbox, thread, has_file, mailboxes, labels, flags, *texts = row
+    asked = (query.q, query.sender, query.recipient, query.subject)
     return (
         query.inboxes.sees(inbox)
         and (query.thread is None or thread == query.thread)
         and all(text is None or text in own for text, own in zip(asked, texts, strict=True))
+        and all(word in texts[0] for word in query.words)
+        and all(word in texts[1] for word in query.sender_words)
+        and set(query.flags) <= flags
+        and not set(query.without_flags) & flags
         and set(query.labels) <= labels
         and (query.has_attachment is None or bool(has_file) == query.has_attachment)
         and (query.since is None or date >= query.since)

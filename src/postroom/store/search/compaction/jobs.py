@@ -19,6 +19,7 @@ from postroom.store.search.segments import message_sets
 from postroom.store.search.segments.message_sets import decode_set
 from postroom.store.search.segments.segment import (
     BUILDING,
+    CURRENT_FORMAT,
     DROPPED,
     LIVE,
     BuiltSegment,
@@ -40,7 +41,8 @@ class MergePolicy:
     unless the largest has more than `idle_ratio` times the messages of the smaller ones together.
 
     A segment with a tombstone is rewritten at an age of `tombstone_s` (`idle_tombstone_s` if idle)
-    for each of its messages: deleted text soon disappears, at a bounded cost.
+    for each of its messages: deleted text soon disappears, at a bounded cost. A segment of an older
+    format is rewritten if idle, or at an age of `outdated_s`.
     """
 
     buffer_docs: int = 512
@@ -52,6 +54,7 @@ class MergePolicy:
     idle_ratio: int = 8
     tombstone_s: float = 1.0
     idle_tombstone_s: float = 0.25
+    outdated_s: int = 86_400
 
 
 DEFAULT_POLICY = MergePolicy()
@@ -69,6 +72,7 @@ class Candidate:
     made_at: int
     removed: int
     is_taken: bool = False
+    format: int = CURRENT_FORMAT
 
 
 def choose_segments(
@@ -87,7 +91,11 @@ def choose_segments(
     if is_idle and (idle := _idle_merge(growing, policy)):
         return [s.number for s in segments if s in idle]
     tombstone_s = policy.idle_tombstone_s if is_idle else policy.tombstone_s
-    due = [s for s in segments if _is_due_for_rewrite(s, tombstone_s, now)]
+    due = [s for s in segments if _is_due_for_rewrite(s, tombstone_s, now)] or [
+        s
+        for s in segments
+        if s.format < CURRENT_FORMAT and (is_idle or now - s.made_at >= policy.outdated_s)
+    ]
     return [s.number for s in sorted(due, key=lambda s: s.size)[:1]]
 
 
@@ -185,7 +193,7 @@ RENEW = """
      WHERE number = :number AND state = :state AND holder = :holder
 """
 CANDIDATES = """
-    SELECT s.number, s.size, s.bytes, s.created_at, r.value, s.merging
+    SELECT s.number, s.size, s.bytes, s.created_at, r.value, s.merging, s.format
       FROM search_segments s
       LEFT JOIN search_sets r ON r.segment = s.number AND r.name = :removed
      WHERE s.state = :live ORDER BY s.first
@@ -303,8 +311,8 @@ def _is_active(until: int, now: int) -> bool:
 def _candidates(tx: Transaction) -> list[Candidate]:
     rows = tx.all(CANDIDATES, removed=message_sets.REMOVED, live=LIVE)
     return [
-        Candidate(number, size, text, made_at, len(decode_set(removed)), merging is not None)
-        for number, size, text, made_at, removed, merging in rows
+        Candidate(number, size, text, at, len(decode_set(removed)), merging is not None, form)
+        for number, size, text, at, removed, merging, form in rows
     ]
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from postroom.model.view import Numbers
 from postroom.store.search.query.scan import Match, SearchQuery, has_buffered, scan_buffer
 from postroom.store.search.segments.message_sets import NO_STAMP
+from postroom.store.search.segments.segment import SEARCHABLE, SUBJECT
 from postroom.store.search.tokens.arrays import U8, U32, Int
 from postroom.store.search.tokens.boundaries import utf8
 from postroom.store.sql.conditions import within
@@ -79,11 +80,12 @@ class BufferedMessages:
     filters: BloomFilters
     is_complete: bool
 
-    def candidates(self, text: bytes) -> list[int] | None:
-        """The messages that may contain a text; None if too many to name."""
+    def candidates(self, texts: Sequence[bytes]) -> list[int] | None:
+        """The messages that may contain all texts; None if too many to name."""
         if not self.numbers:
             return []
-        bits = np.unique(_bits_of(text))[:_MAX_QUERY_BITS]
+        every = [_bits_of(text) for text in texts] or [_bits_of(b"")]
+        bits = np.unique(np.concatenate(every))[:_MAX_QUERY_BITS]
         masks = np.uint8(1) << (bits & 7).astype(np.uint8)
         may_have = (self.filters.rows[bits >> 3] & masks[:, None]).all(axis=0)
         found = np.flatnonzero(may_have[self.columns]).tolist()
@@ -101,22 +103,26 @@ class Buffer:
 
     def matches(self, tx: Transaction, query: SearchQuery) -> list[Match]:
         """The matches in the buffer, newest first."""
-        numbers = self._candidates(tx, query.inboxes, utf8(query.q or ""))
+        texts = [utf8(text) for stream, text in query.texts() if stream in (SEARCHABLE, SUBJECT)]
+        numbers = self._candidates(tx, query.inboxes, texts)
         return [] if numbers == [] else scan_buffer(tx, query, numbers)
 
-    def _candidates(self, tx: Transaction, inboxes: Numbers, text: bytes) -> list[int] | None:
+    def _candidates(
+        self, tx: Transaction, inboxes: Numbers, texts: Sequence[bytes]
+    ) -> list[int] | None:
         """The messages to scan; None means all."""
         remembered, key = tx.remembered, (Buffer, inboxes)
         if remembered is None:
             return None
         buffered: BufferedMessages | None = remembered.get(key)
-        if buffered is None and len(text) < _GRAM_BYTES and has_buffered(tx, inboxes):
+        longest = max(map(len, texts), default=0)
+        if buffered is None and longest < _GRAM_BYTES and has_buffered(tx, inboxes):
             return None
         if buffered is None:
             buffered = self._read_buffer(tx, inboxes)
             if buffered is not None and buffered.is_complete:
                 remembered[key] = buffered
-        return None if buffered is None else buffered.candidates(text)
+        return None if buffered is None else buffered.candidates(texts)
 
     def _read_buffer(self, tx: Transaction, inboxes: Numbers) -> BufferedMessages | None:
         """The buffered messages of some inboxes, with some new filters; None if too many."""

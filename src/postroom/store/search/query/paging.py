@@ -1,4 +1,4 @@
-"""Paging: one page of the matches, newest first, at any depth."""
+"""Paging: one page of the matches, in either order, at any depth."""
 
 from __future__ import annotations
 
@@ -152,15 +152,34 @@ class Pager:
         return len(self.buffer) + int(np.bitwise_count(self.mask).sum())
 
     def page(self, query: SearchQuery) -> SearchResult:
-        offset, found = query.offset, list[Match]()
+        if query.oldest_first:
+            return self._oldest_page(query)
+        offset = query.offset
         if query.after is not None:
             offset = self._count_newer(query.after)
             found = self._newest(query.limit, query.after)
-        elif offset < self.total and (offset <= _SHALLOW or self.total <= _SORT_ALL):
-            found = self._newest(offset + query.limit, None)[offset:]
-        elif offset < self.total:
-            found = self._deep_page(offset, query.limit)
+        else:
+            found = self._newest_page(offset, query.limit)
         return SearchResult(tuple(number for _, number in found), self.total, offset)
+
+    def _oldest_page(self, query: SearchQuery) -> SearchResult:
+        """A page of the list that starts with the oldest: one from the end, turned around."""
+        offset = query.offset
+        if query.after is not None:
+            date, number = query.after
+            offset = self.total - self._count_newer((date, number + 1))
+        end = max(0, self.total - offset)
+        first = max(0, end - query.limit)
+        found = self._newest_page(first, end - first)[::-1]
+        return SearchResult(tuple(number for _, number in found), self.total, offset)
+
+    def _newest_page(self, offset: int, limit: int) -> list[Match]:
+        """A page by its offset, newest first."""
+        if limit == 0 or offset >= self.total:
+            return []
+        if offset <= _SHALLOW or self.total <= _SORT_ALL:
+            return self._newest(offset + limit, None)[offset:]
+        return self._deep_page(offset, limit)
 
     @cached_property
     def _counts(self) -> PrefixCounts:

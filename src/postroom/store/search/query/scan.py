@@ -6,10 +6,16 @@ from collections.abc import Iterator, Sequence
 
 from postroom.model.values import dataclass
 from postroom.model.view import Numbers
-from postroom.store.search.segments.segment import COLUMNS
+from postroom.store.search.segments.segment import (
+    COLUMNS,
+    RECIPIENTS,
+    SEARCHABLE,
+    SENDERS,
+    SUBJECT,
+)
 from postroom.store.search.tokens.boundaries import split_query
 from postroom.store.sql.conditions import within
-from postroom.store.sql.values import CONTAINS, any_of, is_storable, padded, pattern
+from postroom.store.sql.values import CONTAINS, any_of, flag_bits, is_storable, padded, pattern
 from postroom.store.transaction import Transaction
 
 EVERYWHERE = "*"
@@ -19,17 +25,23 @@ EVERYWHERE = "*"
 class SearchQuery:
     """Which messages to find. Texts and names are folded; None does not restrict.
 
-    A `mailbox` of None excludes hidden messages, `*` excludes nothing. `sender` and `recipient` are
-    searched in the joined addresses. `after` is the date and number of the last message of the page
-    before.
+    `words` and `sender_words` must all be contained. A `mailbox` of None excludes hidden messages,
+    `*` excludes nothing. `sender` and `recipient` are searched in the joined addresses. `flags` are
+    all required, `without_flags` are all excluded. `after` is the date and number of the last
+    message of the page before.
     """
 
     inboxes: Numbers
     thread: int | None = None
     q: str | None = None
+    words: tuple[str, ...] = ()
     sender: str | None = None
+    sender_words: tuple[str, ...] = ()
     recipient: str | None = None
+    subject: str | None = None
     labels: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    without_flags: tuple[str, ...] = ()
     mailbox: str | None = None
     has_attachment: bool | None = None
     since: int | None = None
@@ -37,17 +49,22 @@ class SearchQuery:
     limit: int = 50
     offset: int = 0
     after: tuple[int, int] | None = None
+    oldest_first: bool = False
 
     def texts(self) -> Iterator[tuple[int, str]]:
-        """The streams to search, and the text to find in each."""
-        for stream, text in enumerate((self.q, self.sender, self.recipient)):
-            if text is not None:
-                yield stream, text
+        """The streams to search, and each text to find there."""
+        for stream, texts in (
+            (SUBJECT, (self.subject,)),
+            (SEARCHABLE, (self.q, *self.words)),
+            (SENDERS, (self.sender, *self.sender_words)),
+            (RECIPIENTS, (self.recipient,)),
+        ):
+            yield from ((stream, text) for text in texts if text is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The message numbers of one page, newest first, and the total of all matches."""
+    """The message numbers of one page, in order, and the total of all matches."""
 
     numbers: tuple[int, ...]
     total: int
@@ -56,6 +73,12 @@ class SearchResult:
 
 Match = tuple[int, int]
 """Date and number of a message; lists are sorted by it, descending."""
+
+MailboxKey = tuple[int, str]
+"""The number of an inbox, and the folded name of a mailbox."""
+
+MailboxCounts = tuple[int, int]
+"""How many messages are in a mailbox, and how many of them are unread."""
 
 HAS_LABEL = """EXISTS (
     SELECT 1 FROM message_labels x JOIN labels n ON +n.inbox = +x.inbox AND n.number = x.label
@@ -116,10 +139,44 @@ def scan(tx: Transaction, query: SearchQuery) -> SearchResult:
     """Answer a query by reading every message of its scope."""
     scope, params = _scope(query)
     found, offset = _matches(tx, query, "messages m", scope, params), query.offset
+    if query.oldest_first:
+        found.reverse()
     if query.after is not None:
-        offset = sum(match >= query.after for match in found)
+        offset = sum(is_before(match, query) for match in found)
     page = found[offset : offset + query.limit]
     return SearchResult(tuple(number for _, number in page), len(found), offset)
+
+
+def is_before(match: Match, query: SearchQuery) -> bool:
+    """Whether a match is on a page before the one that starts after `query.after`."""
+    if query.after is None:
+        return False
+    return match <= query.after if query.oldest_first else match >= query.after
+
+
+MAILBOX_COUNTS = """
+    SELECT m.inbox, n.folded, count(*), sum(CASE WHEN (m.flags & :seen) = 0 THEN 1 ELSE 0 END)
+      FROM {tables} JOIN message_mailboxes x ON +x.inbox = +m.inbox AND x.message = m.number
+      JOIN mailboxes n ON +n.inbox = +x.inbox AND n.number = x.mailbox
+     WHERE {scope} GROUP BY m.inbox, n.folded
+"""
+
+
+def scan_mailboxes(
+    tx: Transaction, inboxes: Sequence[int], *, buffered: bool = False
+) -> dict[MailboxKey, MailboxCounts]:
+    """Count the messages of each mailbox of some inboxes, or those that are in the buffer."""
+    tables, scope = "messages m", "m.inbox"
+    if buffered:
+        tables, scope = "search_buffer b CROSS JOIN messages m", "b.inbox"
+    among, params = any_of("inbox", inboxes)
+    where = f"{scope} {among}"
+    if buffered:
+        where += " AND m.number = b.message AND +m.inbox = +b.inbox"
+    rows = tx.all(
+        MAILBOX_COUNTS.format(tables=tables, scope=where), seen=flag_bits(("seen",)), **params
+    )
+    return {(row[0], row[1]): (int(row[2]), int(row[3])) for row in rows}
 
 
 def has_buffered(tx: Transaction, inboxes: Numbers) -> bool:
@@ -153,15 +210,19 @@ def _scope(query: SearchQuery, table: str = "m") -> tuple[str, dict[str, object]
 def _matches(
     tx: Transaction, query: SearchQuery, tables: str, scope: str, params: dict[str, object]
 ) -> list[Match]:
-    texts = {COLUMNS[stream]: text for stream, text in query.texts()}
-    if not all(map(is_storable, texts.values())):
+    texts = list(query.texts())
+    if not all(is_storable(text) for _, text in texts):
         return []
     conditions, more = _conditions(query)
     if texts:
-        contain = [f"b.{column} {CONTAINS.format(name=column)}" for column in texts]
+        contain = [
+            f"{'' if stream == SUBJECT else 'b.'}{COLUMNS[stream]} "
+            f"{CONTAINS.format(name=f'text{at}')}"
+            for at, (stream, _) in enumerate(texts)
+        ]
         inboxes, _ = within("b.inbox", query.inboxes)
         conditions.append(HAS_TEXTS.format(within=inboxes, texts=" AND ".join(contain)))
-        more |= {column: pattern(text) for column, text in texts.items()}
+        more |= {f"text{at}": pattern(text) for at, (_, text) in enumerate(texts)}
     where = " AND ".join([scope, *conditions])
     rows = tx.all(f"SELECT m.date, m.number FROM {tables} WHERE {where}", **params, **more)
     return sorted(((row[0], row[1]) for row in rows), reverse=True)
@@ -179,6 +240,13 @@ def _conditions(query: SearchQuery) -> tuple[list[str], dict[str, object]]:
     for position, label in enumerate(query.labels):
         clauses.append(HAS_LABEL.format(name=f"label{position}", within=inboxes))
         params[f"label{position}"] = label
+    for clause, name, flags in (
+        ("(m.flags & :flags) = :flags", "flags", query.flags),
+        ("(m.flags & :without) = 0", "without", query.without_flags),
+    ):
+        if flags:
+            clauses.append(clause)
+            params[name] = flag_bits(flags)
     for clause, name, value in (
         ("m.has_attachment = :file", "file", query.has_attachment),
         ("m.date >= :since", "since", query.since),

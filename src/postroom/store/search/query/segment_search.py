@@ -13,9 +13,21 @@ from postroom.store.search.postings.boundary_postings import find_boundary_posti
 from postroom.store.search.postings.term_postings import find_terms
 from postroom.store.search.query.buffer import Buffer
 from postroom.store.search.query.paging import DocValuesCache, Pager
-from postroom.store.search.query.scan import EVERYWHERE, SearchQuery, SearchResult
+from postroom.store.search.query.scan import (
+    EVERYWHERE,
+    MailboxCounts,
+    MailboxKey,
+    SearchQuery,
+    SearchResult,
+)
 from postroom.store.search.segments import message_sets
-from postroom.store.search.segments.segment import COLUMNS, MAX_WHOLE_BYTES, Segment
+from postroom.store.search.segments.segment import (
+    COLUMNS,
+    MAX_WHOLE_BYTES,
+    SEARCHABLE,
+    SUBJECT,
+    Segment,
+)
 from postroom.store.search.segments.snapshot import (
     Mask,
     MaskBuilder,
@@ -64,7 +76,10 @@ class IndexSearch:
     def mask(self) -> Mask:
         """The messages that match."""
         query = self.query
-        scope = (IndexSearch, query.inboxes, query.labels, query.mailbox, query.has_attachment)
+        scope = (
+            *(IndexSearch, query.inboxes, query.labels, query.mailbox, query.has_attachment),
+            *(query.flags, query.without_flags),
+        )
         mask, segments = remembered(self.tx, scope, self._scope)
         if query.since is not None or query.before is not None:
             mask = self._within_dates(mask)
@@ -93,6 +108,8 @@ class IndexSearch:
         if not isinstance(query.inboxes, Everything):
             names.inboxes = [message_sets.inbox_set(inbox) for inbox in query.inboxes.named]
         names.all_of += [message_sets.label_set(label) for label in query.labels]
+        names.all_of += [message_sets.flag_set(flag) for flag in query.flags]
+        names.none_of += [message_sets.flag_set(flag) for flag in query.without_flags]
         if query.mailbox is None:
             names.none_of.append(message_sets.HIDDEN)
         elif query.mailbox != EVERYWHERE:
@@ -105,9 +122,12 @@ class IndexSearch:
     @cached_property
     def _sets(self) -> dict[str, list[tuple[int, bytes]]]:
         """All sets that the query needs, read with as few statements as possible."""
-        truncated = [message_sets.truncated_set(stream) for stream, _ in self.query.texts()]
+        streams = {stream for stream, _ in self.query.texts()}
+        if SUBJECT in streams:
+            streams.add(SEARCHABLE)
+        truncated = [message_sets.truncated_set(stream) for stream in sorted(streams)]
         own = self._names
-        names = [*(own.inboxes or ()), *own.all_of, *own.none_of, *truncated]
+        names = list(dict.fromkeys([*(own.inboxes or ()), *own.all_of, *own.none_of, *truncated]))
         sets: dict[str, list[tuple[int, bytes]]] = {}
         for first in range(0, len(names), _BATCH):
             among, params = any_of("name", names[first : first + _BATCH])
@@ -140,6 +160,10 @@ class IndexSearch:
         """A superset of the messages of the scope that contain a text; exact within the scope."""
         if not segments:
             return self.snapshot.none()
+        if stream == SUBJECT:
+            indexed = [n for n in segments if self.snapshot.has_stream(SUBJECT, n)]
+            if len(indexed) < len(segments):
+                return self._with_subject(text, scope, segments, indexed)
         first, rest = split_query(text)
         truncated = self._truncated(stream, text)
         candidates = None if truncated is None else truncated & scope
@@ -158,6 +182,20 @@ class IndexSearch:
         if candidates is not None and candidates.any():
             matches |= self._verify(stream, text, candidates)
         return matches
+
+    def _with_subject(
+        self, text: str, scope: Mask, segments: Sequence[int], indexed: Sequence[int]
+    ) -> Mask:
+        """The messages whose subject contains a text, if some segments have no such stream.
+
+        There, those with the text in any field are verified.
+        """
+        others = [n for n in segments if n not in indexed]
+        candidates = self._with_text(SEARCHABLE, text, scope, others) & scope
+        for number in indexed:
+            self.snapshot.part(candidates, number)[:] = 0
+        found = self._verify(SUBJECT, text, candidates)
+        return found | self._with_text(SUBJECT, text, scope, indexed)
 
     def _truncated(self, stream: int, text: str) -> Mask | None:
         """The messages with a token that is not indexed whole, if that matters for this text."""
@@ -229,3 +267,31 @@ class SegmentSearcher:
         mask = IndexSearch(tx, query, snapshot, self._doc_values).mask()
         buffered = self._buffer.matches(tx, query)[::-1]
         return Pager(tx, snapshot, self._doc_values, mask, buffered).page(query)
+
+    def count_mailboxes(
+        self, tx: Transaction, keys: Sequence[MailboxKey], segments: list[Segment]
+    ) -> dict[MailboxKey, MailboxCounts]:
+        """Count the messages of some mailboxes that are in segments."""
+        snapshot = remembered(tx, Snapshot, lambda: Snapshot(segments))
+        inboxes = {inbox: message_sets.inbox_set(inbox) for inbox, _ in keys}
+        mailboxes = {name: message_sets.mailbox_set(name) for _, name in keys}
+        seen, removed = message_sets.flag_set("seen"), message_sets.REMOVED
+        masks = _read_masks(tx, snapshot, [*inboxes.values(), *mailboxes.values(), seen, removed])
+        counts: dict[MailboxKey, MailboxCounts] = {}
+        for inbox, name in keys:
+            mask = masks[inboxes[inbox]] & masks[mailboxes[name]] & ~masks[removed]
+            counts[inbox, name] = (
+                int(np.bitwise_count(mask).sum()),
+                int(np.bitwise_count(mask & ~masks[seen]).sum()),
+            )
+        return counts
+
+
+def _read_masks(tx: Transaction, snapshot: Snapshot, names: Sequence[str]) -> dict[str, Mask]:
+    """The messages in each of some sets."""
+    builders = {name: MaskBuilder(snapshot) for name in names}
+    for first in range(0, len(names), _BATCH):
+        among, params = any_of("name", names[first : first + _BATCH])
+        for name, segment, value in tx.all(SETS.format(among=among), **params):
+            builders[name].add(segment, value)
+    return {name: builder.mask() for name, builder in builders.items()}

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from postroom.model.storage import FIELD_BORDER
 from postroom.store.search.postings.boundary_writer import boundary_rows, ending_rows, find_endings
 from postroom.store.search.postings.term_postings import collect_postings, term_rows
 from postroom.store.search.segments import message_sets
@@ -18,6 +19,7 @@ from postroom.store.search.segments.segment import (
     FORMATS,
     LIVE,
     STREAM,
+    SUBJECT,
     BuiltSegment,
     Kind,
     SegmentRow,
@@ -28,7 +30,7 @@ from postroom.store.search.segments.segment import (
 from postroom.store.search.segments.snapshot import encode_doc_ids
 from postroom.store.search.tokens.arrays import Int
 from postroom.store.search.tokens.tokenizer import TokenizedTexts, Tokenizer
-from postroom.store.sql.values import any_of, caseless, from_text
+from postroom.store.sql.values import any_of, caseless, flag_names, from_text
 from postroom.store.transaction import Row, Transaction
 
 _BATCH = 500
@@ -39,8 +41,8 @@ NUMBERS = """
      WHERE segment = :segment AND kind = :kind AND key = :key AND part = 1
 """
 MESSAGES = f"""
-    SELECT m.number, m.date, {", ".join(f"b.{column}" for column in COLUMNS)},
-           m.inbox, m.is_hidden, m.has_attachment, m.mailboxes, m.labels
+    SELECT m.number, m.date, b.{", b.".join(COLUMNS[:SUBJECT])},
+           m.inbox, m.is_hidden, m.has_attachment, m.mailboxes, m.labels, m.flags
       FROM messages m JOIN search_texts b ON +b.inbox = +m.inbox AND b.message = m.number
      WHERE m.number {{among}} ORDER BY m.number
 """
@@ -88,15 +90,16 @@ class SegmentBuilder:
         """Add messages as `read_messages` returns them."""
         self._numbers.extend(message[0] for message in messages)
         self._dates.extend(message[1] for message in messages)
-        for column, tokenizer in enumerate(self._streams, 2):
-            encoded = [message[column].encode() for message in messages]
+        for stream, tokenizer in enumerate(self._streams):
+            encoded = [_text_of(message, stream).encode() for message in messages]
             tokenizer.add(encoded)
             self.text_bytes += sum(map(len, encoded))
-        for number, *_, inbox, is_hidden, has_attachment, mailboxes, labels in messages:
+        for number, *_, inbox, is_hidden, has_attachment, mailboxes, labels, flags in messages:
             names = message_sets.mutable_sets(
                 is_hidden=bool(is_hidden),
                 mailboxes=map(caseless, from_text(mailboxes)),
                 labels=map(caseless, from_text(labels)),
+                flags=flag_names(flags),
             )
             names.add(message_sets.inbox_set(inbox))
             if has_attachment:
@@ -145,6 +148,13 @@ class SegmentBuilder:
             name: encode_doc_ids(np.array(sorted(doc_ids[n] for n in members)), len(doc_ids))
             for name, members in sorted(self._members.items())
         }
+
+
+def _text_of(message: Row, stream: int) -> str:
+    """One text of a message as `read_messages` returns it."""
+    if stream == SUBJECT:
+        return str(message[2]).partition(FIELD_BORDER)[0]
+    return str(message[2 + stream])
 
 
 def _doc_id_rows(numbers: Int, doc_ids: Int) -> Iterator[SegmentRow]:

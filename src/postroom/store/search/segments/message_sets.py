@@ -1,4 +1,4 @@
-"""Sets of messages by segment: inboxes, mailboxes, labels, hidden messages and tombstones."""
+"""Sets of messages by segment: inboxes, mailboxes, labels, flags, hidden messages, tombstones."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ DocChange = tuple[int, bool]
 
 NO_STAMP = 0
 REMOVED, HIDDEN, HAS_ATTACHMENT = "removed", "hidden", "file"
+HAS_FLAGS = "flags"
+"""An empty set beside a segment of an earlier format: its sets of flags exist."""
 _BITS = [tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256)]
 
 READ_SET = "SELECT value FROM search_sets WHERE name = :name AND segment = :segment"
@@ -36,14 +38,22 @@ def label_set(folded: str) -> str:
     return f"label:{folded}"
 
 
+def flag_set(flag: str) -> str:
+    """The set of all messages with this flag."""
+    return f"flag:{flag}"
+
+
 def truncated_set(stream: int) -> str:
     """The messages with a token in this stream that is too long to be indexed whole."""
     return f"cut:{stream}"
 
 
-def mutable_sets(*, is_hidden: bool, mailboxes: Iterable[str], labels: Iterable[str]) -> set[str]:
-    """The sets of a message that can change, from folded names."""
+def mutable_sets(
+    *, is_hidden: bool, mailboxes: Iterable[str], labels: Iterable[str], flags: Iterable[str]
+) -> set[str]:
+    """The sets of a message that can change; names of mailboxes and labels are folded."""
     names = {mailbox_set(name) for name in mailboxes} | {label_set(name) for name in labels}
+    names |= {flag_set(flag) for flag in flags}
     return names | {HIDDEN} if is_hidden else names
 
 

@@ -9,6 +9,7 @@ from enum import IntEnum
 from hashlib import blake2b
 from typing import NamedTuple
 
+from postroom.model.storage import FIELD_BORDER
 from postroom.model.values import dataclass
 from postroom.store.transaction import Transaction
 
@@ -29,8 +30,14 @@ class Kind(IntEnum):
 
 
 STREAM = 10
-COLUMNS = ("searchable", "senders", "recipients")
-"""The folded texts of a message, one stream each."""
+SEARCHABLE, SENDERS, RECIPIENTS, SUBJECT = range(4)
+COLUMNS = (
+    "searchable",
+    "senders",
+    "recipients",
+    f"substr(searchable, 1, instr(searchable || '{FIELD_BORDER}', '{FIELD_BORDER}') - 1)",
+)
+"""The folded texts of a message, one stream each; the subject is the first field of the first."""
 
 ADJACENT, AFTER_SPACE = b"\0", b"\1"
 """Precedes each following token in a boundary key: is there a space before it?"""
@@ -47,11 +54,11 @@ class SegmentRow(NamedTuple):
 class Format:
     """What a segment stores.
 
-    `lookahead` is, for each stream, the number of tokens stored after a token boundary. A long
-    token is stored in overlapping chunks, or else only its end.
+    `lookahead` is, for each stream, the number of tokens stored after a token boundary; a stream
+    without one is not stored. A long token is stored in overlapping chunks, or else only its end.
     """
 
-    lookahead: tuple[int, int, int]
+    lookahead: tuple[int, ...]
     has_chunks: bool
     has_checksum: bool
 
@@ -59,10 +66,14 @@ class Format:
 FORMATS = {
     1: Format((4, 4, 4), has_chunks=False, has_checksum=False),
     2: Format((4, 12, 12), has_chunks=True, has_checksum=True),
+    3: Format((4, 12, 12, 12), has_chunks=True, has_checksum=True),
 }
-"""All formats that can be read. Addresses have many tokens, so format 2 looks further ahead."""
+"""All formats that can be read. Addresses have many tokens, so format 2 looks further ahead; format
+3 has a stream of subjects."""
 
 CURRENT_FORMAT = max(FORMATS)
+FORMAT_WITH_FLAGS = 3
+"""Segments of earlier formats have sets of flags only if they have the set `flags`."""
 
 MAX_WHOLE_BYTES = 40
 """A string of at most this many bytes inside a token is inside one of its chunks."""

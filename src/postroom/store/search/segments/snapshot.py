@@ -56,7 +56,10 @@ class Snapshot:
         self._formats = {segment.number: FORMATS[segment.format] for segment in segments}
         lookaheads = {FORMATS[segment.format].lookahead for segment in segments}
         self._is_uniform = len(lookaheads) <= 1
-        self._lookahead: list[int] = [min(own) for own in zip(*lookaheads, strict=True)]
+        self._lookahead: list[int] = [
+            min(own[stream] for own in lookaheads if stream < len(own))
+            for stream in range(max(map(len, lookaheads), default=0))
+        ]
         self._spans = {
             segment.number: slice(first, first + count)
             for segment, first, count in zip(segments, offsets, words, strict=False)
@@ -79,8 +82,11 @@ class Snapshot:
         return groups
 
     def min_lookahead(self, stream: int) -> int:
-        """The lookahead that every segment has in a stream."""
+        """The lookahead that every segment with this stream has in it."""
         return self._lookahead[stream]
+
+    def has_stream(self, stream: int, segment: int) -> bool:
+        return stream < len(self.format_of(segment).lookahead)
 
     def format_of(self, segment: int) -> Format:
         return self._formats[segment]

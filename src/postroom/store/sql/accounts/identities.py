@@ -59,8 +59,8 @@ def refuse_claim(tx: Transaction, email: str, inbox: int | None, rights: Address
     if _is_not_allowed(rights, base.rpartition("@")[0]):
         raise Forbidden(
             f"{email}: {base.rpartition('@')[0]} is a name reserved for the domain "
-            "(RFC 2142, and certificate authorities); only the owner's key and the "
-            "command line may assign it"
+            "(RFC 2142, and certificate authorities); only the owner may assign it, on the "
+            "command line or with the owner's key over REST, and never an agent over MCP"
         )
     if rights.tags_of_others:
         return

@@ -14,7 +14,7 @@ from postroom.model.account import (
     RemoteMessage,
     RemoteRef,
 )
-from postroom.model.inbox import SENT, TRASH
+from postroom.model.inbox import DRAFTS, OUTBOX, SENT, TRASH
 from postroom.model.message import BlobKey
 from postroom.model.storage import Added, Change, NewMessage
 from postroom.model.view import EVERYTHING
@@ -278,7 +278,7 @@ def _remove_place(tx: Transaction, account: int, inbox: int, ref: RemoteRef) -> 
         return
     tx.run(f"UPDATE remote_messages SET is_removed = 1 WHERE {_PLACE_KEY}", **place)
     now = message_state(tx, inbox, row[0])
-    mailboxes = _mailboxes(tx, row[0])
+    mailboxes = _mailboxes(tx, row[0], now)
     if mailboxes and not _is_being_pushed(tx, row[0]):
         set_message_state(tx, inbox, row[0], MessageState(now.flags, now.labels, mailboxes))
 
@@ -290,7 +290,7 @@ def _apply_remote(tx: Transaction, inbox: int, number: int, remote: RemoteMessag
     now = message_state(tx, inbox, number)
     labels = now.labels if remote.labels is None else _spelled(remote.labels, now.labels)
     flags = (*remote.flags, *(flag for flag in now.flags if flag in remote.unsupported_flags))
-    set_message_state(tx, inbox, number, MessageState(flags, labels, _mailboxes(tx, number)))
+    set_message_state(tx, inbox, number, MessageState(flags, labels, _mailboxes(tx, number, now)))
 
 
 def _push_state(
@@ -299,7 +299,8 @@ def _push_state(
     """Push the flags, labels and mailbox of a sent message to the new copy at the provider."""
     now, origin = message_state(tx, inbox, number), origin_of(tx, inbox)
     flags, labels = remote.flags, _spelled(remote.labels or (), now.labels)
-    is_moved = SENT in remote.mailboxes and SENT not in now.mailboxes
+    was_moved = SENT not in now.mailboxes and OUTBOX not in now.mailboxes
+    is_moved = SENT in remote.mailboxes and was_moved
     new = Delta(
         add_flags=tuple(f for f in now.flags if f not in (*flags, *remote.unsupported_flags)),
         add_labels=tuple(n for n in now.labels if remote.labels is not None and n not in labels),
@@ -307,7 +308,7 @@ def _push_state(
     )
     flags = tuple(dict.fromkeys((*now.flags, *flags)))
     labels = tuple(dict.fromkeys((*now.labels, *labels)))
-    mailboxes = now.mailboxes if is_moved else _mailboxes(tx, number)
+    mailboxes = now.mailboxes if is_moved else _mailboxes(tx, number, now)
     set_message_state(tx, inbox, number, MessageState(flags, labels, mailboxes))
     if origin is not None:
         insert_push(tx, origin, number, message_id, new)
@@ -319,12 +320,14 @@ def _spelled(names: Sequence[str], present: Sequence[str]) -> tuple[str, ...]:
     return tuple(known.get(caseless(name), name) for name in names)
 
 
-def _mailboxes(tx: Transaction, number: int) -> tuple[str, ...]:
+def _mailboxes(tx: Transaction, number: int, now: MessageState) -> tuple[str, ...]:
+    """The mailboxes at the provider; Outbox is ours, and its mail may be a draft there."""
     found: dict[str, str] = {}
     for row in tx.all(LIVE, message=number):
         for name in from_text(row[0]):
             found.setdefault(caseless(name), name)
-    return tuple(found.values())
+    there = tuple(found.values())
+    return now.mailboxes if OUTBOX in now.mailboxes and there == (DRAFTS,) else there
 
 
 def _is_being_pushed(tx: Transaction, number: int) -> bool:

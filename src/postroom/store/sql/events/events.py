@@ -13,12 +13,10 @@ from postroom.model.message import Recipient
 from postroom.model.page import Found, random_id
 from postroom.model.view import only
 from postroom.store.sql.conditions import Conditions, Listing, within
-from postroom.store.sql.events.webhooks import insert_deliveries
+from postroom.store.sql.events.webhooks import insert_deliveries, read_event
 from postroom.store.sql.values import (
     dumps,
-    from_text,
     insert_numbered,
-    moment,
     scalar,
     seconds,
     visible_numbers,
@@ -94,10 +92,7 @@ def _conditions(tx: Transaction, query: EventQuery) -> Conditions:
 
 
 def _event(row: Row) -> Event:
-    number, event_id, kind, at, inbox_id, thread_id, message_id, data = row[:8]
-    return Event(
-        event_id, kind, moment(at), inbox_id, thread_id, message_id, from_text(data), number
-    )
+    return read_event(row[1:8], row[0])
 
 
 def events_after(tx: Transaction, after: int, *, limit: int, visible: Visible) -> list[Event]:
@@ -117,6 +112,18 @@ def newest_event(tx: Transaction, visible: Visible) -> int:
     """The number of the last event in some inboxes; 0 if there is none."""
     where, params = within("inbox", visible_numbers(tx, visible))
     return int(scalar(tx, f"SELECT max(number) FROM events WHERE {where}", **params) or 0)
+
+
+def last_event_before(tx: Transaction, at: datetime, visible: Visible) -> int:
+    """The number of the last event before a time; 0 if there is none.
+
+    The time of an imported mail may be anything, so it is passed over.
+    """
+    where, params = within("inbox", visible_numbers(tx, visible))
+    sql = f"""SELECT number FROM events
+               WHERE {where} AND at < :at AND replace(data, '"imported"', '') = data
+               ORDER BY number DESC LIMIT 1"""
+    return int(scalar(tx, sql, **params, at=seconds(at)) or 0)
 
 
 def last_event(tx: Transaction, inbox_id: str, until: int) -> str | None:
@@ -140,7 +147,7 @@ def event_number(tx: Transaction, since: str, visible: Visible) -> int:
         number = scalar(tx, sql.format(within=where), since=since, **params)
         if number is not None:
             return int(number)
-    raise NotFound(f"since: there is no {since}; leave it out to begin with the next event")
+    raise NotFound(f"since: there is no {since}; leave it out to begin now")
 
 
 def remove_events(tx: Transaction, which: str, **params: object) -> None:

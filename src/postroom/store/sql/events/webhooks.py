@@ -1,10 +1,10 @@
-"""Webhooks, their deliveries, and deliveries that rules cause."""
+"""Webhooks and their deliveries."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from postroom.errors import Conflict, NotFound, no_such
@@ -14,13 +14,14 @@ from postroom.model.event import (
     Posted,
     Webhook,
     WebhookCapacity,
+    WebhookChange,
     WebhookDelivery,
     WebhookJob,
 )
 from postroom.model.inbox import Visible
-from postroom.model.key import OWNER
 from postroom.model.page import Found, Slice, random_id
-from postroom.model.view import NOTHING, Everything, named_in
+from postroom.model.view import named_in, view_of
+from postroom.store.sql.audit import SEEN_IN
 from postroom.store.sql.conditions import Conditions, Listing, page_of
 from postroom.store.sql.values import (
     any_of,
@@ -35,16 +36,17 @@ from postroom.store.sql.values import (
     view_in,
 )
 from postroom.store.transaction import Row, Transaction
-from postroom.store.webhook_secrets import DERIVED
 
 OLD_SECRET_VALID = timedelta(hours=24)
 DELIVERY_RETENTION_S = int(timedelta(days=30).total_seconds())
 
 FAN_OUT = """
     SELECT number FROM webhooks
-     WHERE (types = '[]' OR replace(types, :type, '') <> types)
+     WHERE is_enabled = 1 AND (types = '[]' OR replace(types, :type, '') <> types)
        AND (inboxes IS NULL OR replace(
            inboxes, (SELECT '"' || id || '"' FROM inboxes WHERE number = :inbox), '') <> inboxes)
+       AND (coalesce(created_by, '') IN ('', 'owner', 'agent')
+            OR EXISTS (SELECT 1 FROM keys k WHERE k.id = created_by))
 """
 _OLDEST = """
     (d.is_redelivery = 1 OR NOT EXISTS (
@@ -57,11 +59,13 @@ _OLDEST = """
 DUE = f"""
     SELECT d.number, w.url, w.secret, w.old_secret, w.secret_renewed_at, d.attempts, d.first_at,
            e.number, e.id, e.type, e.at, i.id, e.thread, e.message, e.data,
-           d.inbox, d.id, d.webhook, w.id
+           d.inbox, d.id, d.webhook, w.id, w.inboxes, w.visible_inboxes,
+           w.created_by
       FROM webhook_deliveries d JOIN webhooks w ON w.number = d.webhook
       LEFT JOIN events e ON +e.inbox = +d.inbox AND e.number = d.event
       LEFT JOIN inboxes i ON i.number = +e.inbox
-     WHERE d.status = 'pending' AND d.next_at <= :now AND (d.holder IS NULL OR d.until <= :now)
+     WHERE d.status = 'pending' AND w.is_enabled = 1
+       AND d.next_at <= :now AND (d.holder IS NULL OR d.until <= :now)
        AND d.webhook NOT {{full}} AND {_OLDEST}
      ORDER BY d.next_at, d.number LIMIT :limit
 """
@@ -79,9 +83,10 @@ CLAIM = """
 NEXT = f"""
     SELECT min(CASE WHEN d.holder IS NULL THEN d.next_at ELSE d.until END) FROM webhook_deliveries d
      WHERE d.status = 'pending' AND d.webhook NOT {{full}} AND {_OLDEST}
+       AND d.webhook IN (SELECT number FROM webhooks WHERE is_enabled = 1)
 """
 _NO_WEBHOOK = 0
-COLUMNS = "id, url, types, inboxes, created_at, visible_inboxes, created_by"
+COLUMNS = "id, url, types, inboxes, created_at, visible_inboxes, created_by, is_enabled"
 
 
 def insert_deliveries(tx: Transaction, event: int, kind: str, inbox: int, now: int) -> None:
@@ -121,11 +126,14 @@ def add_webhook(tx: Transaction, webhook: Webhook, seen_in: Visible | None = Non
         created_at=seconds(webhook.created_at),
         visible_inboxes=None if seen_in is None else dumps(named_in(seen_in)),
         created_by=webhook.made_by,
+        is_enabled=int(webhook.enabled),
     )
 
 
 def _webhook(row: Row) -> Webhook:
-    return Webhook(row[0], row[1], tuple(from_text(row[2])), view_in(row[3]), moment(row[4]))
+    types, view, created_at = tuple(from_text(row[2])), view_in(row[3]), moment(row[4])
+    enabled = bool(row[7])
+    return Webhook(row[0], row[1], types, view, created_at, enabled, made_by=row[6])
 
 
 def is_seen(row: Row, visible: Visible) -> bool:
@@ -150,19 +158,19 @@ def list_webhooks(tx: Transaction, visible: Visible, page: Slice) -> Found[Webho
 
 def webhook_number(tx: Transaction, webhook_id: str, visible: Visible) -> int:
     """The number of a visible webhook. Raises NotFound."""
-    row = _find_webhook(tx, webhook_id, visible)
+    row = find_webhook(tx, webhook_id, visible)
     if row is None:
         raise NotFound(no_such("webhook", webhook_id))
     return int(row[-1])
 
 
-def _find_webhook(tx: Transaction, webhook_id: str, visible: Visible) -> Row | None:
+def find_webhook(tx: Transaction, webhook_id: str, visible: Visible) -> Row | None:
     row = tx.one(f"SELECT {COLUMNS}, number FROM webhooks WHERE id = :id", id=webhook_id)
     return row if row is not None and is_seen(row, visible) else None
 
 
 def has_webhook(tx: Transaction, webhook_id: str, visible: Visible) -> bool:
-    return _find_webhook(tx, webhook_id, visible) is not None
+    return find_webhook(tx, webhook_id, visible) is not None
 
 
 def remove_webhook(tx: Transaction, webhook_id: str, visible: Visible) -> None:
@@ -172,10 +180,67 @@ def remove_webhook(tx: Transaction, webhook_id: str, visible: Visible) -> None:
     tx.run("DELETE FROM webhooks WHERE number = :number", number=number)
 
 
+def update_webhook(
+    tx: Transaction, webhook_id: str, change: WebhookChange, visible: Visible
+) -> Webhook:
+    """Change a webhook. While it is disabled, pending deliveries wait and new ones are not made.
+
+    Raises NotFound.
+    """
+    number = webhook_number(tx, webhook_id, visible)
+    tx.run(
+        """UPDATE webhooks SET url = coalesce(:url, url), types = coalesce(:types, types),
+                  is_enabled = coalesce(:enabled, is_enabled)
+            WHERE number = :number""",
+        url=change.url,
+        types=None if change.types is None else dumps(change.types),
+        enabled=None if change.enabled is None else int(change.enabled),
+        number=number,
+    )
+    tx.announce("webhooks")
+    return get_webhook(tx, webhook_id, visible)
+
+
+def webhook_target(
+    tx: Transaction, webhook_id: str, visible: Visible, now: datetime
+) -> tuple[str, tuple[str, ...]]:
+    """The URL of a webhook and the encrypted secrets that sign now. Raises NotFound."""
+    number = webhook_number(tx, webhook_id, visible)
+    row = tx.one(
+        "SELECT url, secret, old_secret, secret_renewed_at FROM webhooks WHERE number = :number",
+        number=number,
+    )
+    assert row is not None
+    return row[0], _signing_secrets(row[1:], now)
+
+
+def _signing_secrets(row: Row, now: datetime) -> tuple[str, ...]:
+    """The secret, and the one before it for a day."""
+    secret, old_secret, renewed_at = row
+    is_old_valid = old_secret is not None and now - moment(renewed_at) < OLD_SECRET_VALID
+    return (secret, old_secret) if is_old_valid else (secret,)
+
+
+def get_webhook(tx: Transaction, webhook_id: str, visible: Visible) -> Webhook:
+    """One webhook. Raises NotFound."""
+    row = find_webhook(tx, webhook_id, visible)
+    if row is None:
+        raise NotFound(no_such("webhook", webhook_id))
+    return _webhook(row)
+
+
 def renew_webhook(
-    tx: Transaction, webhook_id: str, secret: str, visible: Visible, now: datetime
+    tx: Transaction,
+    webhook_id: str,
+    secret: str,
+    visible: Visible,
+    now: datetime,
+    *,
+    made_by: str | None = None,
 ) -> Webhook:
     """Replace the encrypted secret of a webhook; the old one also signs for 24 hours.
+
+    With *made_by* it becomes a webhook of that key, and the old secret signs nothing more.
 
     Raises NotFound.
     """
@@ -187,9 +252,13 @@ def renew_webhook(
         now=seconds(now),
         number=number,
     )
-    row = _find_webhook(tx, webhook_id, visible)
-    assert row is not None
-    return _webhook(row)
+    if made_by is not None:
+        tx.run(
+            "UPDATE webhooks SET created_by = :key, old_secret = NULL WHERE number = :number",
+            key=made_by,
+            number=number,
+        )
+    return get_webhook(tx, webhook_id, visible)
 
 
 def claim_webhooks(
@@ -225,22 +294,30 @@ def claim_webhooks(
     return jobs
 
 
+def read_event(row: Row, number: int) -> Event:
+    """An event from its columns. One about a rule says to whom the rule is known.
+
+    Those of older versions do not, and are shown in full only to callers who see everything.
+    """
+    event_id, kind, at, inbox_id, thread_id, message_id, text = row
+    data = from_text(text)
+    seen_in = view_of(data.pop(SEEN_IN, None)) if kind.startswith("rule.") else None
+    return Event(event_id, kind, moment(at), inbox_id, thread_id, message_id, data, number, seen_in)
+
+
 def _full(numbers: Sequence[int]) -> tuple[str, dict[str, object]]:
     """`IN (…)` that is valid for an empty list too; no webhook has the number 0."""
     return any_of("full", [_NO_WEBHOOK, *numbers])
 
 
 def _job(row: Row, holder: str, now: datetime) -> WebhookJob:
-    secrets = [row[2]]
-    if row[3] is not None and now - moment(row[4]) < OLD_SECRET_VALID:
-        secrets.append(row[3])
+    secrets = _signing_secrets(row[2:5], now)
     event = None
     if row[7] is not None and row[11] is not None:
-        event = Event(
-            row[8], row[9], moment(row[10]), row[11], row[12], row[13], from_text(row[14]), row[7]
-        )
-    fields = (tuple(secrets), event, row[5], moment(row[6]))
-    return WebhookJob(row[17], row[15], row[0], row[16], row[1], *fields, holder, row[18])
+        event = read_event(row[8:15], row[7]).shown_to(view_in(row[20] or row[19]))
+    fields = (secrets, event, row[5], moment(row[6]))
+    ids = (row[18], row[21])
+    return WebhookJob(row[17], row[15], row[0], row[16], row[1], *fields, holder, *ids)
 
 
 def next_webhook_at(tx: Transaction, capacity: WebhookCapacity = EVERY_WEBHOOK) -> datetime | None:
@@ -316,9 +393,13 @@ def redeliver(
 
     Raises:
         NotFound: there is no such delivery.
-        Conflict: it is pending and has not been attempted, or an attempt is running.
+        Conflict: it is pending and has not been attempted, an attempt is running, or the webhook
+            is disabled.
     """
+    webhook = find_webhook(tx, webhook_id, visible)
     number = webhook_number(tx, webhook_id, visible)
+    if webhook is not None and not webhook[7]:
+        raise Conflict(f"{webhook_id} is disabled; enable it first")
     row = tx.one(f"{_DELIVERY} WHERE d.webhook = :n AND d.id = :id", n=number, id=delivery_id)
     if row is None:
         raise NotFound(f"no delivery {delivery_id} of {webhook_id}")
@@ -338,77 +419,3 @@ def redeliver(
     again = tx.one(f"{_DELIVERY} WHERE {which}", inbox=row[11], n=row[0])
     assert again is not None
     return _delivery(again)
-
-
-BY_URL = f"SELECT {COLUMNS}, number FROM webhooks WHERE url = :target ORDER BY number"
-DELIVERY_EXISTS = """
-    SELECT 1 FROM webhook_deliveries
-     WHERE inbox = :inbox AND webhook = :webhook AND event = :event
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Signer:
-    """The key on whose authority a rule calls webhooks, and the inboxes that it sees.
-
-    A rule without a recorded key has the authority "".
-    """
-
-    authority: str
-    visible: Visible
-
-
-def insert_rule_delivery(
-    tx: Transaction, target: str, event: int, inbox: int, signer: Signer, now: datetime
-) -> None:
-    """Insert a delivery of an event to one webhook, once.
-
-    Raises NotFound. A webhook for a URL is created on first use; renewing it shows its secret.
-    """
-    if target.startswith("whk_"):
-        webhook = _named(tx, target, signer.visible)
-    else:
-        webhook = _at_url(tx, target, inbox, signer, now)
-    if tx.one(DELIVERY_EXISTS, inbox=inbox, webhook=webhook, event=event) is None:
-        insert_delivery(tx, webhook, event, inbox, seconds(now))
-
-
-def _named(tx: Transaction, webhook_id: str, visible: Visible) -> int:
-    row = _find_webhook(tx, webhook_id, visible)
-    if row is None:
-        raise NotFound(f"webhook: there is no {webhook_id} any more")
-    return int(row[-1])
-
-
-def _at_url(tx: Transaction, url: str, inbox: int, signer: Signer, now: datetime) -> int:
-    inbox_id = scalar(tx, "SELECT id FROM inboxes WHERE number = :inbox", inbox=inbox) or ""
-    for row in tx.all(BY_URL, target=url):
-        if _may_sign(row, inbox_id, signer):
-            return int(row[-1])
-    made = Webhook(
-        random_id("whk"),
-        url,
-        ("rule.matched",),
-        NOTHING,
-        now,
-        secret=DERIVED,
-        made_by=signer.authority,
-    )
-    add_webhook(tx, made, seen_in=signer.visible)
-    return _named(tx, made.id, signer.visible)
-
-
-def _may_sign(row: Row, inbox_id: str, signer: Signer) -> bool:
-    """Whether a webhook with the URL may sign for this key.
-
-    The creator of a webhook has its secret, and whoever sees it can renew it. So it must belong to
-    the key, or to the owner and be invisible to keys that see less. Whoever sees a webhook sees its
-    events, so they must see the inbox.
-    """
-    known, maker, visible = known_in(row), row[6], signer.visible
-    if not known.sees(inbox_id) or not visible.covers(known):
-        return False
-    if isinstance(visible, Everything) and not isinstance(known, Everything):
-        return False
-    is_owners = maker == OWNER.key_id and signer.authority and known.covers(visible)
-    return maker == signer.authority or bool(is_owners)

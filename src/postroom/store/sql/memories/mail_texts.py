@@ -75,11 +75,12 @@ def store_digests(
 ) -> None:
     """Store that the words of a memory came from mail: of its links, or of repeated memories.
 
-    If the memory is linked to mail, long runs of words are stored too.
+    Long runs of words are stored too, so that a part of a memory is not trusted more than all of
+    it: also of one that repeats another, or two copies would raise the trust of a text.
     """
     tx.run(ADD, memory=memory, collection=collection)
     sources = {memory_links.target_of(tx, link.to) for link in links if link.is_mail}
-    _add_digests(tx, memory, texts, with_parts=bool(sources))
+    _add_digests(tx, memory, texts, with_parts=bool(sources or repeated))
     for other in repeated:
         sources.update(_sources(tx, other))
     tx.many(ADD_SOURCE, [{"memory": memory, "source": source} for source in sorted(sources)])

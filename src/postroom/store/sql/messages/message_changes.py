@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from postroom.errors import InvalidInput, MailError, NotFound, no_such
 from postroom.model.account import ProviderTraits
-from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, SENT, STANDARD_MAILBOXES, Visible
+from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, OUTBOX, SENT, STANDARD_MAILBOXES, Visible
 from postroom.model.message import ActionResult, BlobKey, FailedAction
 from postroom.model.storage import Change
+from postroom.model.view import only
 from postroom.store.ranking.documents import unindex_mail
 from postroom.store.search.index import (
     SetChange,
@@ -30,6 +31,7 @@ from postroom.store.sql.blobs import unused_of
 from postroom.store.sql.events.events import remove_events
 from postroom.store.sql.memories.memories import remove_without_mail
 from postroom.store.sql.memories.memory_links import memories_from_mail
+from postroom.store.sql.messages.mailboxes import canonical_mailbox
 from postroom.store.sql.messages.message_insert import insert_names, is_hidden, name_of
 from postroom.store.sql.messages.thread_choice import recount
 from postroom.store.sql.outbox.sends import refuse_unfinished, retain_send_outcome
@@ -85,9 +87,9 @@ def refuse_unsupported(origin: Origin, delta: Delta) -> None:
     Raises:
         InvalidInput: with what to do instead.
     """
-    if delta.move_to == DRAFTS:
+    if delta.move_to in (DRAFTS, OUTBOX):
         raise InvalidInput(
-            "messages cannot be moved to Drafts; "
+            f"messages cannot be moved to {delta.move_to}; "
             "choose another mailbox, or write a new mail with create_draft"
         )
     traits = origin.traits
@@ -206,6 +208,9 @@ def _known(row: Row) -> _Known:
 
 def _change(tx: Transaction, message_id: str, known: _Known, change: Change) -> list[SetChange]:
     origin, before = origin_of(tx, known.inbox), known.message_state
+    if origin is None and change.move_to is not None:
+        move_to = canonical_mailbox(tx, change.move_to, only(known.inbox))
+        change = replace(change, move_to=move_to)
     if origin is not None:
         change = provider_change(origin, change)
         if change.move_to is not None and change.mailboxes is None:
@@ -219,11 +224,25 @@ def _change(tx: Transaction, message_id: str, known: _Known, change: Change) -> 
         labels,
         tuple(_mailboxes(list(before.mailboxes), change)),
     )
+    if set(after.mailboxes) != set(before.mailboxes):
+        _refuse_in_outbox(tx, known, message_id, after)
     if origin is not None:
         delta = _delta(before, after, change.move_to or after.mailboxes[0])
         refuse_unsupported(origin, delta)
         insert_push(tx, origin, known.number, message_id, delta)
     return _set_state(tx, known, after)
+
+
+def _refuse_in_outbox(tx: Transaction, known: _Known, message_id: str, after: MessageState) -> None:
+    """Refuse to move mail into Outbox, or out of it before it has left.
+
+    Raises:
+        InvalidInput, Conflict: with what to do instead.
+    """
+    if OUTBOX in known.message_state.mailboxes:
+        refuse_unfinished(tx, known.inbox, known.number, message_id)
+    elif caseless(OUTBOX) in map(caseless, after.mailboxes):
+        raise InvalidInput("only mail that is being sent is in Outbox; choose another mailbox")
 
 
 def _delta(before: MessageState, after: MessageState, destination: str) -> Delta:
@@ -260,20 +279,24 @@ def _set_state(tx: Transaction, known: _Known, after: MessageState) -> list[SetC
     inbox, number, thread, was_hidden, before = known
     if set(after.flags) != set(before.flags):
         tx.put(FLAG, flags=flag_bits(after.flags), inbox=inbox, n=number)
-    if (after.labels, after.mailboxes) == (before.labels, before.mailboxes):
-        return []
-    _rename(tx, number, inbox, list(after.labels), list(after.mailboxes))
-    hidden = is_hidden(after.mailboxes)
+    hidden = was_hidden
+    if (after.labels, after.mailboxes) != (before.labels, before.mailboxes):
+        _rename(tx, number, inbox, list(after.labels), list(after.mailboxes))
+        hidden = is_hidden(after.mailboxes)
     if hidden != was_hidden:
         tx.put(HIDE, hidden=int(hidden), inbox=inbox, n=number)
         recount(tx, inbox, thread)
-    were = _sets(before.labels, before.mailboxes, is_hidden=was_hidden)
-    return [SetChange(number, inbox, were, _sets(after.labels, after.mailboxes, is_hidden=hidden))]
+    were, are = _sets(before, is_hidden=was_hidden), _sets(after, is_hidden=hidden)
+    return [] if were == are else [SetChange(number, inbox, were, are)]
 
 
-def _sets(labels: Sequence[str], mailboxes: Sequence[str], *, is_hidden: bool) -> set[str]:
+def _sets(message_state: MessageState, *, is_hidden: bool) -> set[str]:
+    flags, labels, mailboxes = message_state
     return mutable_sets(
-        is_hidden=is_hidden, mailboxes=map(caseless, mailboxes), labels=map(caseless, labels)
+        is_hidden=is_hidden,
+        mailboxes=map(caseless, mailboxes),
+        labels=map(caseless, labels),
+        flags=flags,
     )
 
 

@@ -320,6 +320,8 @@ def details_of(message: NewMessage, defects: tuple[str, ...]) -> dict[str, objec
         "defects": defects,
         "recipients": message.recipients,
         **({"auto_answered": message.auto_answered} if message.auto_answered else {}),
+        **({"list_unsubscribe": message.list_unsubscribe} if message.list_unsubscribe else {}),
+        **({"send_at": seconds(message.send_at)} if message.send_at else {}),
     }
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from postroom.errors import NotFound, no_such
 from postroom.model.inbox import Visible
-from postroom.model.message import Attachment, Message
+from postroom.model.message import Attachment, Message, MessageRow
 from postroom.model.page import Found
 from postroom.model.storage import AttachmentQuery, RawMessage, SearchTexts
 from postroom.model.view import EVERYTHING
@@ -13,21 +15,39 @@ from postroom.store.sql.messages.message_search import (
     ATTACHMENT_COLUMNS,
     MESSAGE_COLUMNS,
     MESSAGE_TABLES,
+    ROW_COLUMNS,
+    ROW_TABLES,
     attachment,
     message,
+    message_row,
     thread_number,
     visible_inbox,
 )
 from postroom.store.sql.messages.thread_choice import NAMED
-from postroom.store.sql.values import flag_names, from_text, inbox_number, moment, scalar
+from postroom.store.sql.values import (
+    any_of,
+    batches,
+    flag_names,
+    from_text,
+    inbox_number,
+    moment,
+    scalar,
+)
 from postroom.store.transaction import Row, Transaction
 
 PLACE = "SELECT inbox, number FROM messages WHERE id = :id"
 """A message is found by its id once, then by its inbox and number."""
 
+NUMBERS = """
+    SELECT m.id, m.number, i.id FROM messages m JOIN inboxes i ON i.number = m.inbox
+     WHERE m.id {among}
+"""
 MESSAGE = f"""
     SELECT {MESSAGE_COLUMNS}, m.inbox, m.number FROM {MESSAGE_TABLES}
      WHERE m.inbox = :inbox AND m.number = :number
+"""
+MESSAGE_ROW = f"""
+    SELECT {ROW_COLUMNS} FROM {ROW_TABLES} WHERE m.inbox = :inbox AND m.number = :number
 """
 SEARCH_TEXTS = """
     SELECT searchable, senders, recipients FROM search_texts
@@ -72,6 +92,33 @@ def get_message(tx: Transaction, message_id: str, visible: Visible) -> Message |
     place = tx.one(PLACE, id=message_id)
     row = place and tx.one(MESSAGE, inbox=place[0], number=place[1])
     return _whole(tx, row, visible)
+
+
+def messages_by_id(
+    tx: Transaction, message_ids: Sequence[str], visible: Visible
+) -> dict[str, Message]:
+    """Some messages by their ids, without those that do not exist for the caller."""
+    found = ((id_, get_message(tx, id_, visible)) for id_ in message_ids)
+    return {id_: message for id_, message in found if message is not None}
+
+
+def message_numbers(
+    tx: Transaction, message_ids: Sequence[str], visible: Visible
+) -> dict[str, int]:
+    """The numbers of some messages, without those that do not exist for the caller."""
+    numbers: dict[str, int] = {}
+    for batch in batches(message_ids):
+        among, params = any_of("id", batch)
+        rows = tx.all(NUMBERS.format(among=among), **params)
+        numbers |= {row[0]: row[1] for row in rows if visible.sees(row[2])}
+    return numbers
+
+
+def get_message_row(tx: Transaction, message_id: str) -> MessageRow | None:
+    """A message as lists show it."""
+    place = tx.one(PLACE, id=message_id)
+    row = place and tx.one(MESSAGE_ROW, inbox=place[0], number=place[1])
+    return message_row(row) if row else None
 
 
 def search_texts(tx: Transaction, message_id: str) -> SearchTexts | None:

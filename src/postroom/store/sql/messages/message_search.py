@@ -7,6 +7,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 from unicodedata import combining
 
@@ -14,22 +15,24 @@ from postroom.errors import NotFound, no_such
 from postroom.mail.message import HiddenText
 from postroom.mail.text.fold import IGNORABLE, address_pattern, fold
 from postroom.mail.text.invisible import cleaned, gathered
-from postroom.model.inbox import Visible
+from postroom.model.inbox import DRAFTS, Visible
 from postroom.model.message import (
     AddressLine,
     Attachment,
     Direction,
+    ListUnsubscribe,
     Message,
     MessageRow,
     Recipient,
     ThreadMessage,
 )
 from postroom.model.page import Found
-from postroom.model.sending import overall_status
+from postroom.model.sending import overall_status, waits_until
 from postroom.model.storage import FIELD_BORDER, MessageQuery
 from postroom.model.view import Numbers, only
 from postroom.store.search.index import IndexSearcher, SearchQuery
 from postroom.store.sql.conditions import within
+from postroom.store.sql.messages.mailboxes import canonical_mailbox
 from postroom.store.sql.messages.thread_choice import NAMED
 from postroom.store.sql.values import (
     any_of,
@@ -38,6 +41,7 @@ from postroom.store.sql.values import (
     from_text,
     inbox_number,
     moment,
+    moment_or_none,
     scalar,
     seconds_or_none,
     visible_numbers,
@@ -46,7 +50,8 @@ from postroom.store.transaction import Row, Transaction
 
 ROW_COLUMNS = """
     m.id, t.id, i.id, m.is_outbound, m.subject, m.from_address, m.from_name, m.addresses, m.date,
-    m.snippet, m.labels, m.mailboxes, m.flags, m.has_attachment
+    m.snippet, m.labels, m.mailboxes, m.flags, m.has_attachment,
+    CASE m.is_outbound WHEN 1 THEN m.details END
 """
 ROW_TABLES = """
     messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
@@ -67,6 +72,8 @@ def direction(is_outbound: int) -> Direction:
 def message_row(row: Row, excerpt: str | None = None) -> MessageRow:
     """Convert a row to a list entry, with names and recipients truncated."""
     to = [line[2] for line in from_text(row[7]) if line[0] == "to"]
+    mailboxes = tuple(from_text(row[11]))
+    status, send_at = _progress(from_text(row[14]), mailboxes) if row[3] else (None, None)
     return MessageRow(
         id=row[0],
         thread_id=row[1],
@@ -81,10 +88,26 @@ def message_row(row: Row, excerpt: str | None = None) -> MessageRow:
         snippet=row[9],
         labels=tuple(from_text(row[10])),
         flags=flag_names(row[12]),
-        mailboxes=tuple(from_text(row[11])),
+        mailboxes=mailboxes,
         has_attachment=bool(row[13]),
         excerpt=excerpt,
+        status=status,
+        send_at=send_at,
     )
+
+
+def _progress(
+    details: dict[str, Any], mailboxes: Sequence[str]
+) -> tuple[str | None, datetime | None]:
+    """The status of an outbound message, and its time while it waits for that.
+
+    One of a provider has no recorded recipients: it was sent elsewhere, or is a draft there.
+    """
+    recipients = tuple(Recipient(**r) for r in details["recipients"] or ())
+    if not recipients:
+        return None if DRAFTS in mailboxes else "sent", None
+    send_at = moment_or_none(details.get("send_at"))
+    return overall_status(recipients), waits_until(recipients, send_at)
 
 
 def thread_message(row: Row, text: str, new_text: str | None) -> ThreadMessage:
@@ -104,8 +127,9 @@ def message(row: Row, attachments: tuple[Attachment, ...]) -> Message:
     lines = tuple(
         AddressLine(role, _line(name), _line(address)) for role, name, address in from_text(row[7])
     )
-    details = from_text(row[18])
+    details, mailboxes = from_text(row[19]), tuple(from_text(row[11]))
     recipients = details["recipients"] and tuple(Recipient(**r) for r in details["recipients"])
+    status, send_at = _progress(details, mailboxes) if row[3] else (None, None)
     return Message(
         id=row[0],
         thread_id=row[1],
@@ -120,26 +144,32 @@ def message(row: Row, attachments: tuple[Attachment, ...]) -> Message:
         reply_to_addresses=_bare(lines, "reply_to"),
         addresses=lines,
         date=moment(row[8]),
-        received_at=moment(row[14]),
-        internet_message_id=row[15],
+        received_at=moment(row[15]),
+        internet_message_id=row[16],
         in_reply_to=details["in_reply_to"],
         references=tuple(details["references"]),
         snippet=row[9],
         labels=tuple(from_text(row[10])),
         flags=flag_names(row[12]),
-        mailboxes=tuple(from_text(row[11])),
+        mailboxes=mailboxes,
         has_attachment=bool(row[13]),
-        size_bytes=row[16],
-        text=row[19],
+        size_bytes=row[17],
+        text=row[20],
         attachments=attachments,
         auth=details["auth"],
         security=_without_excerpts(details["security"]),
         defects=tuple(details["defects"]),
-        raw=row[17],
-        new_text=row[20],
-        status=overall_status(recipients) if recipients else None,
+        raw=row[18],
+        new_text=row[21],
+        status=status,
+        send_at=send_at,
         recipients=recipients or None,
+        list_unsubscribe=_unsubscribing(details.get("list_unsubscribe")),
     )
+
+
+def _unsubscribing(stored: dict[str, Any] | None) -> ListUnsubscribe | None:
+    return ListUnsubscribe(**stored) if stored else None
 
 
 def _line(text: str) -> str:
@@ -286,7 +316,7 @@ BODIES = """
 def find_messages(
     tx: Transaction, query: MessageQuery, searcher: IndexSearcher
 ) -> Found[MessageRow]:
-    """One page of the messages that match a query, newest first.
+    """One page of the messages that match a query, in its order.
 
     Raises:
         NotFound: the inbox or thread does not exist for the caller.
@@ -294,7 +324,10 @@ def find_messages(
     search = search_query_of(tx, query)
     answer = searcher.search(tx, search)
     rows = message_rows(tx, answer.numbers, search.inboxes)
-    excerpts = _excerpts(tx, rows, query.q) if query.q else {}
+    if query.oldest_first:
+        rows.reverse()
+    sought = query.q or next(iter(query.words), None)
+    excerpts = _excerpts(tx, rows, sought) if sought else {}
     found = tuple(message_row(row, excerpts.get(row[-1])) for row in rows)
     has_more = rows and answer.offset + len(rows) < answer.total
     after = (rows[-1][8], rows[-1][-1]) if has_more else None
@@ -310,29 +343,42 @@ def matching_numbers(
 
 def search_query_of(tx: Transaction, query: MessageQuery) -> SearchQuery:
     """The query for the index. Raises NotFound."""
-    inboxes = visible_numbers(tx, query.visible)
-    if query.inbox_id is not None:
-        inboxes = only(visible_inbox(tx, query.inbox_id, query.visible))
+    inboxes = chosen_inboxes(tx, query.visible, query.inbox_id)
     thread = None
     if query.thread_id is not None:
         thread, inbox = thread_number(tx, query.thread_id, query.visible)
         inboxes = inboxes.narrowed_to([inbox])
-    after = query.page.after
+    after, mailbox = query.page.after, query.mailbox
+    if mailbox is not None:
+        mailbox = canonical_mailbox(tx, mailbox, inboxes)
     return SearchQuery(
         inboxes=inboxes,
         thread=thread,
         q=query.q,
+        words=query.words,
         sender=None if query.sender is None else address_pattern(query.sender),
+        sender_words=tuple(map(address_pattern, query.sender_words)),
         recipient=None if query.recipient is None else address_pattern(query.recipient),
+        subject=query.subject,
         labels=tuple(caseless(label) for label in query.labels),
-        mailbox=None if query.mailbox is None else caseless(query.mailbox),
+        flags=query.flags,
+        without_flags=query.without_flags,
+        mailbox=None if mailbox is None else caseless(mailbox),
         has_attachment=query.has_attachment,
         since=seconds_or_none(query.after),
         before=seconds_or_none(query.before),
         limit=query.page.limit,
         offset=query.page.offset,
         after=None if after is None else (int(after[0]), int(after[1])),
+        oldest_first=query.oldest_first,
     )
+
+
+def chosen_inboxes(tx: Transaction, visible: Visible, inbox_id: str | None) -> Numbers:
+    """The named inbox, or all that the caller can see. Raises NotFound."""
+    if inbox_id is None:
+        return visible_numbers(tx, visible)
+    return only(visible_inbox(tx, inbox_id, visible))
 
 
 def visible_inbox(tx: Transaction, inbox_id: str, visible: Visible) -> int:

@@ -60,7 +60,8 @@ STALE = """
 """
 DUE = """
     SELECT o.message, m.id, m.from_address, m.raw, m.details, o.attempts, o.queued_at,
-           o.is_scheduled, i.account_id, o.inbox, o.first_attempt_at
+           o.is_scheduled, i.account_id, o.inbox, o.first_attempt_at, i.id,
+           o.sent_by
       FROM {source} JOIN messages m ON +m.inbox = +o.inbox AND m.number = o.message
       JOIN inboxes i ON i.number = +m.inbox
      WHERE o.state = 'waiting' AND {which}
@@ -172,6 +173,8 @@ def _job(row: Row, holder: str) -> OutboxJob:
         holder=holder,
         account_id=row[8],
         tried_since=moment_or_none(first_attempt_at),
+        inbox_id=row[11],
+        sent_by=row[12],
     )
 
 

@@ -10,10 +10,16 @@ from datetime import datetime, timedelta
 
 from postroom.errors import Conflict, NotFound, no_such
 from postroom.model.inbox import Visible
-from postroom.model.message import Recipient
+from postroom.model.message import BlobKey, Recipient
 from postroom.model.page import Found, Slice
-from postroom.model.sending import AGAIN, OPEN, StoredDraft
-from postroom.store.sql.accounts.pushes import cancel_draft_removal, remove_sent_copy
+from postroom.model.sending import AGAIN, CANCELLED, LEFT, OPEN, StoredDraft
+from postroom.model.storage import Cancelled
+from postroom.store.sql.accounts.pushes import (
+    cancel_draft_removal,
+    insert_deletion_push,
+    origin_of,
+    remove_sent_copy,
+)
 from postroom.store.sql.conditions import Conditions, Listing
 from postroom.store.sql.outbox.queue import (
     ROW_KEY,
@@ -143,8 +149,8 @@ def mark_sent(
         raise Conflict(f"the draft {draft_id} was changed or sent meanwhile; read it again")
 
 
-def _restore_draft(tx: Transaction, message_id: str) -> tuple[str, int] | None:
-    """Restore the draft of a message cancelled for everyone; return its id and revision."""
+def _restore_draft(tx: Transaction, message_id: str) -> str | None:
+    """Restore the draft of a message cancelled for everyone; return its id."""
     row = tx.one(
         """SELECT id, revision + 1 FROM drafts
             WHERE message_id = :message_id AND arguments <> '{}'""",
@@ -158,13 +164,13 @@ def _restore_draft(tx: Transaction, message_id: str) -> tuple[str, int] | None:
         id=row[0],
         revision=row[1],
     )
-    return row[0], row[1]
+    return str(row[0])
 
 
 def _mark_sent_again(
     tx: Transaction, draft_id: str, revision: int, message_id: str, now: datetime
 ) -> None:
-    """Mark the draft of a cancelled message as sent again, if it still exists.
+    """Mark the draft of a message that an earlier version cancelled as sent again.
 
     Raises:
         Conflict: the draft was changed or sent since.
@@ -234,10 +240,13 @@ def retry_mail(tx: Transaction, message_id: str, visible: Visible, now: datetime
         _set_columns(tx, row, unknown=dumps(unknown))
 
 
-def cancel_mail(tx: Transaction, message_id: str, visible: Visible, now: datetime) -> None:
-    """Cancel a message for recipients who have not got it.
+def cancel_mail(
+    tx: Transaction, message_id: str, visible: Visible, draft: StoredDraft, now: datetime
+) -> Cancelled:
+    """Cancel a message: it becomes the draft that it was, or this one.
 
-    Recipients who may have got an earlier attempt become `unknown` again.
+    If somebody has it, it stays as it was sent, and the others get the status `failed`. Recipients
+    who may have got an earlier attempt become `unknown` again.
 
     Raises:
         NotFound: there is no such sent message.
@@ -254,17 +263,28 @@ def cancel_mail(tx: Transaction, message_id: str, visible: Visible, now: datetim
     set_recipients(tx, row[5], row[0], cancelled, now)
     copy_to_sent(tx, row[5], row[0], now)
     requeue(tx, row[5], row[0], seconds(now))
-    if unknown or len(cancelled) < len(_recipients(row)):
-        return
-    draft = _restore_draft(tx, message_id)
-    if draft is not None:
-        _set_columns(tx, row, draft_id=draft[0], draft_revision=draft[1])
+    if unknown or any(r.status in LEFT for r in _recipients(row)):
+        return Cancelled()
+    draft_id = _restore_draft(tx, message_id)
+    if draft_id is None:
+        save_draft(tx, draft)
+    return Cancelled(draft_id or draft.id, _remove(tx, row[5], row[0], message_id))
 
 
 def _cancelled(address: str, unknown: Mapping[str, str | None]) -> Recipient:
     if address in unknown:
         return Recipient(address, "unknown", unknown[address])
-    return Recipient(address, "failed", "cancelled before it was sent")
+    return Recipient(address, "failed", CANCELLED)
+
+
+def _remove(tx: Transaction, inbox: int, number: int, message_id: str) -> tuple[BlobKey, ...]:
+    """Remove the message of a mail that is a draft again."""
+    from postroom.store.sql.messages.message_changes import remove_number  # late: it imports this
+
+    origin = origin_of(tx, inbox)
+    if origin is not None:
+        insert_deletion_push(tx, origin, number, message_id)
+    return remove_number(tx, inbox, number)
 
 
 def _former_unknown(row: Row) -> dict[str, str | None]:

@@ -7,9 +7,11 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
+from postroom.model.inbox import OUTBOX, SENT
 from postroom.model.message import Recipient
 from postroom.model.page import Found
 from postroom.model.sending import (
+    LEFT,
     NOT_OUT,
     OPEN,
     OutboxEntry,
@@ -17,6 +19,7 @@ from postroom.model.sending import (
     OutboxQuery,
     OutboxState,
     overall_status,
+    waits_until,
 )
 from postroom.model.storage import DeliveryReport, RecipientStatus
 from postroom.store.maintenance.lifecycle import CLEAR_STATE, refuse_sending
@@ -48,6 +51,7 @@ HANDED_OVER = """
     SELECT pending FROM outbox
      WHERE inbox = :inbox AND message = :number AND state = 'handing_over'
 """
+PLACED = "SELECT 1 FROM remote_messages WHERE message = :message AND is_removed = 0 LIMIT 1"
 _REPORTABLE = ("sent", "unknown")
 _BY_REPORT = ("bounced", "delivered")
 """Statuses that only a delivery report sets while a mail is being submitted."""
@@ -96,6 +100,7 @@ def set_recipients(
         status=overall_status(after),
         **it,
     )
+    _move_with_outcome(tx, inbox, number, {r.status for r in after})
     moved = [r for r in changes.values() if before.get(r.address) not in (None, r.status)]
     add_outcomes(tx, moved, now, about)
     delayed = [
@@ -106,6 +111,27 @@ def set_recipients(
     if delayed:
         recipients = [{"address": r.address, "detail": r.detail} for r in delayed]
         add_event(tx, "message.deferred", now, about, {"recipients": recipients})
+
+
+def _move_with_outcome(tx: Transaction, inbox: int, number: int, statuses: set[str]) -> None:
+    """Move a mail from Outbox to Sent once it has left, and back when it waits again.
+
+    One that somebody moved elsewhere stays there, and so does one with a copy at its provider.
+    """
+    from postroom.store.sql.messages.message_changes import (  # late: it imports this module
+        message_state,
+        set_message_state,
+    )
+
+    has_left = not statuses.isdisjoint(LEFT)
+    if not has_left and statuses.isdisjoint(OPEN):
+        return
+    source, target = (OUTBOX, SENT) if has_left else (SENT, OUTBOX)
+    state = message_state(tx, inbox, number)
+    if source not in state.mailboxes or (not has_left and tx.one(PLACED, message=number)):
+        return
+    mailboxes = tuple(target if name == source else name for name in state.mailboxes)
+    set_message_state(tx, inbox, number, state._replace(mailboxes=mailboxes))
 
 
 def apply_report(tx: Transaction, inbox: int, report: DeliveryReport, now: datetime) -> None:
@@ -163,6 +189,7 @@ def insert_outbox_entry(
     start: int,
     *,
     is_scheduled: bool,
+    sent_by: str | None = None,
 ) -> None:
     """Insert a stored message into the outbox, as `done` if nothing is to be sent."""
     statuses = {recipient.status for recipient in recipients}
@@ -179,6 +206,7 @@ def insert_outbox_entry(
         queued_at=start,
         next_at=start,
         is_scheduled=int(is_scheduled),
+        sent_by=sent_by,
     )
     tx.announce("outbox")
 
@@ -314,6 +342,7 @@ def _entry(row: Row, *, is_paused: bool) -> OutboxEntry:
         queued_at=moment(row[7]),
         next_attempt_at=moment(row[8]) if row[9] == "waiting" else None,
         is_paused=is_paused and row[9] == "waiting",
+        send_at=waits_until(recipients, moment(row[7])),
     )
 
 

@@ -11,14 +11,23 @@ from postroom.errors import Conflict, RateLimited
 from postroom.mail.addresses import without_tag
 from postroom.mail.text.fold import as_key
 from postroom.model.message import FLAGS, Recipient
-from postroom.model.sending import OPEN, PAUSED, Sent, overall_status
+from postroom.model.sending import OPEN, PAUSED, Sent, mailbox_of, overall_status, waits_until
 from postroom.model.storage import NewSend, ReplyLimit
+from postroom.store.search.index import SetChange, flag_set, update_message_sets
 from postroom.store.sql.accounts.pushes import Delta, insert_push, insert_sent_copy, origin_of
 from postroom.store.sql.messages.message_insert import add_message
 from postroom.store.sql.messages.thread_choice import NAMED
 from postroom.store.sql.outbox.drafts import mark_sent, sent_as
 from postroom.store.sql.outbox.queue import insert_outbox_entry, is_paused
-from postroom.store.sql.values import dumps, from_text, inbox_number, insert, scalar, seconds
+from postroom.store.sql.values import (
+    dumps,
+    from_text,
+    inbox_number,
+    insert,
+    moment_or_none,
+    scalar,
+    seconds,
+)
 from postroom.store.transaction import Transaction
 
 REPLY_WINDOW = timedelta(hours=24)
@@ -27,6 +36,10 @@ SENT_SINCE = """
      WHERE +inbox = :inbox AND thread = :thread AND is_outbound = 1 AND received_at > :since
 """
 REPLIES_SINCE = "SELECT inbox FROM automatic_replies WHERE address = :address AND at > :since"
+REPLIES_BY_ADDRESS = """
+    SELECT i.id, r.address, count(*) FROM automatic_replies r JOIN inboxes i ON i.number = r.inbox
+     WHERE r.at > :since GROUP BY i.id, r.address
+"""
 FORWARDS_SINCE = """
     SELECT count(*) FROM sends
      WHERE caller = :caller AND at > :since AND replace(response, :thread, '') <> response
@@ -75,6 +88,12 @@ def count_replies(tx: Transaction, inbox: int, addresses: Iterable[str], now: da
         insert(tx, "automatic_replies", inbox=inbox, address=address, at=seconds(now))
 
 
+def replies_today(tx: Transaction, now: datetime) -> dict[tuple[str, str], int]:
+    """How many automatic replies went out within a day, by inbox and address."""
+    rows = tx.all(REPLIES_BY_ADDRESS, since=seconds(now - REPLY_WINDOW))
+    return {(inbox_id, address): count for inbox_id, address, count in rows}
+
+
 def _reply_keys(addresses: Iterable[str]) -> list[str]:
     """The keys by which replies are counted: an address without case and plus-tag."""
     return list(dict.fromkeys(as_key(without_tag(address)) for address in addresses))
@@ -109,14 +128,14 @@ _MAYBE = "its message was removed during submission"
 
 
 def refuse_unfinished(tx: Transaction, inbox: int, number: int, message_id: str) -> None:
-    """Refuse to remove a message that is in the outbox: it would silently not be sent.
+    """Refuse to remove or move a message that is in the outbox: it would silently not be sent.
 
     Raises Conflict.
     """
     row = tx.one(f"{UNFINISHED} AND message = :number", inbox=inbox, number=number)
     if row is not None:
         raise Conflict(
-            f"{message_id} is in the outbox; cancel it with cancel_message before removing it"
+            f"{message_id} has not left yet; cancel_message makes it a draft, which can be removed"
         )
 
 
@@ -202,12 +221,13 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
         refuse_many_replies(tx, send.message.inbox_id, addresses, send.reply_limit, at)
     now = seconds(send.message.received_at)
     _check_rate(tx, send, now)
-    added = add_message(tx, send.message)
+    recipients = send.message.recipients or ()
+    mailboxes = (mailbox_of(recipients),)
+    added = add_message(tx, replace(send.message, mailboxes=mailboxes, send_at=send.send_at))
     for delivery in send.deliveries:
         add_message(tx, delivery)
     if send.answered is not None:
         _mark_answered(tx, send.answered)
-    recipients = send.message.recipients or ()
     place = _place(tx, added.message_id)
     if send.reply_limit is not None:
         count_replies(tx, place[0], addresses, send.message.received_at)
@@ -218,6 +238,7 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
         recipients,
         seconds(send.send_at or send.message.received_at),
         is_scheduled=send.send_at is not None,
+        sent_by=send.caller,
     )
     sent = Sent(
         added.message_id,
@@ -225,6 +246,7 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
         overall_status(recipients),
         recipients,
         warnings=send.warnings or None,
+        send_at=waits_until(recipients, send.send_at),
     )
     if send.draft_id is not None:
         it = (send.draft_id, send.draft_revision)
@@ -270,8 +292,10 @@ def _result(tx: Transaction, message_id: str) -> Sent:
     row = tx.one(RESULT, id=message_id)
     if row is None:
         raise Conflict(f"it was sent as {message_id}, and {_REMOVED}")
-    recipients = tuple(Recipient(**r) for r in from_text(row[1])["recipients"])
-    return Sent(message_id, row[0], overall_status(recipients), recipients)
+    details = from_text(row[1])
+    recipients = tuple(Recipient(**r) for r in details["recipients"])
+    send_at = waits_until(recipients, moment_or_none(details.get("send_at")))
+    return Sent(message_id, row[0], overall_status(recipients), recipients, send_at=send_at)
 
 
 def _mark_answered(tx: Transaction, message_id: str) -> None:
@@ -284,6 +308,7 @@ def _mark_answered(tx: Transaction, message_id: str) -> None:
         inbox=row[1],
         n=row[0],
     )
+    update_message_sets(tx, [SetChange(row[0], row[1], set(), {flag_set("answered")})])
     origin = origin_of(tx, row[1])
     if origin is not None:
         insert_push(tx, origin, row[0], message_id, Delta(add_flags=("answered",)))
@@ -350,7 +375,9 @@ def _sent(answer: str) -> Sent:
     values = from_text(answer)
     recipients = tuple(Recipient(**recipient) for recipient in values.pop("recipients"))
     warnings = tuple(values.pop("warnings", None) or ()) or None
-    return Sent(**values, recipients=recipients, warnings=warnings)
+    send_at = values.pop("send_at", None)
+    when = datetime.fromisoformat(send_at) if send_at else None
+    return Sent(**values, recipients=recipients, warnings=warnings, send_at=when)
 
 
 def _check_rate(tx: Transaction, send: NewSend, now: int) -> None:
@@ -360,6 +387,7 @@ def _check_rate(tx: Transaction, send: NewSend, now: int) -> None:
     if row is not None and row[0] >= send.most_per_hour:
         wait = max(1, row[1] + HOUR_S - now)
         raise RateLimited(
-            f"this key has sent {row[0]} mails within the hour; try again in {wait} s",
+            f"{row[0]} mails were sent within the hour, which is the limit for one sender; try "
+            f"again in {wait} s",
             retry_after=wait,
         )

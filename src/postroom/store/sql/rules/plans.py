@@ -14,11 +14,11 @@ from postroom.model.message import ActionResult, FailedAction
 from postroom.model.page import Found, Slice
 from postroom.model.rule import Action, Plan, PlanItem, RuleEffect, State
 from postroom.model.storage import Change
-from postroom.model.view import EVERYTHING
-from postroom.store.sql.audit import add_action_entries
+from postroom.model.view import EVERYTHING, named_in
+from postroom.store.sql.audit import SEEN_IN, SIDE_EFFECTS, add_action_entries
 from postroom.store.sql.events.events import About
 from postroom.store.sql.messages.message_changes import change_each
-from postroom.store.sql.rules.rules import ABOUT, SIDE_EFFECTS, cancel_rule_jobs, run_side_effects
+from postroom.store.sql.rules.rules import ABOUT, cancel_rule_jobs, run_side_effects
 from postroom.store.sql.values import (
     any_of,
     batches,
@@ -123,7 +123,7 @@ class StoredPlan:
 def stored_plan(tx: Transaction, plan_id: str, visible: Visible) -> StoredPlan:
     """One plan with its row number. Raises NotFound."""
     row = tx.one(f"SELECT {_COLUMNS} FROM plans WHERE id = :id", id=plan_id)
-    if row is None or not visible.covers(view_in(row[13] if row[14] is None else row[14])):
+    if row is None or not visible.covers(_plan(row).known_in):
         raise NotFound(f"no plan {plan_id}, or it has expired; run_rule_plan makes a new one")
     return StoredPlan(row[0], _plan(row))
 
@@ -143,6 +143,7 @@ def _plan(row: Row) -> Plan:
         max_messages=row[11],
         can_undo=bool(row[12]),
         inboxes=view_in(row[13]),
+        made_for=None if row[14] is None else view_in(row[14]),
     )
 
 
@@ -240,7 +241,8 @@ def audit_item(
     tx: Transaction, plan: Plan, item: PlanItem, record: AuditRecord, failed: Sequence[str]
 ) -> None:
     """Record in the audit log what was done to one message."""
-    details = {"plan_id": plan.id, "rule_id": plan.rule_id}
+    known = {SEEN_IN: named_in(plan.known_in)}
+    details = {"plan_id": plan.id, "rule_id": plan.rule_id, **known}
     record = replace(record, targets=(item.message_id,), details=details)
     add_action_entries(tx, record, item.actions, inbox_id=item.inbox_id, failed=failed)
 
@@ -322,7 +324,7 @@ def _apply(
         row = tx.one(ABOUT, id=item.message_id)
         assert row is not None
         rule_id = plan.rule_id or plan.id
-        effect = RuleEffect(rule_id, plan.name, item.actions, (), caller, authority)
+        effect = RuleEffect(rule_id, plan.name, item.actions, (), caller, authority, plan.known_in)
         failed = run_side_effects(tx, effect, About(*row), now, plan_id=plan.id)
     audit_item(tx, plan, item, AuditRecord(caller.key_id, "apply_rule_plan", now), failed)
 

@@ -15,12 +15,12 @@ from postroom.model.message import NamedAddress
 from postroom.model.page import Found, Slice, random_id
 from postroom.model.rule import Action, Facts, Loss, Rule, RuleEffect, RuleJob, State
 from postroom.model.storage import FIELD_BORDER, MessageQuery
-from postroom.model.view import EVERYTHING, Everything
+from postroom.model.view import EVERYTHING, Everything, named_in
 from postroom.store.search.index import IndexSearcher
-from postroom.store.sql.audit import add_action_entries
+from postroom.store.sql.audit import ARRIVED, SEEN_IN, add_action_entries, rule_known_in
 from postroom.store.sql.conditions import page_of
 from postroom.store.sql.events.events import About, add_event
-from postroom.store.sql.events.webhooks import Signer, insert_rule_delivery
+from postroom.store.sql.events.rule_deliveries import Signer, insert_rule_delivery
 from postroom.store.sql.memories.memories import save_memory
 from postroom.store.sql.messages.message_search import direction, search_query_of
 from postroom.store.sql.values import (
@@ -238,15 +238,13 @@ def _facts(row: Row, text: str, files: Sequence[tuple[str, str]]) -> Facts:
         auth=tuple(f"{name}={verdict}".lower() for name, verdict in auth.items()),
         raw=row[14],
         number=row[0],
+        reply_to=tuple(person.address for person in _people(lines, "reply_to")),
     )
 
 
 def _people(lines: Sequence[Sequence[str]], role: str) -> tuple[NamedAddress, ...]:
     return tuple(NamedAddress(name, address) for kind, name, address in lines if kind == role)
 
-
-ARRIVED = "rule_applied"
-"""The audit action of a rule that is applied to an arriving message."""
 
 DUE = """
     SELECT e.inbox, e.number, e.id, e.rule, e.name, e.message, i.id, e.action, e.attempts,
@@ -264,8 +262,6 @@ ABOUT = """
       FROM messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
      WHERE m.id = :id
 """
-SIDE_EFFECTS = frozenset({"webhook", "forward", "reply", "remember"})
-"""The actions that do not change the message."""
 _ROW_KEY = "inbox = :inbox AND number = :n"
 FREE = f"""
     SELECT 1 FROM rule_jobs e
@@ -290,8 +286,13 @@ def run_side_effects(
         except MailError as error:
             failed.append(str(error))
     for problem in failed:
-        add_failure(tx, effect.rule_id, effect.rule_name, problem, about, now)
+        data = {"rule_id": effect.rule_id, "rule": effect.rule_name, "detail": problem[:500]}
+        add_event(tx, "rule.failed", now, about, {**data, **_known(effect.seen_in)})
     return failed
+
+
+def _known(view: Visible) -> dict[str, object]:
+    return {SEEN_IN: named_in(view)}
 
 
 def _run_side_effect(
@@ -304,7 +305,7 @@ def _run_side_effect(
 ) -> None:
     if act.type == "webhook":
         data: dict[str, object] = {"rule_id": effect.rule_id, "rule": effect.rule_name}
-        event = add_event(tx, "rule.matched", now, about, data)
+        event = add_event(tx, "rule.matched", now, about, {**data, **_known(effect.seen_in)})
         # An agent without a key acts for the owner, also for a URL that both use.
         authority = OWNER.key_id if effect.authority == AGENT.key_id else effect.authority
         signer = Signer(authority, effect.caller.inboxes)
@@ -343,21 +344,13 @@ def _store_memory(tx: Transaction, act: Action, about: About, now: datetime) -> 
     save_memory(tx, change, author, now, is_new_allowed=True)
 
 
-def add_failure(
-    tx: Transaction, rule_id: str, name: str, detail: str, about: About, now: datetime
-) -> None:
-    """Insert a `rule.failed` event."""
-    data: dict[str, object] = {"rule_id": rule_id, "rule": name, "detail": detail[:500]}
-    add_event(tx, "rule.failed", now, about, data)
-
-
 def apply_rule_effects(
     tx: Transaction, effects: Sequence[RuleEffect], about: About, inbox_id: str, now: datetime
 ) -> None:
     """Run and audit the effects of rules on a message that was just stored."""
     for effect in effects:
         failed = run_side_effects(tx, effect, about, now)
-        details = {"rule": effect.rule_name}
+        details = {"rule": effect.rule_name, **_known(effect.seen_in)}
         record = AuditRecord(effect.rule_id, ARRIVED, now, (about.message_id,), details)
         add_action_entries(tx, record, effect.actions, inbox_id=inbox_id, failed=failed)
 
@@ -428,7 +421,9 @@ def settle_rule_job(
     )
     row = tx.one(ABOUT, id=job.message_id)
     if failed is not None and deleted and row is not None:
-        add_failure(tx, job.rule_id, job.rule_name, failed, About(*row), now)
+        data = {"rule_id": job.rule_id, "rule": job.rule_name, "detail": failed[:500]}
+        known = _known(rule_known_in(tx, job.rule_id))
+        add_event(tx, "rule.failed", now, About(*row), {**data, **known})
 
 
 def cancel_rule_jobs(tx: Transaction, plan_id: str, message_id: str) -> list[Action]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterable, Sequence
 from importlib import import_module
 
-from postroom.surfaces.mcp.listing import DEFAULT, ON_DEMAND, choose
+from postroom.surfaces.mcp.listing import BY_NAME, DEFAULT, ON_DEMAND, choose
 from postroom.surfaces.mcp.tool import Tool, describe
 from postroom.surfaces.mcp.toolsets import inbox, mail, memory
 
@@ -37,8 +37,9 @@ def _tools_of(toolset: str) -> Sequence[Tool]:
 
 def listing() -> str:
     """What `listing.json` has to hold: one tool per line."""
-    tools = choose_tools(useful=ON_DEMAND)
-    names = {name: [tool.name for tool in _tools_of(name)] for name in (*DEFAULT, *ON_DEMAND)}
+    toolsets = (*DEFAULT, *ON_DEMAND, *BY_NAME)
+    tools = choose_tools(toolsets)
+    names = {name: [tool.name for tool in _tools_of(name)] for name in toolsets}
     features = {tool.name: tool.feature for tool in tools if tool.feature}
     entries = ",\n".join(map(_compact, describe(tools)))
     head = f'"toolsets": {_compact(names)},\n"features": {_compact(features)},\n"tools"'

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from postroom.operations import attachments, inboxes, messages, sending, threads
+from postroom.operations import attachments, drafts, inboxes, messages, outbox, sending, threads
 from postroom.surfaces.mcp.tool import Tool
 
 TEXT = ("text", "truncated", "next_offset")
-SENT = ("message_id", "thread_id", "status")
-SELDOM = frozenset({"allow_duplicate", "wait_s"})
+SENT = ("message_id", "status")
+SELDOM = frozenset({"allow_duplicate", "wait_s", "reply_to", "headers", "send_at", "automatic"})
 """Taken by every send, but not worth a place in the list: an answer that needs it names it."""
 
 BY_OFFSET = frozenset({"cursor"})
@@ -24,7 +24,7 @@ GET_MESSAGE = Tool(
     "Read a message",
     messages.get_message,
     tell_default=frozenset({"include_attachments"}),
-    answers=("id", "thread_id", "subject", "from_address", "date", *TEXT, "attachments"),
+    answers=("id", "thread_id", *TEXT, "attachments"),
     go_on="text_offset reads on in text, with fewer extras or a smaller max_chars; "
     "list_attachments lists every attachment",
 )
@@ -32,7 +32,7 @@ GET_THREAD = Tool(
     "get_thread",
     "Read a thread",
     threads.get_thread,
-    answers=("id", "subject", "message_count", "messages", "has_more"),
+    answers=("messages", "has_more"),
     go_on="get_message shows a message in full; before, with the id of the first message here, "
     "reads further back",
 )
@@ -44,7 +44,7 @@ TOOLS = (
         "list_messages",
         "List messages",
         messages.list_messages,
-        hide=frozenset({"query"}),
+        hide=frozenset({"query", "subject", "flags", "mode", "sort", "cursor"}),
         go_on="get_message shows a message in full; offset reads on in the list",
     ),
     SEARCH_MESSAGES,
@@ -68,8 +68,10 @@ TOOLS = (
         "get_attachment_content",
         "Read an attachment",
         attachments.get_attachment_content,
-        answers=("content", "content_type", "filename", "size"),
+        answers=("content", "text", "content_type", "filename", "size"),
+        go_on="offset reads on in text",
         whole=True,
+        cut="text",
     ),
     Tool(
         "send_email",
@@ -92,6 +94,19 @@ TOOLS = (
         sending.reply_to_message,
         answers=SENT,
         hide=SELDOM,
+    ),
+    Tool(
+        "cancel_message",
+        "Cancel a message",
+        outbox.cancel_message,
+        answers=("draft_id",),
+        description="Stop a queued or scheduled message: it becomes a draft again.",
+    ),
+    Tool(
+        "list_drafts",
+        "List drafts",
+        drafts.list_drafts,
+        hide=frozenset({"cursor", "offset", "inbox_id"}),
     ),
     Tool(
         "wait_for_message",

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from postroom.operations import accounts, drafts, identities, message_changes, rules, sending
+from postroom.operations import (
+    accounts,
+    drafts,
+    identities,
+    message_changes,
+    rules,
+    sending,
+)
 from postroom.surfaces.mcp.tool import Tool
 from postroom.surfaces.mcp.toolsets.inbox import (
     GET_MESSAGE,
@@ -12,7 +19,7 @@ from postroom.surfaces.mcp.toolsets.inbox import (
     SENT,
 )
 
-DONE = ("status", "succeeded", "failed")
+DONE = ("status",)
 PLAN = "run_rule_plan with offset and a smaller limit shows the rest of the messages"
 
 TOOLS = (
@@ -41,21 +48,38 @@ TOOLS = (
         answers=DONE,
     ),
     Tool(
+        "delete_message",
+        "Delete a message",
+        message_changes.delete_message,
+        is_idempotent=True,
+        answers=DONE,
+    ),
+    Tool(
         "send_message",
         "Send a message",
         sending.send_message,
         answers=SENT,
-        hide=SELDOM | {"thread_id"},
+        hide=(SELDOM - {"send_at"}) | {"thread_id"},
+    ),
+    Tool(
+        "forward_message",
+        "Forward a message",
+        sending.forward_message,
+        answers=SENT,
+        hide=SELDOM | {"body_html", "cc", "bcc", "attachments", "idempotency_key", "send_at"},
     ),
     Tool(
         "create_draft",
         "Write a draft",
         drafts.create_draft,
-        answers=("id", "inbox_id", "to", "subject"),
+        answers=("id",),
         description="Write a mail without sending it; send_draft sends it. "
-        "Takes the mail as send_message does, and send_at.",
+        "Takes what send_message takes; with in_reply_to, to and subject follow from it.",
         hide=frozenset(
-            {"body_html", "cc", "bcc", "attachments", "in_reply_to", "from", "thread_id"}
+            {
+                *("body_html", "cc", "bcc", "attachments", "from", "thread_id", "inbox_id"),
+                *("reply_to", "headers"),
+            }
         ),
     ),
     Tool(
@@ -83,23 +107,24 @@ TOOLS = (
         "create_rule",
         "Make a rule",
         rules.create_rule,
-        answers=("id", "plan_id", "total_matches", "matched_messages"),
+        answers=("plan_id", "total_matches", "matched_messages"),
         go_on=PLAN,
     ),
     Tool(
         "run_rule_plan",
         "Plan a rule",
         rules.run_rule_plan,
-        answers=("plan_id", "total_matches", "matched_messages", "has_more"),
+        answers=("plan_id", "total_matches", "matched_messages"),
         go_on=PLAN,
     ),
     Tool("apply_rule_plan", "Apply a plan", rules.apply_rule_plan, answers=DONE),
+    Tool("undo_rule_plan", "Undo a plan", rules.undo_rule_plan, answers=DONE),
     Tool(
         "list_rules",
         "List rules",
         rules.list_rules,
-        hide=frozenset({"cursor"}),
+        hide=frozenset({"cursor", "offset"}),
         go_on="offset reads on in the list",
     ),
-    Tool("delete_rule", "Delete a rule", rules.delete_rule, answers=("id", "yaml")),
+    Tool("delete_rule", "Delete a rule", rules.delete_rule, answers=("yaml",)),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from postroom.operations import memories, memory_search
 from postroom.surfaces.mcp.tool import Tool
+from postroom.surfaces.mcp.toolsets.inbox import BY_OFFSET
 
 MEMORY = ("key", "text", "trust", "version")
 READ_ON = "memory_get reads one in full; offset reads on in the list"
@@ -35,11 +36,12 @@ TOOLS = (
         answers=MEMORY,
     ),
     Tool("memory_delete", "Forget a memory", memories.memory_delete, is_idempotent=True),
-    Tool("memory_list", "List memories", memory_search.memory_list, go_on=READ_ON),
+    Tool("memory_list", "List memories", memory_search.memory_list, hide=BY_OFFSET, go_on=READ_ON),
     Tool(
         "memory_search",
         "Search memories",
         memory_search.memory_search,
+        hide=BY_OFFSET,
         feature="memory_search",
         go_on=READ_ON,
     ),
@@ -47,6 +49,7 @@ TOOLS = (
         "memory_fulltext_search",
         "Search memories by keywords",
         memory_search.memory_fulltext_search,
+        hide=BY_OFFSET,
         feature="memory_search",
         go_on=READ_ON,
     ),

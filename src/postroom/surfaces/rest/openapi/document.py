@@ -12,6 +12,7 @@ from typing import Any, get_args
 import postroom
 from postroom.calls.request import SERVED
 from postroom.model.event import EventStream
+from postroom.model.key import Scope
 from postroom.model.message import Download
 from postroom.model.page import is_page
 from postroom.surfaces.rest.openapi.inputs import parameters, request_body
@@ -221,6 +222,7 @@ TAGS = {
     "threads": "Conversations.",
     "attachments": "Files that came with mail.",
     "inbound": "Mail handed to us whole.",
+    "mailboxes": "Folders of an inbox, with counts.",
     "labels": "Names put on messages.",
     "memories": "What agents know.",
     "drafts": "Mail that is not sent yet.",
@@ -285,12 +287,17 @@ def _endpoints(routes: Sequence[Route]) -> list[list[Route]]:
     return [sorted(rows, key=lambda row: row.when is None) for rows in table.values()]
 
 
+_RECEIPT = " Without `read`, the answer holds only ids, statuses, counts and what was sent."
+
+
 def _operation(rows: Sequence[Route], shapes: Shapes, routes: Sequence[Route]) -> Schema:
     plain = rows[-1]
     scope = str(plain.operation.scope)
     first, _, more = plain.operation.description.partition(". ")
     taken = parameters(rows)
     needs = "" if plain.posted else f" Needs a key with the scope `{scope}`."
+    if needs and plain.operation.scope is not Scope.READ and plain.status != 204:
+        needs += _RECEIPT
     return {
         "operationId": plain.operation.name,
         "tags": [plain.path.split("/")[2]],

@@ -123,11 +123,11 @@ def _query(rows: Sequence[Route]) -> tuple[dict[str, Schema], set[str], list[Gro
         fields |= {name: argument_schema(info) for name, info in infos.items()}
         required |= {name for name, info in infos.items() if info.is_required()}
         constraints += [t for t in model.constraints if set(t.arguments) <= infos.keys()]
-        if row.when:
-            name, value = row.when
-            fields[name] = {"type": "string", "enum": [value], "description": f"Answer {value}."}
-            depends = {argument: [name] for argument in infos}
-            constraints.append(Constraint(name, (name, *infos), {"dependentRequired": depends}))
+        if name := row.when:
+            # Without it, another row answers.
+            fields[name].pop("default", None)
+            depends = {argument: [name] for argument in infos if argument != name}
+            constraints.append(Constraint(name, tuple(infos), {"dependentRequired": depends}))
     return fields, required, list(_groups(constraints))
 
 
@@ -136,10 +136,10 @@ def _groups(constraints: Iterable[Constraint]) -> Iterator[Group]:
     left = [Group(t.name, t.arguments, (dict(t.schema),)) for t in constraints]
     while left:
         group, *left = left
-        for other in [o for o in left if set(o.arguments) & set(group.arguments)]:
-            left.remove(other)
-            names = tuple(dict.fromkeys(other.arguments + group.arguments))
-            group = Group(other.name, names, group.rules + other.rules)
+        while others := [o for o in left if set(o.arguments) & set(group.arguments)]:
+            left.remove(others[0])
+            names = tuple(dict.fromkeys(others[0].arguments + group.arguments))
+            group = Group(others[0].name, names, group.rules + others[0].rules)
         yield group
 
 
@@ -152,7 +152,11 @@ def _group_parameter(group: Group, fields: dict[str, Schema], required: set[str]
         "additionalProperties": False,
         **({"allOf": rules} if (rules := [rule for rule in group.rules if rule]) else {}),
     }
-    is_required = bool(names) or any("anyOf" in rule for rule in group.rules)
+    # Without any of its members, it breaks a rule whose alternatives all require one.
+    alternatives = [rule["anyOf"] for rule in group.rules if "anyOf" in rule]
+    is_required = bool(names) or any(
+        all("required" in a for a in any_of) for any_of in alternatives
+    )
     parameter = _parameter("query", group.name, schema, required=is_required)
     return {**parameter, "style": "form", "explode": True}
 

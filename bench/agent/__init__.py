@@ -1,0 +1,1 @@
+"""What daily tasks cost an agent: calls, bytes and tokens, by toolset."""

@@ -1,0 +1,181 @@
+"""The text of a PDF that shows on its pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ctypes import c_float, c_int, c_uint, c_void_p, cast
+from dataclasses import dataclass
+from typing import Any
+
+from postroom.mail.text_extraction.extract import ExtractedText, TextBuilder
+
+_MAX_COVERS = 2_000
+_MAX_DEPTH = 4
+_SCANNED = 0.5
+"""The part of a page that a picture covers if the page is a scan."""
+
+_WHITE = 250
+_TINY_POINTS = 1.0
+
+
+def read_pdf(data: bytes, max_chars: int) -> ExtractedText:
+    """The text of the first pages, as far as *max_chars* characters and one more.
+
+    Raises:
+        ValueError: it is no PDF, it is locked, or it cannot be read.
+    """
+    import pypdfium2  # type: ignore[import-untyped]
+
+    built = TextBuilder(max_chars)
+    try:
+        document = pypdfium2.PdfDocument(data)
+        for number, page in enumerate(document, start=1):
+            text = _Page(page, number, built).text().replace("\r\n", "\n").strip()
+            built.write(text + "\n" if text else "")
+            if built.is_full:
+                break
+    except pypdfium2.PdfiumError as error:
+        raise ValueError(f"the PDF cannot be read: {error}") from error
+    return built.result()
+
+
+Box = tuple[float, float, float, float]
+
+
+@dataclass(slots=True)
+class _Object:
+    """A drawn object: its address, its type and its box on the page."""
+
+    pointer: Any
+    kind: int
+    box: Box | None
+    depth: int
+
+    @property
+    def address(self) -> int:
+        return cast(self.pointer, c_void_p).value or 0
+
+
+class _Page:
+    """One page: which of its text objects show."""
+
+    def __init__(self, page: Any, number: int, built: TextBuilder) -> None:
+        import pypdfium2.raw as raw  # type: ignore[import-untyped]
+
+        self.raw = raw
+        self.page = page
+        self.number = number
+        self.built = built
+        self.box: Box = page.get_bbox()
+        self.hidden: dict[int, str] = {}
+        self.covers: list[Box] = []
+        self.is_scan = False
+
+    def text(self) -> str:
+        """The visible text, in the order in which PDFium reads it."""
+        page_text = self.page.get_textpage()
+        for drawn in self._objects(self.page.raw, 0):
+            self._look_at(drawn)
+        if not self.hidden:
+            shown: str = page_text.get_text_bounded(errors="replace")
+            return shown
+        seen, hidden = self._sorted(page_text)
+        invisible = hidden.get("invisible in print", "")
+        if self.is_scan and not seen.strip() and invisible.strip():
+            self.built.warnings.append(
+                "the text of a scanned page is a layer that a reader does not see; it may differ "
+                f"from the picture (page {self.number})"
+            )
+            seen = hidden.pop("invisible in print")
+        for reason, text in hidden.items():
+            self.built.hide(text, reason)
+        return seen
+
+    def _sorted(self, page_text: Any) -> tuple[str, dict[str, str]]:
+        """The characters that show, and those that do not by their reasons."""
+        raw, seen, hidden = self.raw, list[str](), dict[str, list[str]]()
+        reason = ""
+        for index in range(page_text.count_chars()):
+            char = chr(raw.FPDFText_GetUnicode(page_text.raw, index) & 0x1FFFFF)
+            if not raw.FPDFText_IsGenerated(page_text.raw, index):
+                drawn = raw.FPDFText_GetTextObject(page_text.raw, index)
+                reason = self.hidden.get(cast(drawn, c_void_p).value or 0, "") if drawn else ""
+            (hidden.setdefault(reason, []) if reason else seen).append(char)
+        return "".join(seen), {why: "".join(chars) for why, chars in hidden.items()}
+
+    def _objects(self, holder: Any, depth: int) -> Iterator[_Object]:
+        raw = self.raw
+        is_page = depth == 0
+        count = raw.FPDFPage_CountObjects if is_page else raw.FPDFFormObj_CountObjects
+        get = raw.FPDFPage_GetObject if is_page else raw.FPDFFormObj_GetObject
+        for index in range(count(holder)):
+            pointer = get(holder, index)
+            if not pointer:
+                continue
+            kind = raw.FPDFPageObj_GetType(pointer)
+            yield _Object(pointer, kind, self._box_of(pointer), depth)
+            if kind == raw.FPDF_PAGEOBJ_FORM and depth < _MAX_DEPTH:
+                yield from self._objects(pointer, depth + 1)
+
+    def _box_of(self, pointer: Any) -> Box | None:
+        left, bottom, right, top = c_float(), c_float(), c_float(), c_float()
+        if not self.raw.FPDFPageObj_GetBounds(pointer, left, bottom, right, top):
+            return None
+        return left.value, bottom.value, right.value, top.value
+
+    def _look_at(self, drawn: _Object) -> None:
+        if drawn.kind == self.raw.FPDF_PAGEOBJ_TEXT:
+            if reason := self._hiding(drawn):
+                self.hidden[drawn.address] = reason
+        elif drawn.box is not None and len(self.covers) < _MAX_COVERS and self._covers(drawn):
+            self.covers.append(drawn.box)
+
+    def _hiding(self, drawn: _Object) -> str:
+        """Why a text does not show; "" if it does."""
+        raw = self.raw
+        if raw.FPDFTextObj_GetTextRenderMode(drawn.pointer) == raw.FPDF_TEXTRENDERMODE_INVISIBLE:
+            return "invisible in print"
+        # A form has its own coordinates and may be drawn on anything.
+        if drawn.depth or drawn.box is None:
+            return ""
+        if drawn.box[3] - drawn.box[1] < _TINY_POINTS:
+            return "too small to read"
+        colour = self._fill(drawn.pointer)
+        if colour is None:
+            return ""
+        if colour[3] == 0:
+            return "transparent"
+        is_white = min(colour[:3]) >= _WHITE
+        return "white on white" if is_white and not self._is_covered(drawn.box) else ""
+
+    def _covers(self, drawn: _Object) -> bool:
+        """Whether white text would show on it."""
+        raw = self.raw
+        if drawn.kind == raw.FPDF_PAGEOBJ_IMAGE:
+            self.is_scan = self.is_scan or self._share(drawn.box) >= _SCANNED
+        if drawn.kind != raw.FPDF_PAGEOBJ_PATH:
+            return True
+        mode, stroke = c_int(), c_int()
+        is_known = raw.FPDFPath_GetDrawMode(drawn.pointer, mode, stroke)
+        colour = self._fill(drawn.pointer)
+        return not is_known or (bool(mode.value) and (colour is None or min(colour[:3]) < _WHITE))
+
+    def _share(self, box: Box | None) -> float:
+        """The part of the page that a box takes."""
+        if box is None:
+            return 0.0
+        left, bottom, right, top = self.box
+        width = min(box[2], right) - max(box[0], left)
+        height = min(box[3], top) - max(box[1], bottom)
+        area = (right - left) * (top - bottom)
+        return max(width, 0) * max(height, 0) / area if area > 0 else 0.0
+
+    def _is_covered(self, box: Box) -> bool:
+        x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
+        return any(c[0] <= x <= c[2] and c[1] <= y <= c[3] for c in self.covers)
+
+    def _fill(self, pointer: Any) -> tuple[int, int, int, int] | None:
+        red, green, blue, alpha = c_uint(), c_uint(), c_uint(), c_uint()
+        if not self.raw.FPDFPageObj_GetFillColor(pointer, red, green, blue, alpha):
+            return None
+        return red.value, green.value, blue.value, alpha.value

@@ -1,0 +1,92 @@
+"""Changing mail: labels, flags, mailboxes; by ids at once, by a filter with a plan first."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import model_validator
+
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import operation, require_scope, thread_of
+from postroom.calls.request import Id, OptionalId, argument, parse_request
+from postroom.errors import MailError
+from postroom.model.agent import ChangeReceipt, MailLine, NotRead
+from postroom.model.key import Scope
+from postroom.model.rule import DryRunPlan
+from postroom.operations.agent.outgoing import change_receipt
+from postroom.operations.bulk_changes import MessageChanges, UpdateMessages, update_messages
+from postroom.operations.message_selection import MessageSelection
+from postroom.operations.unsubscribing import Unsubscribe, unsubscribe
+
+_SHOWN = 5
+_THREAD_MESSAGES = 100
+
+
+class ChangeMail(MessageChanges):
+    """Change labels, flags or mailbox: of ids at once; of a filter, first a plan, then plan_id."""
+
+    ids: Annotated[list[Id], argument("Messages or threads.", ["msg_4h8t2w"], max_length=1000)] = []
+    filter: Annotated[
+        MessageSelection | None,
+        argument("Or all that match, as in find_mail.", {"from": "@news.example"}),
+    ] = None
+    plan_id: Annotated[OptionalId, argument("Carry out this plan.", "pln_5r2x7h")] = None
+    unsubscribe: Annotated[bool, argument("Leave the mailing lists of ids.", True)] = False
+
+    @model_validator(mode="after")
+    def _one_selection(self) -> Self:
+        if self.unsubscribe and self.model_fields_set != {"ids", "unsubscribe"}:
+            raise ValueError("unsubscribe: takes ids and nothing else")
+        if bool(self.ids) + (self.filter is not None) + (self.plan_id is not None) != 1:
+            raise ValueError("give one of ids, filter and plan_id")
+        return self
+
+
+@operation(Scope.WRITE)
+async def change_mail(ctx: RequestContext, request: ChangeMail) -> ChangeReceipt:
+    if request.unsubscribe:
+        return await _unsubscribe(ctx, request.ids)
+    changes = request.model_dump(mode="json", by_alias=True, exclude={"ids"}, exclude_unset=True)
+    ids = [message_id for id_ in request.ids for message_id in await _messages(ctx, id_)]
+    if ids:
+        changes["message_ids"] = list(dict.fromkeys(ids))[:1000]
+    result = await update_messages(ctx, parse_request(UpdateMessages, changes))
+    if not isinstance(result, DryRunPlan):
+        return change_receipt(result)
+    return plan_receipt(result)
+
+
+async def _unsubscribe(ctx: RequestContext, ids: list[str]) -> ChangeReceipt:
+    require_scope(ctx, Scope.SEND)
+    failed: list[NotRead] = []
+    for id_ in dict.fromkeys(ids):
+        try:
+            await unsubscribe(ctx, Unsubscribe(message_id=id_))
+        except MailError as error:
+            failed.append(NotRead(id_, str(error)))
+    done = len(set(ids)) - len(failed)
+    status = "partial" if done and failed else "failed" if failed else "unsubscribed"
+    return ChangeReceipt(status, done, failed=tuple(failed) or None)
+
+
+async def _messages(ctx: RequestContext, id_: str) -> list[str]:
+    if not id_.startswith("thr_"):
+        return [id_]
+    thread = await thread_of(ctx, id_, limit=_THREAD_MESSAGES)
+    return [message.id for message in thread.messages]
+
+
+def plan_receipt(plan: DryRunPlan, *, note: str | None = None) -> ChangeReceipt:
+    """What a plan would do: how many messages, and the first of them."""
+    first = tuple(
+        MailLine(item["message_id"], item["from"], item["subject"], item["date"])
+        for item in plan.matched_messages[:_SHOWN]
+    )
+    words = [*plan.warnings, note or "nothing is changed yet; change_mail with plan_id does it"]
+    return ChangeReceipt(
+        "planned",
+        plan.total_matches,
+        plan_id=plan.plan_id,
+        first=first or None,
+        note="; ".join(words),
+    )

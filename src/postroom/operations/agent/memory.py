@@ -1,0 +1,90 @@
+"""Memories in short: remember, recall, forget."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import operation
+from postroom.calls.request import Limit, Request, argument
+from postroom.model.agent import MemoryLine, MemoryReceipt, Recalled
+from postroom.model.key import Scope
+from postroom.model.memory import DEFAULT_NAMESPACE
+from postroom.operations.memories import (
+    TEXT,
+    Expiry,
+    Key,
+    Links,
+    MemoryAdd,
+    MemoryDelete,
+    MemoryGet,
+    Namespace,
+    Tags,
+    Text,
+    memory_add,
+    memory_delete,
+    memory_get,
+)
+from postroom.operations.memory_search import MemoryList, MemorySearch, memory_list, memory_search
+
+
+class Remember(Request):
+    """Remember something under a key; a known key gets a new version."""
+
+    key: Key
+    text: Annotated[Text, TEXT]
+    tags: Annotated[Tags | None, argument("Tags.", ["billing"])] = None
+    links: Links = None
+    expires_at: Annotated[Expiry, argument("Forget it then.", "2027-01-31")] = None
+    namespace: Namespace = DEFAULT_NAMESPACE
+
+
+@operation(Scope.WRITE)
+async def remember(ctx: RequestContext, request: Remember) -> MemoryReceipt:
+    arguments = {name: getattr(request, name) for name in request.model_fields_set}
+    memory = await memory_add(ctx, MemoryAdd(**arguments))
+    similar = ", ".join(other.key for other in memory.similar or ())
+    note = f"similar memories: {similar}; forget what is outdated" if similar else None
+    return MemoryReceipt(memory.key, memory.status, note=note)
+
+
+class Recall(Request):
+    """Recall memories: by a question in your own words, or one by its key; else the newest."""
+
+    q: Annotated[
+        str | None,
+        argument("The question.", "how does Ana like to be billed?", min_length=1, max_length=1000),
+    ] = None
+    key: Annotated[Key | None, argument("Or the key of one.", "ana/invoices")] = None
+    limit: Limit = 5
+    namespace: Namespace = DEFAULT_NAMESPACE
+
+
+@operation(Scope.READ)
+async def recall(ctx: RequestContext, request: Recall) -> Recalled:
+    namespace = request.namespace
+    if request.key is not None:
+        keys = [request.key]
+    elif request.q is not None:
+        asked = MemorySearch(query=request.q, limit=request.limit, namespace=namespace)
+        keys = [hit.key for hit in (await memory_search(ctx, asked)).results]
+    else:
+        listed = MemoryList(limit=request.limit, namespace=namespace)
+        keys = [row.key for row in (await memory_list(ctx, listed)).results]
+    read = [await memory_get(ctx, MemoryGet(key=key, namespace=namespace)) for key in keys]
+    return Recalled(
+        tuple(MemoryLine(m.key, m.text, m.updated_at, m.trust, tags=m.tags or None) for m in read)
+    )
+
+
+class Forget(Request):
+    """Forget a memory and its older versions for good."""
+
+    key: Key
+    namespace: Namespace = DEFAULT_NAMESPACE
+
+
+@operation(Scope.WRITE, destroys=True)
+async def forget(ctx: RequestContext, request: Forget) -> MemoryReceipt:
+    gone = await memory_delete(ctx, MemoryDelete(key=request.key, namespace=request.namespace))
+    return MemoryReceipt(gone.key, "forgotten")

@@ -1,0 +1,114 @@
+"""Reading mail: messages, threads and attachments, several at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, TypeVar
+
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import attachment_of, message_of, operation, thread_of
+from postroom.calls.request import Id, Request, argument
+from postroom.errors import InvalidInput, MailError
+from postroom.model.agent import FileText, MailLine, NotRead, ReadResult, ThreadText
+from postroom.model.key import Scope
+from postroom.model.message import Message
+from postroom.operations.agent.lines import inbox_addresses, line_of
+from postroom.operations.attachments import attachment_text
+from postroom.operations.messages import fair_cut
+
+_CHARS = 36_000
+"""The length of all texts of an answer constraints: 9,000 tokens."""
+
+_THREAD_MESSAGES = 20
+_MAX_ADDRESSES = 20
+
+Read = MailLine | ThreadText | FileText | NotRead
+T = TypeVar("T", MailLine, FileText)
+
+
+class ReadMail(Request):
+    """Read messages, threads and the text of attachments in full, without quoted mail."""
+
+    ids: Annotated[
+        list[Id],
+        argument("What to read.", ["msg_4h8t2w", "att_6p1r4z"], min_length=1, max_length=20),
+    ]
+    max_chars: Annotated[int, argument("Cut each text here.", 2000, ge=1, le=36_000)] = 12_000
+    offset: Annotated[
+        int, argument("Read one text on from next_offset.", 12000, ge=0, le=2**53)
+    ] = 0
+    quoted: Annotated[bool, argument("Keep quoted mail.", True)] = False
+
+
+@operation(Scope.READ)
+async def read_mail(ctx: RequestContext, request: ReadMail) -> ReadResult:
+    if request.offset and len(request.ids) > 1:
+        raise InvalidInput("offset: read on in one text at a time; give one id")
+    addresses = await inbox_addresses(ctx)
+    ids = list(dict.fromkeys(request.ids))
+    read = [await _read(ctx, request, id_, addresses, is_only=len(ids) == 1) for id_ in ids]
+    cut = min(request.max_chars, fair_cut([n for item in read for n in _lengths(item)], _CHARS))
+    return ReadResult(tuple(_cut(item, cut, request.offset) for item in read))
+
+
+async def _read(
+    ctx: RequestContext, request: ReadMail, id_: str, addresses: dict[str, str], *, is_only: bool
+) -> Read:
+    """One of the ids; what cannot be read does not hide the others."""
+    try:
+        if id_.startswith("thr_"):
+            return await _thread(ctx, id_, addresses, quoted=request.quoted)
+        if id_.startswith("att_"):
+            attachment = await attachment_of(ctx, id_)
+            found = await attachment_text(ctx, attachment)
+            return FileText(id_, attachment.filename, found.text, warnings=found.warnings or None)
+        message = await message_of(ctx, id_)
+        line = _line(message, addresses, quoted=request.quoted)
+        return replace(
+            line,
+            thread_id=message.thread_id,
+            to=message.to_addresses[:_MAX_ADDRESSES] or None,
+            cc=message.cc_addresses[:_MAX_ADDRESSES] or None,
+        )
+    except MailError as error:
+        if is_only:
+            raise
+        return NotRead(id_, str(error))
+
+
+async def _thread(
+    ctx: RequestContext, thread_id: str, addresses: dict[str, str], *, quoted: bool
+) -> ThreadText:
+    thread = await thread_of(ctx, thread_id, limit=_THREAD_MESSAGES)
+    whole = await ctx.store.messages_by_id([m.id for m in thread.messages], ctx.visible)
+    lines = tuple(
+        _line(whole[m.id], addresses, quoted=quoted) for m in thread.messages if m.id in whole
+    )
+    earlier = thread.message_count - len(thread.messages)
+    return ThreadText(thread.id, thread.subject, lines, earlier=earlier or None)
+
+
+def _line(message: Message, addresses: dict[str, str], *, quoted: bool) -> MailLine:
+    new = message.text if quoted or message.new_text is None else message.new_text
+    left_out = len(message.text) - len(new)
+    return line_of(message, addresses, text=new, quoted_chars=left_out or None)
+
+
+def _lengths(item: Read) -> list[int]:
+    if isinstance(item, ThreadText):
+        return [len(line.text or "") for line in item.messages]
+    return [] if isinstance(item, NotRead) else [len(item.text or "")]
+
+
+def _cut(item: Read, cut: int, offset: int) -> Read:
+    if isinstance(item, NotRead):
+        return item
+    if isinstance(item, ThreadText):
+        return replace(item, messages=tuple(_cut_text(line, cut, 0) for line in item.messages))
+    return _cut_text(item, cut, offset)  # type: ignore[type-var]
+
+
+def _cut_text(item: T, cut: int, offset: int) -> T:
+    text = item.text or ""
+    end = offset + cut
+    return replace(item, text=text[offset:end], next_offset=end if end < len(text) else None)

@@ -1,0 +1,60 @@
+"""Waiting for mail, and the mailboxes that there are."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import only_inbox, operation
+from postroom.calls.request import Constraint, OptionalInboxName, Request, argument
+from postroom.model.agent import Arrived, Mailboxes, MailboxLine
+from postroom.model.key import Scope
+from postroom.operations.agent.lines import inbox_addresses, line_of
+from postroom.operations.mailboxes import ListMailboxes as ListAll
+from postroom.operations.mailboxes import list_mailboxes as list_all
+from postroom.operations.message_changes import ListLabels, list_labels
+from postroom.operations.messages import WaitForMessage, wait_for_message
+
+
+class WaitForMail(WaitForMessage):
+    """Wait for a mail. A time-out is no error: wait again with since of the answer."""
+
+    constraints: ClassVar[tuple[Constraint, ...]] = ()
+
+
+@operation(Scope.READ, waits=True)
+async def wait_for_mail(ctx: RequestContext, request: WaitForMail) -> Arrived:
+    arguments = {name: getattr(request, name) for name in request.model_fields_set}
+    if not (request.inbox_id or request.thread_id):
+        arguments["inbox_id"] = (await only_inbox(ctx)).id
+    waited = await wait_for_message(ctx, WaitForMessage.model_construct(**arguments))
+    if waited.message is None:
+        return Arrived(None, timed_out=True, since=waited.since)
+    text = waited.message.new_text or waited.message.text
+    shown = {"snippet": waited.message.snippet} if waited.extracted else {"text": text}
+    line = line_of(waited.message, {}, **shown)
+    return Arrived(line, timed_out=False, extracted=waited.extracted)
+
+
+class ListMailboxes(Request):
+    """List mailboxes and labels with counts."""
+
+    inbox_id: Annotated[OptionalInboxName, argument("Only this inbox.", "inb_7k2m9q")] = None
+
+
+@operation(Scope.READ)
+async def list_mailboxes(ctx: RequestContext, request: ListMailboxes) -> Mailboxes:
+    addresses = await inbox_addresses(ctx)
+    found = await list_all(ctx, ListAll(inbox_id=request.inbox_id, limit=100))
+    labels = await list_labels(ctx, ListLabels(limit=100))
+    boxes = tuple(
+        MailboxLine(
+            box.name, box.total, unread=box.unread or None, inbox=addresses.get(box.inbox_id)
+        )
+        for box in found.results
+        if box.total
+    )
+    return Mailboxes(
+        boxes,
+        tuple(MailboxLine(label.name, label.message_count) for label in labels.results) or None,
+    )

@@ -1,0 +1,257 @@
+"""Writing mail: send, reply and forward, now, later or as a draft."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any, Self, TypeVar
+
+from pydantic import BeforeValidator, model_validator
+
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import message_of, operation
+from postroom.calls.request import MAILBOX_OR_NONE, Accepts, Id, OptionalId, argument
+from postroom.errors import MailError, about_mail
+from postroom.model.agent import Receipt, Receipts
+from postroom.model.key import Scope
+from postroom.model.sending import Draft, Sent
+from postroom.operations.drafts import (
+    CreateDraft,
+    SendDraft,
+    UpdateDraft,
+    create_draft,
+    send_draft,
+    update_draft,
+)
+from postroom.operations.sending import (
+    Body,
+    ForwardMessage,
+    ReplyToMessage,
+    SendMessage,
+    Subject,
+    forward_message,
+    reply_to_message,
+    send_message,
+)
+from postroom.sending.mail_options import Addresses
+from postroom.sending.outgoing_mail import AttachmentInput
+from postroom.sending.replies import forward_mail_of, reply_mail_of
+from postroom.sending.submission import Sending
+
+W = TypeVar("W", bound="Written")
+_OUT = ("delivered", "sent", "captured", "queued", "scheduled", "held")
+
+
+def _as_inputs(value: object) -> object:
+    """Accept the bare id of an attachment."""
+    if not isinstance(value, list):
+        return value
+    return [{"attachment_id": item} if isinstance(item, str) else item for item in value]
+
+
+Files = Annotated[
+    list[AttachmentInput],
+    BeforeValidator(_as_inputs),
+    argument(
+        "By id, or new in base64.",
+        [{"attachment_id": "att_6p1r4z"}, {"filename": "a.txt", "content": "SGk="}],
+    ),
+]
+
+
+Answered = Annotated[
+    list[Id], argument("The messages.", ["msg_4h8t2w"], min_length=1, max_length=20)
+]
+
+
+class Written(Sending):
+    """What send, reply and forward have in common."""
+
+    body: Annotated[Body | None, argument("The text.", "Hi Ana, thanks!")] = None
+    html: Annotated[Body | None, argument("The HTML version.", "<p>Hi!</p>")] = None
+    attachments: Files = []
+    draft: Annotated[bool, argument("Only save it, for a person.", True)] = False
+
+
+class SendMail(Written):
+    """Send a mail, or a draft by its id; undo takes it back while it waits."""
+
+    to: Annotated[Addresses, argument("Recipients.", ["ana@example.com"])] = []
+    subject: Subject = ""
+    cc: Annotated[Addresses, argument("Copies.", ["bo@example.com"])] = []
+    bcc: Annotated[Addresses, argument("Hidden copies.", ["cy@example.com"])] = []
+    sender: Annotated[
+        str | None,
+        argument(
+            "Your address to send from.", "me@postroom.localhost", alias="from", max_length=320
+        ),
+        Accepts(MAILBOX_OR_NONE),
+    ] = None
+    draft_id: Annotated[OptionalId, argument("Send this draft.", "drf_5t2k8n")] = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.draft_id is None and self.body is None and self.html is None:
+            raise ValueError("body: is required")
+        if self.draft_id is None and not (self.to or self.cc or self.bcc):
+            raise ValueError("to: is required")
+        if self.draft_id is not None and self.sender is not None:
+            raise ValueError("from: a draft keeps its sender; write a new mail instead")
+        return self
+
+
+@operation(Scope.SEND)
+async def send_mail(ctx: RequestContext, request: SendMail) -> Receipt:
+    mail = _arguments(request, "to", "cc", "bcc", "subject", "attachments")
+    if request.draft_id is not None:
+        return await _send_draft(ctx, request, mail)
+    mail |= {"from": request.sender}
+    if request.draft:
+        return await _saved(ctx, **mail, send_at=request.send_at)
+    return receipt(await send_message(ctx, SendMessage(**mail, **_sending(request))))
+
+
+async def _send_draft(ctx: RequestContext, request: SendMail, mail: dict[str, Any]) -> Receipt:
+    draft_id = request.draft_id or ""
+    changes = {name: value for name, value in mail.items() if value not in (None, [], "")}
+    if request.send_at is not None:
+        changes["send_at"] = request.send_at
+    if changes:
+        await update_draft(ctx, UpdateDraft(draft_id=draft_id, **changes))
+    if request.draft:
+        return Receipt(draft_id, "draft")
+    key = request.idempotency_key
+    return receipt(await send_draft(ctx, SendDraft(draft_id=draft_id, idempotency_key=key)))
+
+
+class ReplyMail(Written):
+    """Answer messages. Also takes attachments, send_at and idempotency_key as send_mail does."""
+
+    ids: Answered
+    all: Annotated[bool, argument("To everyone who got it too.", True)] = False
+
+    @model_validator(mode="after")
+    def _has_a_body(self) -> Self:
+        if self.body is None and self.html is None:
+            raise ValueError("body: is required")
+        return self
+
+
+@operation(Scope.SEND)
+async def reply_mail(ctx: RequestContext, request: ReplyMail) -> Receipts:
+    return await _each(ctx, request, request.ids, _reply)
+
+
+async def _reply(ctx: RequestContext, request: ReplyMail, message_id: str) -> Receipt:
+    mail = _arguments(request, "attachments")
+    if not request.draft:
+        sending = _sending(request, message_id)
+        asked = ReplyToMessage(message_id=message_id, reply_all=request.all, **mail, **sending)
+        return receipt(await reply_to_message(ctx, asked))
+    parent = await message_of(ctx, message_id)
+    reply = await reply_mail_of(ctx, parent, request.body or "", reply_all=request.all)
+    return await _saved(
+        ctx,
+        to=[_typed(pair) for pair in reply.to],
+        cc=[_typed(pair) for pair in reply.cc],
+        subject=reply.subject,
+        in_reply_to=parent.id,
+        send_at=request.send_at,
+        **mail,
+    )
+
+
+class ForwardMail(Written):
+    """Forward messages with their attachments, each in a mail of its own."""
+
+    ids: Answered
+    to: Annotated[Addresses, argument("Recipients.", ["ana@example.com"], min_length=1)]
+    body: Annotated[Body, argument("What to say above it.", "See below.")] = ""
+
+
+@operation(Scope.SEND)
+async def forward_mail(ctx: RequestContext, request: ForwardMail) -> Receipts:
+    return await _each(ctx, request, request.ids, _forward)
+
+
+async def _forward(ctx: RequestContext, request: ForwardMail, message_id: str) -> Receipt:
+    if not request.draft:
+        asked = ForwardMessage(
+            message_id=message_id,
+            to=request.to,
+            body_text=request.body,
+            attachments=request.attachments,
+            **_sending(request, message_id),
+        )
+        return receipt(await forward_message(ctx, asked))
+    original = await message_of(ctx, message_id)
+    mail = forward_mail_of(original, request.body, [])
+    return await _saved(
+        ctx,
+        to=request.to,
+        subject=mail.subject,
+        body_text=mail.text,
+        attachments=[*mail.attachments_in, *request.attachments],
+        inbox_id=original.inbox_id,
+        send_at=request.send_at,
+    )
+
+
+async def _each(
+    ctx: RequestContext,
+    request: W,
+    ids: Sequence[str],
+    write: Callable[[RequestContext, W, str], Awaitable[Receipt]],
+) -> Receipts:
+    """One mail for each message; an id that fails does not hide what was sent for the others."""
+    unique = list(dict.fromkeys(ids))
+    found: list[Receipt] = []
+    for message_id in unique:
+        try:
+            with about_mail():
+                found.append(await write(ctx, request, message_id))
+        except MailError as error:
+            if len(unique) == 1:
+                raise
+            found.append(Receipt(message_id, "failed", note=str(error)))
+    return Receipts(tuple(found))
+
+
+def _arguments(request: Written, *names: str) -> dict[str, Any]:
+    """The arguments of a mail in the words of the other toolsets."""
+    texts = {"body_text": request.body, "body_html": request.html}
+    return texts | {name: getattr(request, name) for name in names}
+
+
+def _sending(request: Written, message_id: str = "") -> dict[str, Any]:
+    """The arguments of every send; each mail of several has a key of its own."""
+    arguments = {name: getattr(request, name) for name in Sending.model_fields}
+    if message_id and request.idempotency_key:
+        arguments["idempotency_key"] = f"{request.idempotency_key[:180]}/{message_id}"
+    return arguments
+
+
+def _typed(pair: tuple[str, str]) -> str:
+    name, address = pair
+    return f'"{name}" <{address}>' if name.isascii() and name and '"' not in name else address
+
+
+async def _saved(ctx: RequestContext, **mail: Any) -> Receipt:
+    draft: Draft = await create_draft(ctx, CreateDraft(**mail))
+    return Receipt(draft.id, "draft", send_at=draft.send_at)
+
+
+def receipt(sent: Sent) -> Receipt:
+    """The outcome of a send in a line; recipients are named if something is wrong."""
+    wrong = tuple(
+        f"{r.address}: {r.status}" + (f" ({r.detail})" if r.detail else "")
+        for r in sent.recipients
+        if r.status not in _OUT
+    )
+    return Receipt(
+        id=sent.message_id,
+        status=sent.status,
+        send_at=sent.send_at,
+        failed=wrong or None,
+        deduplicated=sent.deduplicated,
+        warnings=sent.warnings or None,
+    )

@@ -1,0 +1,220 @@
+"""Unsubscribing: by one click, or by mail; a plain link is left to a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import call
+from postroom.errors import Conflict, InvalidInput, ProviderError
+from postroom.mail.authentication import Trust
+from postroom.model.event import Posted
+from postroom.model.inbox import Inbox
+from postroom.model.sending import Unsubscribed
+from postroom.operations.messages import get_message
+from postroom.operations.outbox import list_outbox
+from postroom.operations.unsubscribing import unsubscribe
+from tests.mails import deliver, mail
+
+URL = "https://news.example/u?id=7"
+ADDRESS = "mailto:leave@news.example?subject=leave%20me&body=list=7"
+CLICK = ("List-Unsubscribe-Post", "List-Unsubscribe=One-Click")
+PASSED = ("Authentication-Results", "mx.example; dkim=pass header.d=example.com")
+FAILED = ("Authentication-Results", "mx.example; dkim=fail header.d=example.com")
+SIGNED = (
+    "DKIM-Signature",
+    "v=1; d=example.com; s=a; h=From:List-Unsubscribe:List-Unsubscribe-Post; bh=x; b=x",
+)
+HALF = ("DKIM-Signature", "v=1; d=example.com; s=a; h=From:List-Unsubscribe; bh=x; b=x")
+
+
+@dataclass
+class Poster:
+    """Keeps what is posted, and says what it is told to say."""
+
+    answer: Posted = Posted(200, "OK")
+    posted: list[tuple[str, bytes]] = field(default_factory=list)
+
+    def check(self, url: str) -> None:
+        if "192.168." in url:
+            raise InvalidInput("url: this address is not on the public Internet")
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Posted:
+        assert {"Content-Type": "application/x-www-form-urlencoded"} == headers
+        self.posted.append((url, body))
+        return self.answer
+
+
+@pytest.fixture
+def poster() -> Poster:
+    return Poster()
+
+
+@pytest.fixture
+def asking(ctx: RequestContext, poster: Poster) -> RequestContext:
+    return replace(ctx, poster=poster, trust=Trust(frozenset({"mx.example"})))
+
+
+def ways(*targets: str) -> tuple[str, str]:
+    return ("List-Unsubscribe", ", ".join(f"<{target}>" for target in targets))
+
+
+async def ask(
+    ctx: RequestContext, inbox: Inbox, *headers: tuple[str, str]
+) -> tuple[Unsubscribed, list[tuple[str, ...]]]:
+    """The answer, and the mail that was sent, if any."""
+    added = await deliver(ctx, inbox, mail("News", headers=headers))
+    answer = await call(ctx, unsubscribe, {"message_id": added.message_id})
+    sent = (await call(ctx, list_outbox, {"status": "captured"})).results
+    return answer, [(one.subject, one.recipients[0].address) for one in sent]
+
+
+BY_MAIL = [("leave me", "leave@news.example")]
+
+
+async def test_one_click_is_a_single_post(
+    asking: RequestContext, inbox: Inbox, poster: Poster
+) -> None:
+    answer, sent = await ask(asking, inbox, PASSED, SIGNED, CLICK, ways(ADDRESS, URL))
+
+    assert ("one_click", "accepted", "news.example", None) == (
+        answer.method, answer.status, answer.host, answer.warnings
+    )  # fmt: skip
+    assert [(URL, b"List-Unsubscribe=One-Click")] == poster.posted
+    assert [] == sent
+
+
+@pytest.mark.parametrize(
+    ("headers", "warns"),
+    [
+        ((PASSED, SIGNED, ways(ADDRESS, URL)), False),
+        ((PASSED, HALF, CLICK, ways(ADDRESS, URL)), True),
+        ((PASSED, SIGNED, HALF, CLICK, ways(ADDRESS, URL)), True),
+        ((PASSED, CLICK, ways(ADDRESS, URL)), True),
+        ((FAILED, SIGNED, CLICK, ways(ADDRESS, URL)), True),
+        ((SIGNED, CLICK, ways(ADDRESS, URL)), True),
+        ((PASSED, SIGNED, CLICK, ways(ADDRESS, "http://news.example/u")), False),
+        ((ways(ADDRESS),), False),
+    ],
+    ids=["no post", "half", "one half", "unsigned", "failed", "unknown", "http", "mail only"],
+)
+async def test_else_it_is_a_mail(
+    asking: RequestContext,
+    inbox: Inbox,
+    poster: Poster,
+    headers: tuple[tuple[str, str], ...],
+    warns: bool,
+) -> None:
+    answer, sent = await ask(asking, inbox, *headers)
+
+    assert ("mail", "captured", "leave@news.example") == (
+        answer.method, answer.status, answer.mailto
+    )  # fmt: skip
+    assert (BY_MAIL, []) == (sent, poster.posted)
+    assert warns is bool(answer.warnings)
+
+
+async def test_what_is_not_known_is_clicked_with_a_warning_if_there_is_no_address(
+    asking: RequestContext, inbox: Inbox, poster: Poster
+) -> None:
+    answer, _ = await ask(asking, inbox, CLICK, ways(URL))
+
+    assert ("one_click", 1) == (answer.method, len(poster.posted))
+    assert "POSTROOM_TRUSTED_SERVERS" in (answer.warnings or ("",))[0]
+
+
+@pytest.mark.parametrize(
+    "answer", [Posted(302, "Found"), Posted(500, "Oops"), Posted(None, "late")]
+)
+async def test_a_click_that_is_not_accepted_is_followed_by_a_mail(
+    asking: RequestContext, inbox: Inbox, poster: Poster, answer: Posted
+) -> None:
+    poster.answer = answer
+    told, sent = await ask(asking, inbox, PASSED, SIGNED, CLICK, ways(URL, ADDRESS))
+
+    assert ("mail", BY_MAIL, 1) == (told.method, sent, len(poster.posted))
+    assert "did not accept" in (told.warnings or ("",))[0]
+
+
+async def test_a_failed_click_is_an_error_if_there_is_no_address(
+    asking: RequestContext, inbox: Inbox, poster: Poster
+) -> None:
+    poster.answer = Posted(500, "Oops")
+    with pytest.raises(ProviderError, match="500 Oops"):
+        await ask(asking, inbox, PASSED, SIGNED, CLICK, ways(URL))
+
+
+@pytest.mark.parametrize(
+    ("headers", "words"),
+    [
+        ((ways(URL),), "a person must open it"),
+        ((PASSED, SIGNED, CLICK, ways("http://news.example/u")), "a person must open it"),
+        ((PASSED, HALF, CLICK, ways(URL)), "a person must decide"),
+        ((FAILED, SIGNED, CLICK, ways(URL)), "a person must decide"),
+        ((), "names no way"),
+        ((ways("mailto:a@b.example,c@d.example"),), "names no way"),
+    ],
+)
+async def test_what_only_a_person_can_do_is_refused(
+    asking: RequestContext,
+    inbox: Inbox,
+    poster: Poster,
+    headers: tuple[tuple[str, str], ...],
+    words: str,
+) -> None:
+    with pytest.raises(Conflict, match=words):
+        await ask(asking, inbox, *headers)
+
+    assert [] == poster.posted
+
+
+async def test_a_private_address_is_never_posted_to(
+    asking: RequestContext, inbox: Inbox, poster: Poster
+) -> None:
+    url = "https://192.168.0.1/u"
+    with pytest.raises(ProviderError, match="not on the public Internet"):
+        await ask(asking, inbox, PASSED, SIGNED, CLICK, ways(url))
+
+    assert [] == poster.posted
+
+
+async def test_a_repeated_call_sends_one_mail(asking: RequestContext, inbox: Inbox) -> None:
+    added = await deliver(asking, inbox, mail("News", headers=[ways(ADDRESS)]))
+    answers = [await call(asking, unsubscribe, {"message_id": added.message_id}) for _ in "12"]
+
+    assert 1 == len({answer.sent_message_id for answer in answers})
+
+
+async def test_a_message_tells_the_ways_without_a_link(
+    asking: RequestContext, inbox: Inbox
+) -> None:
+    added = await deliver(asking, inbox, mail("News", headers=[CLICK, ways(ADDRESS, URL)]))
+    found = (await call(asking, get_message, {"message_id": added.message_id})).list_unsubscribe
+
+    assert found is not None
+    assert (True, "leave@news.example", "news.example") == (
+        found.one_click, found.mailto, found.host
+    )  # fmt: skip
+    assert "id=7" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "mailto:leave@news.example?subject=x%0D%0ABcc:%20eve@example.com",
+        "mailto:leave@news.example?bcc=eve@example.com&cc=eve@example.com",
+    ],
+)
+async def test_a_mailto_cannot_write_to_others(
+    asking: RequestContext, inbox: Inbox, target: str
+) -> None:
+    answer, _ = await ask(asking, inbox, ways(target))
+    asked = {"message_id": answer.sent_message_id or "", "include_headers": True}
+    message = await call(asking, get_message, asked)
+
+    assert ("leave@news.example",) == message.to_addresses
+    assert 1 == len(message.recipients or ())
+    assert not [h for h in message.headers or () if h.name.lower() in ("cc", "bcc")]

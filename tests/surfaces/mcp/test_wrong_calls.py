@@ -1,0 +1,61 @@
+"""A call that is not one is told what is missing, on both transports."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from postroom.surfaces.mcp.server import http_app
+from postroom.surfaces.rest.server import AccessControl, build
+from tests.surfaces.mcp.wire import started
+from tests.surfaces.rest.conftest import visiting
+
+WRONG: list[tuple[Any, str]] = [
+    (None, "params: give an object"),
+    ([], "params: give an object"),
+    ({}, "params.name: give the name of a tool"),
+    ({"name": 7}, "params.name: give the name of a tool"),
+    ({"name": "list_inboxes", "arguments": [1]}, "params.arguments: give an object"),
+    ({"name": "list_inboxes", "arguments": "x"}, "params.arguments: give an object"),
+]
+
+
+@pytest.mark.parametrize(("params", "told"), WRONG)
+def test_on_stdio(tmp_path, params, told):
+    with started(tmp_path) as wire:
+        wire.hello()
+        call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
+        wire.write(json.dumps(call).encode())
+
+        answer = wire.read()
+
+    assert (7, -32602) == (answer["id"], answer["error"]["code"])
+    assert answer["error"]["message"].startswith(told)
+
+
+@pytest.mark.parametrize(("params", "told"), WRONG)
+async def test_over_http(app, params, told):
+    endpoint = http_app(app, AccessControl.of(app, no_auth=False))
+    asgi = build(app, mounts={"/mcp": endpoint}, lifespans=[endpoint.lifespan])
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "Mcp-Protocol-Version": "2025-11-25",
+    }
+    call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
+    async with visiting(app, await app.owner_key(), asgi=asgi, **headers) as rest:
+        answer = (await rest.send("POST", "/mcp", json=call)).json()
+
+    assert (7, -32602) == (answer["id"], answer["error"]["code"])
+    assert answer["error"]["message"].startswith(told)
+
+
+def test_a_line_that_is_not_json_is_told_so_in_plain_words(tmp_path):
+    with started(tmp_path) as wire:
+        wire.hello()
+        wire.write(b"hello there")
+
+        message = wire.read()["error"]["message"]
+
+    assert "this line is not JSON (at character 1); send one JSON-RPC object per line" == message
