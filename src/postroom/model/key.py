@@ -6,6 +6,7 @@ from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 
+from postroom.model.approval import OPEN_POLICY, Approval, Policy, RecipientLists
 from postroom.model.inbox import Visible
 from postroom.model.memory import Namespaces
 from postroom.model.message import INTERNAL
@@ -20,9 +21,12 @@ class Scope(StrEnum):
     WRITE = "write"
     SEND = "send"
     ADMIN = "admin"
+    APPROVE = "approve"
 
 
-ALL_SCOPES = frozenset(Scope)
+ALL_SCOPES = frozenset(Scope) - {Scope.APPROVE}
+"""What the owner's key may do. Only a person approves mail, or a key that does nothing else."""
+
 MIN_KEY_CHARS = 20
 """A shorter key could be guessed."""
 
@@ -44,6 +48,8 @@ class Key:
     created_at: datetime
     last_used_at: datetime | None
     key: str | None = field(default=None, kw_only=True)
+    approval: Approval = field(default="never", kw_only=True)
+    recipients: RecipientLists = field(default=RecipientLists(), kw_only=True)
     former_inboxes: tuple[str, ...] = field(default=(), kw_only=True, metadata=INTERNAL)
     """The inboxes that it could see before they were removed."""
 
@@ -51,6 +57,11 @@ class Key:
         is_unlimited = self.inboxes == EVERYTHING and self.accounts == EVERYTHING
         if not is_unlimited and self.namespaces == EVERYTHING:
             object.__setattr__(self, "namespaces", NOTHING)
+
+    @property
+    def policy(self) -> Policy:
+        """What its mail needs before it leaves."""
+        return Policy(self.approval, self.recipients)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +82,19 @@ class Caller:
     is_owner: bool = False
     is_local: bool = False
     secret_hash: bytes | None = field(default=None, repr=False, compare=False)
+    policy: Policy = OPEN_POLICY
+    for_keys: tuple[str, ...] = ()
+    """The keys that a rule acts for; empty for a caller who acts for themselves."""
+
+    @property
+    def authors(self) -> tuple[str, ...]:
+        """The ids of the keys whose policies hold for the mail of this caller."""
+        return self.for_keys or (self.key_id,)
 
 
 OWNER = Caller(
     key_id="owner",
+    scopes=ALL_SCOPES | {Scope.APPROVE},
     inboxes=EVERYTHING,
     accounts=EVERYTHING,
     namespaces=EVERYTHING,

@@ -7,6 +7,7 @@ from dataclasses import field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
+from postroom.model.approval import Hold
 from postroom.model.memory import RecalledMemory
 from postroom.model.values import dataclass
 
@@ -207,6 +208,7 @@ class Message:
     recipients: tuple[Recipient, ...] | None = field(default=None, kw_only=True)
     list_unsubscribe: ListUnsubscribe | None = field(default=None, kw_only=True)
     memories: tuple[RecalledMemory, ...] | None = field(default=None, kw_only=True)
+    hold: Hold | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,9 @@ async def _outcome(ctx: RequestContext, sent: Sent, wait_s: int) -> Sent:
 
 
 def _is_pending(sent: Sent) -> bool:
-    return any(r.status == "queued" and r.detail is None for r in sent.recipients)
+    return any(
+        r.status == "held" or (r.status == "queued" and r.detail is None) for r in sent.recipients
+    )
 
 
 async def _current(ctx: RequestContext, sent: Sent) -> Sent:
@@ -185,8 +187,10 @@ async def _send(
     )
     if outgoing_mail.send_at:
         recipients, arrivals = [Recipient(address, "scheduled") for address in addresses], []
+        outside = [address for address in addresses if address.lower() not in local]
     else:
         recipients = list((await route_all(ctx, addresses, local, inbox.account_id)).values())
+        outside = [recipient.address for recipient in recipients if recipient.status == "queued"]
         arrivals = [Arrival(raw, id_) for id_ in dict.fromkeys(i.id for i in local.values())]
     (mail,) = await write_blobs(ctx, [mail])
     message = await build_sent_message(ctx, mail, inbox.id, [a for _, a in outgoing_mail.bcc])
@@ -212,6 +216,9 @@ async def _send(
             draft_id=draft.id if draft else None,
             draft_revision=draft.revision if draft else 0,
             reply_limit=reply_limit(ctx, outgoing_mail),
+            outside=tuple(outside),
+            authors=tuple(dict.fromkeys((*ctx.caller.authors, *(draft.authors if draft else ())))),
+            gate=ctx.gate,
         )
     )
     await restore_blobs(ctx, [mail])

@@ -55,7 +55,9 @@ CREATE TABLE keys (
     accounts TEXT COLLATE "C" NOT NULL,
     created_at BIGINT NOT NULL,
     last_used_at BIGINT,
-    former_inboxes TEXT COLLATE "C" NOT NULL DEFAULT '[]'
+    former_inboxes TEXT COLLATE "C" NOT NULL DEFAULT '[]',
+    approval TEXT COLLATE "C" NOT NULL DEFAULT 'never',
+    recipients TEXT COLLATE "C" NOT NULL DEFAULT '{}'
 );
 
 -- `options`, `capabilities` and `checkpoint` are JSON; `unfetched` lists mail to fetch again.
@@ -355,7 +357,8 @@ CREATE TABLE drafts (
     created_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL,
     message_id TEXT COLLATE "C",
-    revision BIGINT NOT NULL DEFAULT 1
+    revision BIGINT NOT NULL DEFAULT 1,
+    authors TEXT COLLATE "C" NOT NULL DEFAULT '[]'
 );
 CREATE INDEX drafts_by_inbox ON drafts (inbox, sent_at, number);
 CREATE INDEX drafts_by_message ON drafts (message_id);
@@ -376,8 +379,27 @@ CREATE INDEX sends_by_request ON sends (caller, request_hash, at);
 CREATE INDEX sends_by_time ON sends (caller, at);
 CREATE INDEX sends_by_age ON sends (at);
 
+-- What mail of an inbox needs before it leaves, and whose mail it takes; `recipients` and `senders`
+-- are JSON.
+CREATE TABLE inbox_policies (
+    inbox BIGINT NOT NULL PRIMARY KEY,
+    approval TEXT COLLATE "C" NOT NULL DEFAULT 'never',
+    recipients TEXT COLLATE "C" NOT NULL DEFAULT '{}',
+    senders TEXT COLLATE "C" NOT NULL DEFAULT '{}'
+);
+
+-- Mail with security findings that a caller has read lately; `findings` is JSON.
+CREATE TABLE suspicious_reads (
+    caller TEXT COLLATE "C" NOT NULL,
+    message TEXT COLLATE "C" NOT NULL,
+    findings TEXT COLLATE "C" NOT NULL,
+    at BIGINT NOT NULL,
+    PRIMARY KEY (caller, message)
+);
+CREATE INDEX suspicious_reads_by_age ON suspicious_reads (at);
+
 -- Messages that wait to leave; `pending` and `unknown` are JSON lists of recipients, `sent_by` is the
--- key that sent it.
+-- key that sent it, `authors` (JSON) are those whose policies hold, `sha256` covers bytes and envelope.
 CREATE TABLE outbox (
     message BIGINT NOT NULL,
     inbox BIGINT NOT NULL,
@@ -395,6 +417,8 @@ CREATE TABLE outbox (
     unknown TEXT COLLATE "C",
     first_attempt_at BIGINT,
     sent_by TEXT COLLATE "C",
+    sha256 TEXT COLLATE "C",
+    authors TEXT COLLATE "C" NOT NULL DEFAULT '[]',
     PRIMARY KEY (message, inbox)
 ) PARTITION BY HASH (inbox);
 CREATE INDEX outbox_by_time ON outbox (state, next_at, message);
@@ -435,7 +459,8 @@ CREATE TABLE rules (
     created_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL,
     authority TEXT COLLATE "C",
-    visible_inboxes TEXT COLLATE "C"
+    visible_inboxes TEXT COLLATE "C",
+    made_by TEXT COLLATE "C"
 );
 
 CREATE TABLE plans (
@@ -453,7 +478,8 @@ CREATE TABLE plans (
     inboxes TEXT COLLATE "C",
     created_at BIGINT NOT NULL,
     expires_at BIGINT NOT NULL,
-    visible_inboxes TEXT COLLATE "C"
+    visible_inboxes TEXT COLLATE "C",
+    authors TEXT COLLATE "C" NOT NULL DEFAULT '[]'
 );
 CREATE INDEX plans_by_expiry ON plans (expires_at);
 
@@ -488,6 +514,7 @@ CREATE TABLE rule_jobs (
     holder TEXT COLLATE "C",
     until BIGINT,
     authority TEXT COLLATE "C" NOT NULL DEFAULT '',
+    authors TEXT COLLATE "C" NOT NULL DEFAULT '[]',
     PRIMARY KEY (number, inbox),
     UNIQUE (id, inbox)
 ) PARTITION BY HASH (inbox);

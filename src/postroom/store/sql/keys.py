@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from postroom.model.approval import RecipientLists
 from postroom.model.key import Key
 from postroom.model.page import Found, Slice
 from postroom.model.view import named_in
@@ -21,14 +22,16 @@ from postroom.store.sql.values import (
 from postroom.store.transaction import Row, Transaction
 
 _COLUMNS = """id, name, scopes, inboxes, namespaces, accounts, created_at, last_used_at,
-    former_inboxes"""
+    former_inboxes, approval, recipients"""
 _LISTING = Listing(_COLUMNS, "keys", "number")
 
 UPSERT_KEY = """
     INSERT INTO keys (
-        id, name, secret_hash, scopes, inboxes, namespaces, accounts, created_at
+        id, name, secret_hash, scopes, inboxes, namespaces, accounts, created_at, approval,
+        recipients
     ) VALUES (
-        :id, :name, :secret_hash, :scopes, :inboxes, :namespaces, :accounts, :created_at
+        :id, :name, :secret_hash, :scopes, :inboxes, :namespaces, :accounts, :created_at, :approval,
+        :recipients
     )
     ON CONFLICT (id) DO UPDATE SET secret_hash = excluded.secret_hash
 """
@@ -48,6 +51,8 @@ def add_key(tx: Transaction, key: Key, secret_hash: bytes, *, replaces: bool) ->
         namespaces=dumps(named_in(key.namespaces)),
         accounts=dumps(named_in(key.accounts)),
         created_at=seconds(key.created_at),
+        approval=key.approval,
+        recipients=dumps(key.recipients),
     )
     tx.announce("keys")
     return True
@@ -64,7 +69,14 @@ def _key(row: Row) -> Key:
         created_at=moment(row[6]),
         last_used_at=moment_or_none(row[7]),
         former_inboxes=tuple(from_text(row[8])),
+        approval=row[9],
+        recipients=recipient_lists(row[10]),
     )
+
+
+def recipient_lists(text: str) -> RecipientLists:
+    """The lists of a policy from their stored form."""
+    return RecipientLists(**{name: tuple(values) for name, values in from_text(text).items()})
 
 
 def has_key(tx: Transaction, key_id: str) -> bool:

@@ -39,6 +39,7 @@ from postroom.store.sql.values import (
     caseless,
     flag_names,
     from_text,
+    hold_in,
     inbox_number,
     moment,
     moment_or_none,
@@ -165,6 +166,7 @@ def message(row: Row, attachments: tuple[Attachment, ...]) -> Message:
         send_at=send_at,
         recipients=recipients or None,
         list_unsubscribe=_unsubscribing(details.get("list_unsubscribe")),
+        hold=hold_in(details),
     )
 
 
