@@ -88,7 +88,7 @@ def requests_of(operation: Operation[Any, Any], own: Tenant, other: Tenant) -> l
 
 def _all(model: type[Request], own: Tenant, other: Tenant) -> Iterator[Asked]:
     for base in _bases(model, other, other):
-        yield Asked(base)
+        yield Asked(base, next(iter(base.keys() & _naming(model).keys()), None))
         for name in SEEKING & set(_fields(model)):
             yield Asked({**base, name: SOUGHT})
             if "mode" in _fields(model):
@@ -133,8 +133,14 @@ def _bases(model: type[Request], own: Tenant, other: Tenant) -> list[Arguments]:
     for count in (1, 2):
         more = ({**least, **dict(some)} for some in combinations(rest.items(), count))
         if found := [base for base in more if _parses(model, base)]:
-            return found if count == 1 else found[:1]
+            return found if count == 1 else _one_for_each(found, set(_naming(model)))
     return []
+
+
+def _one_for_each(bases: list[Arguments], naming: set[str]) -> list[Arguments]:
+    """The first of the requests that names something by each argument, or the first of all."""
+    firsts = [next((b for b in bases if name in b), bases[0]) for name in sorted(naming)]
+    return list({repr(base): base for base in firsts or bases[:1]}.values())
 
 
 def _own(name: str, info: FieldInfo, own: Tenant, other: Tenant) -> Any:

@@ -17,7 +17,7 @@ from mcp import Client
 from postroom.surfaces.cli.commands import COMMANDS, Bound
 from postroom.surfaces.mcp.server import make_server
 from postroom.surfaces.mcp.tool import Tool
-from postroom.surfaces.mcp.toolsets import ON_DEMAND, choose_tools
+from postroom.surfaces.mcp.toolsets import TOOLSETS, choose_tools
 from postroom.surfaces.rest.routes import ROUTES
 from postroom.surfaces.rest.routing import Route
 from tests.surfaces.rest.conftest import Rest, visiting
@@ -40,7 +40,7 @@ LIMITS: dict[str, Callable[[Tenant], dict[str, Any]]] = {
 BLIND = {"nothing", "no inbox", "no account", "no inbox, no word of memory"}
 """Keys with which nothing is seen of their own tenant either."""
 
-TOOLS = choose_tools(useful=ON_DEMAND)
+TOOLS = choose_tools(TOOLSETS)
 Ask = Callable[[Arguments], Awaitable[tuple[bool, str]]]
 """Sends a request: whether it was taken, and the answer as text."""
 
@@ -126,7 +126,7 @@ def _told(answer: tuple[bool, str], tenant: Tenant) -> tuple[bool, str]:
     text = re.sub(
         r'"(request_id|instance)":"[^"]*"|"duration_ms":\d+|\d{4}-\d\d-\d\dT[\d:]+Z', "", text
     )
-    return is_taken, re.sub(r"\b([a-z]{3})_[0-9a-z]{26}\b", r"\1", text)
+    return is_taken, re.sub(r"\b([a-z]{3})_[0-9a-z]{12,26}\b", r"\1", text)
 
 
 def steps_of_rest(rest: Rest) -> list[tuple[str, Any, Ask]]:
