@@ -52,6 +52,7 @@ def _sharpen(schema: Schema, annotation: Any, metadata: Sequence[Any]) -> Schema
     if isinstance(kind, type) and issubclass(kind, Request):
         return {
             **object_schema(kind, arguments(kind)),
+            **{name: schema[name] for name in ("description", "examples") if name in schema},
             "title": kind.model_config.get("title", kind.__name__),
         }
     if kind is str and not schema.keys() & {"pattern", "enum", "anyOf", "const"}:
