@@ -267,6 +267,7 @@ SELECTOR = matching(
     "must be a DNS label, such as mail2026",
 )
 VAULT = one_word("auto, keyring or file", "auto|keyring|file", "auto, keyring or file")
+APPROVAL = one_word("never, risky or always", "never|risky|always", "never, risky or always")
 EMBEDDINGS = Reader("bundled, none, or a URL", _read_embeddings)
 MODEL = matching(
     "a name", r"[!-~]{1,128}", "must be 1 to 128 visible ASCII characters without spaces"

@@ -9,6 +9,7 @@ from typing import Any
 
 from postroom.config import readers
 from postroom.config.readers import Reader, whole_number
+from postroom.model.approval import Approval
 from postroom.model.imap import ImapSettings
 from postroom.model.limits import Limits
 from postroom.model.values import dataclass
@@ -50,6 +51,9 @@ class Settings:
     inbound_window_s: int = 300
     api_key: str | None = field(default=None, repr=False)
     key: str | None = field(default=None, repr=False)
+    agent_approval: Approval = "risky"
+    approval_expires_s: int = 259_200
+    approval_notify: str | None = None
     public_url: str | None = None
     toolsets: tuple[str, ...] = ()
     read_only: bool = False
@@ -282,6 +286,21 @@ SETTINGS: tuple[Setting, ...] = (
         "the owner's rights",
         is_secret=True,
         may_be_empty=False,
+    ),
+    Setting(
+        "agent_approval",
+        readers.APPROVAL,
+        "When mail of the agent on stdio, which has no key, waits for a person's approval.",
+    ),
+    Setting(
+        "approval_expires_s",
+        readers.whole_number(60, 2_592_000),
+        "How long mail waits for approval, in seconds; then it is rejected.",
+    ),
+    Setting(
+        "approval_notify",
+        readers.ADDRESS,
+        "The address that is told of mail that waits for approval.",
     ),
     Setting(
         "public_url",

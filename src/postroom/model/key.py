@@ -87,10 +87,17 @@ class Caller:
     """The keys that a rule acts for; empty for a caller who acts for themselves."""
 
     @property
+    def is_agent(self) -> bool:
+        """Whether this is the agent without a key of its own."""
+        return self.key_id == AGENT_ID
+
+    @property
     def authors(self) -> tuple[str, ...]:
         """The ids of the keys whose policies hold for the mail of this caller."""
         return self.for_keys or (self.key_id,)
 
+
+AGENT_ID = "agent"
 
 OWNER = Caller(
     key_id="owner",
@@ -104,7 +111,7 @@ OWNER = Caller(
 )
 """The person at the terminal."""
 
-AGENT = Caller(key_id="agent", inboxes=EVERYTHING, accounts=EVERYTHING, namespaces=EVERYTHING)
+AGENT = Caller(key_id=AGENT_ID, inboxes=EVERYTHING, accounts=EVERYTHING, namespaces=EVERYTHING)
 """The agent on stdio, and any caller where no key is required: it has the rights of the owner, the
 rate limits of a key, and not the owner's trust."""
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from postroom.model.approval import Hold
 from postroom.model.inbox import OUTBOX, SENT, Visible
-from postroom.model.message import INTERNAL, BlobKey, Header, Recipient
+from postroom.model.message import INTERNAL, Attachment, BlobKey, Header, Recipient
 from postroom.model.page import Page, Slice
 from postroom.model.values import dataclass
 
@@ -181,6 +181,27 @@ class OutboxEntry:
     is_paused: bool
     send_at: datetime | None = None
     hold: Hold | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldMail:
+    """A mail that waits for approval, as the person who decides sees it.
+
+    `answers` is the message that it replies to, and `answered_text` what that says.
+    """
+
+    message_id: str
+    inbox_id: str
+    from_address: str
+    recipients: tuple[Recipient, ...]
+    subject: str
+    text: str
+    attachments: tuple[Attachment, ...]
+    status: str
+    hold: Hold
+    send_at: datetime | None = None
+    answers: str | None = None
+    answered_text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

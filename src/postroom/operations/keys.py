@@ -12,12 +12,14 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import inbox_of, operation
 from postroom.calls.receipts import IDENTIFIER, needs_read
 from postroom.calls.request import Accepts, Id, InboxName, Paged, Request, argument
-from postroom.errors import Forbidden, NotFound, no_such
+from postroom.errors import Forbidden, InvalidInput, NotFound, no_such
+from postroom.model.approval import Approval, Policy, RecipientLists
 from postroom.model.audit import AuditEntry, AuditQuery
 from postroom.model.key import Key, Scope
 from postroom.model.page import Page
 from postroom.model.view import Everything, view_of
 from postroom.operations.accounts import AccountId
+from postroom.operations.approvals import ApprovalMode, Recipients, refuse_looser
 from postroom.operations.imap.accounts import accounts_of
 from postroom.operations.inboxes import Name
 from postroom.operations.memories import NamespaceName
@@ -28,7 +30,7 @@ class CreateKey(Request):
 
     name: Annotated[Name, argument("What it is for.", "crm", min_length=1)]
     scopes: Annotated[
-        list[Scope], argument("What it may do.", ["read"], min_length=1, max_length=4)
+        list[Scope], argument("What it may do.", ["read"], min_length=1, max_length=5)
     ] = [Scope.READ]
     inboxes: Annotated[
         list[InboxName] | None,
@@ -53,11 +55,14 @@ class CreateKey(Request):
             max_length=1000,
         ),
     ] = None
+    approval: ApprovalMode = None
+    recipients: Recipients = None
 
 
 @operation(Scope.ADMIN)
 async def create_key(ctx: RequestContext, request: CreateKey) -> Key:
     _refuse_if_limited(ctx)
+    _check_approver(ctx, request.scopes)
     beyond = sorted(set(request.scopes) - ctx.caller.scopes)
     if beyond:
         raise Forbidden(f"scopes: your own key lacks {', '.join(beyond)}, so it cannot give it")
@@ -67,6 +72,8 @@ async def create_key(ctx: RequestContext, request: CreateKey) -> Key:
     for account_id in request.accounts or ():
         if account_id not in live and await ctx.store.account(account_id, ctx.visible) is None:
             raise NotFound(f"no account {account_id}; `postroom account list` shows yours")
+    policy = _policy(request)
+    refuse_looser(ctx, policy, "approval")
     secret = new_secret()
     key = Key(
         id=ctx.new_id("key"),
@@ -77,9 +84,31 @@ async def create_key(ctx: RequestContext, request: CreateKey) -> Key:
         accounts=view_of(request.accounts),
         created_at=ctx.clock().replace(microsecond=0),
         last_used_at=None,
+        approval=policy.approval,
+        recipients=policy.recipients,
     )
     await ctx.store.add_key(key, hash_secret(secret))
     return replace(key, key=secret)
+
+
+def _policy(request: CreateKey) -> Policy:
+    """The policy of a new key: mail of one that may send is held if it is risky."""
+    default: Approval = "risky" if Scope.SEND in request.scopes else "never"
+    lists = RecipientLists() if request.recipients is None else request.recipients.lists()
+    return Policy(request.approval or default, lists)
+
+
+def _check_approver(ctx: RequestContext, scopes: list[Scope]) -> None:
+    """Only a person makes a key that approves mail, and it can do nothing else."""
+    if Scope.APPROVE not in scopes:
+        return
+    if set(scopes) != {Scope.APPROVE}:
+        raise InvalidInput("scopes: a key with the scope approve can have no other scope")
+    if Scope.APPROVE not in ctx.caller.scopes:
+        raise Forbidden(
+            "scopes: a key with the scope approve is made at the terminal, with `postroom key "
+            "create`, or on the web pages"
+        )
 
 
 class ListKeys(Paged):

@@ -153,6 +153,8 @@ class Store(MemoryStore):
     reject_mail = writes(holds.reject_mail)
     judge_mail = reads(holds.judge_mail)
     record_reads = writes_unaudited(holds.record_reads)
+    inbox_policy = reads(holds.policy_of_inbox)
+    set_inbox_policy = writes(holds.set_inbox_policy)
     cancel_mail = writes(sql_drafts.cancel_mail)
 
     # Events and webhooks

@@ -18,7 +18,7 @@ from mcp.shared.exceptions import MCPError
 from postroom import __version__
 from postroom.app import App
 from postroom.errors import MailError
-from postroom.model.key import AGENT, Caller
+from postroom.model.key import Caller
 from postroom.surfaces.mcp.listing import ON_DEMAND, choose, read_listing
 from postroom.surfaces.mcp.stdio import leave_in_time, stdio_streams
 
@@ -143,7 +143,7 @@ async def serve_stdio(
     """
 
     async def agent(_: Request | None = None) -> Caller:
-        caller = AGENT if key is None else await app.authenticate(key)
+        caller = app.agent if key is None else await app.authenticate(key)
         return replace(caller, is_owner=False, is_local=False)
 
     await agent()

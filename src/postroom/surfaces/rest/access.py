@@ -18,7 +18,7 @@ from starlette.types import Scope
 from postroom.app import App
 from postroom.config import ConfigError
 from postroom.errors import Forbidden, Unauthenticated
-from postroom.model.key import AGENT, Caller
+from postroom.model.key import Caller
 
 PEER = "postroom.peer"
 """Key in a request's state: the address of the connection. A proxy may change `client`."""
@@ -134,7 +134,7 @@ class AccessControl:
             raise Unauthenticated("without keys, only this machine is served")
         if self.needs_key or any(name in headers for name in _KEY_HEADERS):
             return await self._bearer(headers, scope)
-        return AGENT
+        return self.app.agent
 
     async def _bearer(self, headers: Headers, scope: Scope) -> Caller:
         key, attempts = _presented(headers), scope.get(ATTEMPTS)

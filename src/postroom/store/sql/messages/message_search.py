@@ -25,6 +25,7 @@ from postroom.model.message import (
     MessageRow,
     Recipient,
     ThreadMessage,
+    findings_in,
 )
 from postroom.model.page import Found
 from postroom.model.sending import overall_status, waits_until
@@ -52,7 +53,8 @@ from postroom.store.transaction import Row, Transaction
 ROW_COLUMNS = """
     m.id, t.id, i.id, m.is_outbound, m.subject, m.from_address, m.from_name, m.addresses, m.date,
     m.snippet, m.labels, m.mailboxes, m.flags, m.has_attachment,
-    CASE m.is_outbound WHEN 1 THEN m.details END
+    CASE WHEN m.is_outbound = 1 OR m.details LIKE '%"hidden_text":[{%'
+           OR m.details LIKE '%"lookalike":["%' OR m.details LIKE '%"imitates":%' THEN m.details END
 """
 ROW_TABLES = """
     messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
@@ -74,7 +76,8 @@ def message_row(row: Row, excerpt: str | None = None) -> MessageRow:
     """Convert a row to a list entry, with names and recipients truncated."""
     to = [line[2] for line in from_text(row[7]) if line[0] == "to"]
     mailboxes = tuple(from_text(row[11]))
-    status, send_at = _progress(from_text(row[14]), mailboxes) if row[3] else (None, None)
+    details = from_text(row[14]) if row[14] is not None else {}
+    status, send_at = _progress(details, mailboxes) if row[3] else (None, None)
     return MessageRow(
         id=row[0],
         thread_id=row[1],
@@ -94,7 +97,13 @@ def message_row(row: Row, excerpt: str | None = None) -> MessageRow:
         excerpt=excerpt,
         status=status,
         send_at=send_at,
+        findings=() if row[3] else _findings(details),
     )
+
+
+def _findings(details: dict[str, Any]) -> tuple[str, ...]:
+    is_list = details.get("list_unsubscribe") is not None
+    return findings_in(details.get("security") or {}, is_list=is_list)
 
 
 def _progress(

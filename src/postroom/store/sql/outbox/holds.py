@@ -26,7 +26,7 @@ from postroom.model.approval import (
 )
 from postroom.model.inbox import Visible
 from postroom.model.key import AGENT, OWNER
-from postroom.model.message import Recipient
+from postroom.model.message import Recipient, findings_in
 from postroom.model.storage import Gate
 from postroom.store.sql.events.events import About, add_event
 from postroom.store.sql.keys import keys_by_id, recipient_lists
@@ -100,9 +100,7 @@ def pass_gate(tx: Transaction, mail: Asked, gate: Gate) -> Hold | None:
     reasons = [reason for policy in closed for reason in hold_reasons(policy, leaving, "sender")]
     if not reasons:
         return None
-    return Hold(
-        mail.sha256, tuple(dict.fromkeys(reasons)), mail.now, mail.now + gate.hold_for
-    )
+    return Hold(mail.sha256, tuple(dict.fromkeys(reasons)), mail.now, mail.now + gate.hold_for)
 
 
 def judge_mail(tx: Transaction, mail: Asked, inbox_id: str, gate: Gate) -> Hold | None:
@@ -110,9 +108,7 @@ def judge_mail(tx: Transaction, mail: Asked, inbox_id: str, gate: Gate) -> Hold 
     return pass_gate(tx, mail._replace(inbox=inbox_number(tx, inbox_id) or 0), gate)
 
 
-def policies_of(
-    tx: Transaction, authors: Iterable[str], inbox: int, agent: Policy
-) -> list[Policy]:
+def policies_of(tx: Transaction, authors: Iterable[str], inbox: int, agent: Policy) -> list[Policy]:
     """The policies for mail of these authors from an inbox; that of a lost key is strict."""
     ids = [author for author in dict.fromkeys(authors) if author not in _WITHOUT_POLICY]
     key_ids = [author for author in ids if author != AGENT.key_id]
@@ -129,14 +125,19 @@ def inbox_policy(tx: Transaction, inbox: int) -> Policy:
     return OPEN_POLICY if row is None else Policy(row[0], recipient_lists(row[1]))
 
 
-def set_inbox_policy(tx: Transaction, inbox: int, policy: Policy) -> None:
+def policy_of_inbox(tx: Transaction, inbox_id: str) -> Policy:
+    """The policy of an inbox by its id."""
+    return inbox_policy(tx, inbox_number(tx, inbox_id) or 0)
+
+
+def set_inbox_policy(tx: Transaction, inbox_id: str, policy: Policy) -> None:
     """Replace the policy of an inbox."""
     tx.run(
         """INSERT INTO inbox_policies (inbox, approval, recipients)
            VALUES (:inbox, :approval, :recipients)
            ON CONFLICT (inbox) DO UPDATE SET approval = excluded.approval,
                   recipients = excluded.recipients""",
-        inbox=inbox,
+        inbox=inbox_number(tx, inbox_id),
         approval=policy.approval,
         recipients=dumps(policy.recipients),
     )
@@ -196,17 +197,6 @@ THREAD_OF = """
     SELECT t.id FROM messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
      WHERE m.id = :id
 """
-FINDINGS: Mapping[str, str] = {
-    "hidden_text": "text that a reader cannot see",
-    "lookalike": "a misleading sender",
-    "imitates": "a sender that imitates a known domain",
-}
-"""The security findings that make a mail suspicious, in words."""
-
-
-def findings_in(security: Mapping[str, Any]) -> tuple[str, ...]:
-    """The findings of a message that count when mail leaves, in words."""
-    return tuple(words for name, words in FINDINGS.items() if security.get(name))
 
 
 def _suspicious(tx: Transaction, mail: Asked) -> Iterable[SuspiciousThread]:
@@ -225,6 +215,11 @@ def _suspicious(tx: Transaction, mail: Asked) -> Iterable[SuspiciousThread]:
                 yield SuspiciousThread(message_id, words, found.participants)
 
 
+def _findings(details: Mapping[str, Any]) -> tuple[str, ...]:
+    is_list = details.get("list_unsubscribe") is not None
+    return findings_in(details["security"] or {}, is_list=is_list)
+
+
 class _Thread(NamedTuple):
     participants: frozenset[str]
     suspicious: tuple[tuple[str, tuple[str, ...]], ...]
@@ -239,7 +234,7 @@ def _thread(tx: Transaction, thread_id: str | None) -> _Thread:
         for line in from_text(row[1])
         if line[0] in ("from", "to", "cc")
     }
-    judged = ((row[0], findings_in(from_text(row[2])["security"] or {})) for row in rows)
+    judged = ((row[0], _findings(from_text(row[2]))) for row in rows)
     return _Thread(frozenset(people), tuple((id_, words) for id_, words in judged if words))
 
 
@@ -294,13 +289,16 @@ class Decision(NamedTuple):
     note: str | None = None
 
 
-def approve_mail(tx: Transaction, message_id: str, visible: Visible, decision: Decision) -> None:
+def approve_mail(
+    tx: Transaction, message_id: str, visible: Visible, *, by: str, sha256: str, now: datetime
+) -> None:
     """Let a held mail leave; repeated for the same mail, it has no further effect.
 
     Raises:
         NotFound: there is no such mail.
         Conflict: it is another mail than the one that was seen, or no longer held.
     """
+    decision = Decision(by, sha256, now)
     row = _held(tx, message_id, visible, decision, "approved")
     if row is None:
         return
@@ -313,15 +311,25 @@ def approve_mail(tx: Transaction, message_id: str, visible: Visible, decision: D
     addresses = _decided(tx, row[0], row[1], decision, "approved")
     status = "scheduled" if row[5] > seconds(decision.now) else "queued"
     _add_contacts(tx, row[0], addresses)
-    set_recipients(tx, *row[:2], {a: Recipient(a, status) for a in addresses}, decision.now)
+    set_recipients(tx, row[0], row[1], {a: Recipient(a, status) for a in addresses}, decision.now)
     tx.announce("outbox")
 
 
-def reject_mail(tx: Transaction, message_id: str, visible: Visible, decision: Decision) -> None:
+def reject_mail(
+    tx: Transaction,
+    message_id: str,
+    visible: Visible,
+    *,
+    by: str,
+    sha256: str,
+    now: datetime,
+    note: str | None = None,
+) -> None:
     """Keep a held mail from leaving, for good; repeated, it has no further effect.
 
     Raises what `approve_mail` raises.
     """
+    decision = Decision(by, sha256, now, note)
     row = _held(tx, message_id, visible, decision, "rejected")
     if row is None:
         return

@@ -1,0 +1,184 @@
+"""Approval: decide about held mail, say what the policies would, and set the policy of an inbox."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from postroom.approval.policies import is_as_strict, parse_pattern
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import MessageId, inbox_of, operation, require
+from postroom.calls.request import Accepts, InboxName, Request, argument
+from postroom.errors import Forbidden, NotFound, no_such
+from postroom.model.approval import OPEN_POLICY, Approval, Policy, RecipientLists
+from postroom.model.key import Scope
+from postroom.model.message import Message
+from postroom.model.sending import HeldMail, Sent
+from postroom.operations.outbox import sent_of
+
+_SHA256 = Annotated[
+    str,
+    Field(min_length=64, max_length=64),
+    argument("The sha256 of the mail that you have seen.", "9f86d081" * 8),
+    Accepts({"pattern": "^[0-9a-f]{64}$"}),
+]
+_MAX_PATTERNS = 1_000
+Patterns = Annotated[list[Annotated[str, Field(min_length=2, max_length=320)]], Field()]
+
+
+class RecipientPatterns(Request):
+    """Addresses and @domains; a domain does not include its subdomains."""
+
+    allow: Annotated[
+        Patterns,
+        argument("These are no strangers.", ["ana@example.com"], max_length=_MAX_PATTERNS),
+    ] = []
+    deny: Annotated[
+        Patterns, argument("These get no mail.", ["@example.net"], max_length=_MAX_PATTERNS)
+    ] = []
+
+    def lists(self) -> RecipientLists:
+        """In the form in which they are compared. Raises InvalidInput."""
+        return RecipientLists(
+            *(
+                tuple(dict.fromkeys(parse_pattern(p, f"recipients.{name}") for p in patterns))
+                for name, patterns in (("allow", self.allow), ("deny", self.deny))
+            )
+        )
+
+
+ApprovalMode = Annotated[
+    Approval | None,
+    argument("When its mail waits for a person: never, risky or always.", "risky"),
+]
+Recipients = Annotated[
+    RecipientPatterns | None,
+    argument("Who may get its mail.", {"allow": ["@example.com"], "deny": []}),
+]
+
+
+def refuse_looser(ctx: RequestContext, policy: Policy, what: str) -> None:
+    """Refuse a policy that would let out what the caller's own policy holds. Raises Forbidden."""
+    if not is_as_strict(policy, ctx.caller.policy):
+        raise Forbidden(
+            f"{what}: your own mail needs approval ({ctx.caller.policy.approval}), so you cannot "
+            "make this looser; ask the owner"
+        )
+
+
+class GetHeldMail(Request):
+    """Read a mail that waits for approval: what it says, to whom, why it is held, its sha256."""
+
+    message_id: MessageId
+
+
+@operation(Scope.READ, also=Scope.APPROVE)
+async def get_held_mail(ctx: RequestContext, request: GetHeldMail) -> HeldMail:
+    message = await _held(ctx, request.message_id)
+    answers = None
+    if message.in_reply_to is not None:
+        answers = await ctx.store.message_by_internet_id(message.inbox_id, message.in_reply_to)
+    return HeldMail(
+        message_id=message.id,
+        inbox_id=message.inbox_id,
+        from_address=message.from_address,
+        recipients=message.recipients or (),
+        subject=message.subject,
+        text=message.text,
+        attachments=message.attachments,
+        status=message.status or "",
+        hold=require(message.hold, no_such("held mail", message.id)),
+        send_at=message.send_at,
+        answers=answers.id if answers else None,
+        answered_text=(answers.new_text or answers.text)[:_SHOWN_CHARS] if answers else None,
+    )
+
+
+_SHOWN_CHARS = 4_000
+
+
+async def _held(ctx: RequestContext, message_id: str) -> Message:
+    message = await ctx.store.message(message_id, ctx.visible)
+    if message is None or message.hold is None:
+        raise NotFound(f"no held mail {message_id}; `GET /v1/outbox?status=held` lists them")
+    return message
+
+
+class ApproveMessage(Request):
+    """Let a held mail leave: exactly the mail with this sha256, once."""
+
+    message_id: MessageId
+    sha256: _SHA256
+
+
+@operation(Scope.APPROVE)
+async def approve_message(ctx: RequestContext, request: ApproveMessage) -> Sent:
+    await ctx.store.approve_mail(
+        request.message_id,
+        ctx.visible,
+        by=ctx.caller.key_id,
+        sha256=request.sha256,
+        now=ctx.clock(),
+    )
+    return sent_of(await _held(ctx, request.message_id))
+
+
+class RejectMessage(Request):
+    """Keep a held mail from leaving, for good. Its sender is told the note."""
+
+    message_id: MessageId
+    sha256: _SHA256
+    note: Annotated[
+        str | None,
+        argument("Why, for its sender.", "Wrong amount.", max_length=500),
+        Accepts({"pattern": r"^[^\u0000]*$"}),
+    ] = None
+
+
+@operation(Scope.APPROVE)
+async def reject_message(ctx: RequestContext, request: RejectMessage) -> Sent:
+    await ctx.store.reject_mail(
+        request.message_id,
+        ctx.visible,
+        by=ctx.caller.key_id,
+        sha256=request.sha256,
+        now=ctx.clock(),
+        note=request.note,
+    )
+    return sent_of(await _held(ctx, request.message_id))
+
+
+class GetPolicy(Request):
+    """Read what mail from an inbox needs before it leaves."""
+
+    inbox_id: Annotated[InboxName, argument("The inbox.", "inb_7k2m9q")]
+
+
+@operation(Scope.READ)
+async def get_policy(ctx: RequestContext, request: GetPolicy) -> Policy:
+    inbox = await inbox_of(ctx, request.inbox_id)
+    return await ctx.store.inbox_policy(inbox.id)
+
+
+class SetPolicy(Request):
+    """Set what mail from an inbox needs before it leaves, whoever sends it."""
+
+    inbox_id: Annotated[InboxName, argument("The inbox.", "inb_7k2m9q")]
+    approval: ApprovalMode = None
+    recipients: Recipients = None
+
+
+@operation(Scope.ADMIN)
+async def set_policy(ctx: RequestContext, request: SetPolicy) -> Policy:
+    inbox = await inbox_of(ctx, request.inbox_id)
+    before = await ctx.store.inbox_policy(inbox.id)
+    lists = before.recipients if request.recipients is None else request.recipients.lists()
+    policy = Policy(request.approval or before.approval, lists)
+    if ctx.caller.policy != OPEN_POLICY and not is_as_strict(policy, before):
+        raise Forbidden(
+            "your own mail needs approval, so you cannot make the policy of an inbox looser; ask "
+            "the owner"
+        )
+    await ctx.store.set_inbox_policy(inbox.id, policy)
+    return policy
