@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from postroom.approval.risks import RISKS, is_listed, named
 from postroom.errors import Forbidden, InvalidInput
 from postroom.mail.addresses import canonical_address, parse_address
-from postroom.model.approval import APPROVALS, OPEN_POLICY, LeavingMail, Policy
+from postroom.model.approval import APPROVALS, OPEN_POLICY, Asked, LeavingMail, Policy
 
 _DOMAIN = re.compile(r"@[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*")
 _EVERY_MAIL = "every mail of this {} waits for approval"
@@ -69,6 +69,11 @@ def is_as_strict(policy: Policy, other: Policy) -> bool:
     is_limited = bool(policy.recipients.allow) or policy.approval != "never"
     needs_limit = bool(other.recipients.allow) and other.approval == "never"
     return is_strict and denies and allows and (is_limited or not needs_limit)
+
+
+def digest_of(mail: Asked) -> str:
+    """The digest of a mail that asks to leave."""
+    return mail_digest(mail.raw, mail.sender, mail.recipients)
 
 
 def mail_digest(raw: str, sender: str, recipients: Iterable[str]) -> str:

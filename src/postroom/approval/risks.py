@@ -1,4 +1,4 @@
-"""The risks for which the policy `risky` holds a mail: each a function, with its reason in words."""
+"""The risks for which `risky` holds a mail: each a function, with its reason in words."""
 
 from __future__ import annotations
 
@@ -81,10 +81,8 @@ def unusual_rate(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
     usual = max(USUAL_PER_HOUR, UNUSUAL_FACTOR * mail.busiest_hour)
     if mail.sent_last_hour < usual:
         return ()
-    return (
-        f"{mail.sent_last_hour} mails were sent within the hour; the most in an hour of the week "
-        f"before was {mail.busiest_hour}",
-    )
+    now, before = mail.sent_last_hour, mail.busiest_hour
+    return (f"{now} mails within the hour, but never more than {before} in the week before",)
 
 
 RISKS: tuple[Risk, ...] = (

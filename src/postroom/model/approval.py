@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from postroom.model.values import dataclass
 
@@ -53,6 +54,25 @@ class Hold:
     decided_by: str | None = None
     decided_at: datetime | None = None
     note: str | None = None
+
+
+class Asked(NamedTuple):
+    """A mail that asks to leave, whichever way it was made.
+
+    `inbox` is a row number, `raw` the SHA-256 of its bytes. `outside` are the recipients to whom it
+    would leave, `authors` the ids of the keys whose policies hold.
+    """
+
+    inbox: int
+    raw: str
+    sender: str
+    recipients: Sequence[str]
+    outside: Sequence[str]
+    authors: Sequence[str]
+    attachments: int
+    thread_id: str | None
+    disclosures: tuple[str, ...]
+    now: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Annotated
 
 from pydantic import Field
 
 from postroom.approval.policies import is_as_strict, parse_pattern
 from postroom.calls.context import RequestContext
-from postroom.calls.operation import MessageId, inbox_of, operation, require
-from postroom.calls.request import Accepts, InboxName, Request, argument
-from postroom.errors import Forbidden, NotFound, no_such
-from postroom.model.approval import OPEN_POLICY, Approval, Policy, RecipientLists
-from postroom.model.key import Scope
+from postroom.calls.operation import MessageId, inbox_of, operation, require, require_scope
+from postroom.calls.request import Accepts, InboxName, OptionalId, Request, argument
+from postroom.errors import Forbidden, InvalidInput, NotFound, no_such
+from postroom.mail.text.fold import as_key
+from postroom.model.approval import (
+    OPEN_POLICY,
+    Approval,
+    Asked,
+    Policy,
+    RecipientLists,
+    Verdict,
+)
+from postroom.model.key import AGENT_ID, OWNER, Scope
 from postroom.model.message import Message
 from postroom.model.sending import HeldMail, Sent
 from postroom.operations.outbox import sent_of
+from postroom.pipeline.ingest import check_size
+from postroom.pipeline.routing import inboxes_for, route_all
+from postroom.sending.outgoing_mail import each_once
+from postroom.sending.submission import warn_of_disclosure
 
 _SHA256 = Annotated[
     str,
@@ -182,3 +195,61 @@ async def set_policy(ctx: RequestContext, request: SetPolicy) -> Policy:
         )
     await ctx.store.set_inbox_policy(inbox.id, policy)
     return policy
+
+
+class CheckPolicy(Request):
+    """Say whether a mail would leave, wait for approval or be refused, and why. Nothing is sent.
+
+    It is judged as a mail of this key, or of the caller.
+    """
+
+    raw: Annotated[bytes, Field(description="The mail (RFC 5322), with its From, To, Cc and Bcc.")]
+    key_id: Annotated[OptionalId, argument("Judge it as mail of this key.", "key_3s8v5y")] = None
+
+
+@operation(Scope.READ)
+async def check_policy(ctx: RequestContext, request: CheckPolicy) -> Verdict:
+    authors = ctx.caller.authors
+    if request.key_id not in (None, ctx.caller.key_id):
+        require_scope(ctx, Scope.ADMIN)
+        authors = (await _known_author(ctx, request.key_id or ""),)
+    check_size(request.raw, ctx.limits.message_bytes)
+    (parsed,) = await ctx.parser.parse([request.raw])
+    sender = parsed.sender.address if parsed.sender else ""
+    inbox = (await ctx.store.inboxes_at([sender])).get(sender.lower())
+    if inbox is None or not ctx.visible.sees(inbox.id):
+        raise NotFound("From: you have no inbox with this address")
+    addresses = each_once(a.address for a in parsed.addresses if a.role in ("to", "cc", "bcc"))
+    if not addresses:
+        raise InvalidInput("the mail has no recipients; give To, Cc or Bcc")
+    local = await inboxes_for(ctx, addresses)
+    routes = await route_all(ctx, addresses, local, inbox.account_id)
+    outside = [route.address for route in routes.values() if route.status == "queued"]
+    answered = parsed.in_reply_to and await ctx.store.message_by_internet_id(
+        inbox.id, as_key(parsed.in_reply_to)
+    )
+    mail = Asked(
+        0,
+        hashlib.sha256(request.raw).hexdigest(),
+        sender,
+        addresses,
+        outside,
+        authors,
+        sum(not a.inline for a in parsed.attachments),
+        answered.thread_id if answered else None,
+        await warn_of_disclosure(ctx, f"{parsed.subject}\n{parsed.text}", addresses),
+        ctx.clock(),
+    )
+    try:
+        hold = await ctx.store.judge_mail(mail, inbox.id, ctx.gate)
+    except Forbidden as refused:
+        return Verdict("refused", (str(refused),), tuple(addresses))
+    if hold is not None:
+        return Verdict("held", hold.reasons, tuple(outside))
+    return Verdict("leaves" if outside else "stays", (), tuple(outside))
+
+
+async def _known_author(ctx: RequestContext, key_id: str) -> str:
+    if key_id not in (OWNER.key_id, AGENT_ID) and not await ctx.store.has_key(key_id):
+        raise NotFound(no_such("key", key_id))
+    return key_id

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from postroom.approval.policies import digest_of
 from postroom.errors import Conflict, NotFound, no_such
+from postroom.model.approval import Asked
 from postroom.model.inbox import Visible
 from postroom.model.message import BlobKey, Recipient
 from postroom.model.page import Found, Slice
@@ -22,7 +24,7 @@ from postroom.store.sql.accounts.pushes import (
     remove_sent_copy,
 )
 from postroom.store.sql.conditions import Conditions, Listing
-from postroom.store.sql.outbox.holds import Asked, pass_gate, set_hold
+from postroom.store.sql.outbox.holds import pass_gate, set_hold
 from postroom.store.sql.outbox.queue import (
     ROW_KEY,
     Cleared,
@@ -294,12 +296,12 @@ def _clear_again(
         now=now,
     )
     hold = hold_in(details)
-    if hold is not None and hold.decision == "approved" and hold.sha256 == mail.sha256:
-        return Cleared(mail.sha256, tuple(mail.authors))
+    if hold is not None and hold.decision == "approved" and hold.sha256 == digest_of(mail):
+        return Cleared(digest_of(mail), tuple(mail.authors))
     held = pass_gate(tx, mail, gate)
     if held is not None:
         set_hold(tx, inbox, number, held)
-    return Cleared(mail.sha256, tuple(mail.authors), held)
+    return Cleared(digest_of(mail), tuple(mail.authors), held)
 
 
 def cancel_mail(

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
 from postroom.approval.policies import (
+    digest_of,
     hold_reasons,
-    mail_digest,
     refuse_denied,
     refuse_unlisted,
 )
@@ -19,6 +19,7 @@ from postroom.mail.text.fold import as_key
 from postroom.model.approval import (
     OPEN_POLICY,
     UNREADABLE_POLICY,
+    Asked,
     Hold,
     LeavingMail,
     Policy,
@@ -64,26 +65,6 @@ def explain_hold(reasons: Sequence[str]) -> str:
     )
 
 
-class Asked(NamedTuple):
-    """A mail that asks to leave, whichever way it was made; `inbox` is a row number."""
-
-    inbox: int
-    raw: str
-    sender: str
-    recipients: Sequence[str]
-    outside: Sequence[str]
-    authors: Sequence[str]
-    attachments: int
-    thread_id: str | None
-    disclosures: tuple[str, ...]
-    now: datetime
-
-    @property
-    def sha256(self) -> str:
-        """The digest of its bytes and its envelope."""
-        return mail_digest(self.raw, self.sender, self.recipients)
-
-
 def pass_gate(tx: Transaction, mail: Asked, gate: Gate) -> Hold | None:
     """Whether a mail may leave (None), or is held for a person, and why.
 
@@ -100,7 +81,7 @@ def pass_gate(tx: Transaction, mail: Asked, gate: Gate) -> Hold | None:
     reasons = [reason for policy in closed for reason in hold_reasons(policy, leaving, "sender")]
     if not reasons:
         return None
-    return Hold(mail.sha256, tuple(dict.fromkeys(reasons)), mail.now, mail.now + gate.hold_for)
+    return Hold(digest_of(mail), tuple(dict.fromkeys(reasons)), mail.now, mail.now + gate.hold_for)
 
 
 def judge_mail(tx: Transaction, mail: Asked, inbox_id: str, gate: Gate) -> Hold | None:

@@ -7,10 +7,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from postroom.approval.policies import digest_of
 from postroom.errors import Conflict, RateLimited
 from postroom.mail.addresses import without_tag
 from postroom.mail.text.fold import as_key
-from postroom.model.approval import Hold
+from postroom.model.approval import Asked, Hold
 from postroom.model.message import FLAGS, Recipient
 from postroom.model.sending import OPEN, PAUSED, Sent, mailbox_of, overall_status, waits_until
 from postroom.model.storage import NewSend, ReplyLimit
@@ -19,7 +20,7 @@ from postroom.store.sql.accounts.pushes import Delta, insert_push, insert_sent_c
 from postroom.store.sql.messages.message_insert import add_message
 from postroom.store.sql.messages.thread_choice import NAMED
 from postroom.store.sql.outbox.drafts import mark_sent, sent_as
-from postroom.store.sql.outbox.holds import Asked, explain_hold, pass_gate
+from postroom.store.sql.outbox.holds import explain_hold, pass_gate
 from postroom.store.sql.outbox.queue import Cleared, insert_outbox_entry, is_paused
 from postroom.store.sql.values import (
     dumps,
@@ -292,7 +293,7 @@ def _pass_gate(tx: Transaction, send: NewSend) -> Cleared:
         disclosures=send.warnings,
         now=message.received_at,
     )
-    return Cleared(mail.sha256, tuple(mail.authors), pass_gate(tx, mail, send.gate))
+    return Cleared(digest_of(mail), tuple(mail.authors), pass_gate(tx, mail, send.gate))
 
 
 def _waiting(recipients: tuple[Recipient, ...], hold: Hold | None) -> tuple[Recipient, ...]:

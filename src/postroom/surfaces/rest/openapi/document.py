@@ -223,6 +223,7 @@ TAGS = {
     "attachments": "Files that came with mail.",
     "inbound": "Mail handed to us whole.",
     "mailboxes": "Folders of an inbox, with counts.",
+    "policy": "What mail needs before it leaves.",
     "labels": "Names put on messages.",
     "memories": "What agents know.",
     "drafts": "Mail that is not sent yet.",
