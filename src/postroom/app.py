@@ -307,7 +307,10 @@ async def open_app(
             providers=providers,
             counts=Counts(counters),
             gate=Gate(
-                Policy(settings.agent_approval), timedelta(seconds=settings.approval_expires_s)
+                Policy(settings.agent_approval),
+                timedelta(seconds=settings.approval_expires_s),
+                settings.approval_notify,
+                f"{settings.server_url}/outgoing",
             ),
             rule_key=mark_key(secret),
         )

@@ -258,3 +258,24 @@ async def test_the_policy_of_an_inbox_holds_for_everybody(
         await call(admin, approvals.set_policy, {**inbox, "approval": "never"})
     listed = await post.store.outbox(OutboxQuery(EVERYTHING, "held"))
     assert [sent.message_id] == [entry.message_id for entry in listed.rows]
+
+
+OWNER_ADDRESS = "owner@example.org"
+
+
+async def test_the_owner_is_told_without_a_word_of_the_mail(
+    post: RequestContext, keyed: Keyed, heard: str
+) -> None:
+    agent = await keyed()
+    telling = replace(post.gate, notify=OWNER_ADDRESS, page_url="https://mail.example/outgoing")
+    agent = replace(agent, gate=telling)
+    inbox = {"inbox_id": "me@postroom.localhost", "approval": "always"}
+    await call(post, approvals.set_policy, inbox)
+
+    for number in range(3):
+        await call(agent, sending.send_message, {**MAIL, "subject": f"Secret {number}"})
+    [mail] = (await work(post)).mails
+
+    assert [OWNER_ADDRESS] == mail.recipients
+    assert b"https://mail.example/outgoing" in mail.data
+    assert not any(word in mail.data for word in (b"Secret", b"Ten per cent", STRANGER.encode()))

@@ -9,7 +9,14 @@ from collections.abc import Iterable, Sequence
 from postroom.approval.risks import RISKS, is_listed, named
 from postroom.errors import Forbidden, InvalidInput
 from postroom.mail.addresses import canonical_address, parse_address
-from postroom.model.approval import APPROVALS, OPEN_POLICY, Asked, LeavingMail, Policy
+from postroom.model.approval import (
+    APPROVALS,
+    OPEN_POLICY,
+    Asked,
+    LeavingMail,
+    Policy,
+    SenderLists,
+)
 
 _DOMAIN = re.compile(r"@[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*")
 _EVERY_MAIL = "every mail of this {} waits for approval"
@@ -24,6 +31,17 @@ def parse_pattern(text: str, field: str) -> str:
         return domain
     _, address = parse_address(text, field=field)
     return canonical_address(address)
+
+
+def is_blocked(lists: SenderLists, senders: Iterable[str]) -> bool:
+    """Whether an inbox does not take mail of these senders: of the envelope and of the header.
+
+    An address on the allow list is taken, also if its domain is blocked.
+    """
+    addresses = [canonical_address(sender) for sender in senders if sender]
+    if any(is_listed(a, lists.block) and a not in lists.allow for a in addresses):
+        return True
+    return bool(lists.allow) and not all(is_listed(a, lists.allow) for a in addresses)
 
 
 def refuse_denied(policies: Iterable[Policy], addresses: Iterable[str]) -> None:

@@ -75,6 +75,20 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     imap: ImapSettings = field(default_factory=ImapSettings)
 
+    @property
+    def server_url(self) -> str:
+        """The URL at which people and programs reach the server."""
+        return self.public_url or base_url(self.host, self.port)
+
+
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
+
+
+def base_url(host: str, port: int) -> str:
+    """The URL of the server for programs on this machine."""
+    name = _ANYWHERE.get(host, host)
+    return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:

@@ -22,6 +22,33 @@ class RecipientLists:
 
 
 @dataclass(frozen=True, slots=True)
+class SenderLists:
+    """Whose mail an inbox takes: addresses and `@domains`.
+
+    Mail from those on `block`, or from others than those on `allow` if it names any, goes to Junk;
+    with the action `refuse` it is refused over SMTP.
+    """
+
+    allow: tuple[str, ...] = ()
+    block: tuple[str, ...] = ()
+    action: Literal["junk", "refuse"] = "junk"
+
+
+@dataclass(frozen=True, slots=True)
+class InboxPolicy:
+    """The policy of an inbox: what its mail needs before it leaves, and whose mail it takes."""
+
+    approval: Approval = "never"
+    recipients: RecipientLists = RecipientLists()
+    senders: SenderLists = SenderLists()
+
+    @property
+    def policy(self) -> Policy:
+        """What its mail needs before it leaves."""
+        return Policy(self.approval, self.recipients)
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """What outgoing mail needs before it leaves; of a key, of an inbox, or of the agent."""
 

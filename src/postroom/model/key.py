@@ -115,6 +115,15 @@ AGENT = Caller(key_id=AGENT_ID, inboxes=EVERYTHING, accounts=EVERYTHING, namespa
 """The agent on stdio, and any caller where no key is required: it has the rights of the owner, the
 rate limits of a key, and not the owner's trust."""
 
+NOTICES = Caller(
+    key_id="notices",
+    scopes=frozenset({Scope.SEND}),
+    inboxes=EVERYTHING,
+    accounts=NOTHING,
+    namespaces=NOTHING,
+)
+"""Tells the owner of held mail, in our own words; no request has this caller."""
+
 NOBODY = Caller(
     key_id="nobody", scopes=frozenset(), inboxes=NOTHING, accounts=NOTHING, namespaces=NOTHING
 )

@@ -130,10 +130,14 @@ class ReplyLimit:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The settings of the gate that outgoing mail passes: the agent's policy, how long it holds."""
+    """The settings of the gate that outgoing mail passes: the agent's policy, how long it holds,
+    and where the owner is told of held mail and decides.
+    """
 
     agent: Policy = OPEN_POLICY
     hold_for: timedelta = timedelta(hours=72)
+    notify: str | None = None
+    page_url: str = ""
 
 
 @dataclass(frozen=True, slots=True)

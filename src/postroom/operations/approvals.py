@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -11,14 +11,16 @@ from postroom.approval.policies import is_as_strict, parse_pattern
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import MessageId, inbox_of, operation, require, require_scope
 from postroom.calls.request import Accepts, InboxName, OptionalId, Request, argument
-from postroom.errors import Forbidden, InvalidInput, NotFound, no_such
+from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound, no_such
 from postroom.mail.text.fold import as_key
 from postroom.model.approval import (
     OPEN_POLICY,
     Approval,
     Asked,
+    InboxPolicy,
     Policy,
     RecipientLists,
+    SenderLists,
     Verdict,
 )
 from postroom.model.key import AGENT_ID, OWNER, Scope
@@ -169,26 +171,62 @@ class GetPolicy(Request):
 
 
 @operation(Scope.READ)
-async def get_policy(ctx: RequestContext, request: GetPolicy) -> Policy:
+async def get_policy(ctx: RequestContext, request: GetPolicy) -> InboxPolicy:
     inbox = await inbox_of(ctx, request.inbox_id)
     return await ctx.store.inbox_policy(inbox.id)
 
 
+class SenderPatterns(Request):
+    """Addresses and @domains; a domain does not include its subdomains."""
+
+    allow: Annotated[
+        Patterns,
+        argument("Take mail of these only.", ["@example.com"], max_length=_MAX_PATTERNS),
+    ] = []
+    block: Annotated[
+        Patterns, argument("Take no mail of these.", ["@spam.example"], max_length=_MAX_PATTERNS)
+    ] = []
+    action: Annotated[
+        Literal["junk", "refuse"],
+        argument("junk: move it to Junk; refuse: refuse it over SMTP.", "junk"),
+    ] = "junk"
+
+    def lists(self) -> SenderLists:
+        """In the form in which they are compared. Raises InvalidInput."""
+        allow, block = (
+            tuple(dict.fromkeys(parse_pattern(p, f"senders.{name}") for p in patterns))
+            for name, patterns in (("allow", self.allow), ("block", self.block))
+        )
+        return SenderLists(allow, block, self.action)
+
+
 class SetPolicy(Request):
-    """Set what mail from an inbox needs before it leaves, whoever sends it."""
+    """Set what mail from an inbox needs before it leaves, and whose mail it takes."""
 
     inbox_id: Annotated[InboxName, argument("The inbox.", "inb_7k2m9q")]
     approval: ApprovalMode = None
     recipients: Recipients = None
+    senders: Annotated[
+        SenderPatterns | None,
+        argument("Whose mail it takes.", {"block": ["@spam.example"], "action": "junk"}),
+    ] = None
 
 
 @operation(Scope.ADMIN)
-async def set_policy(ctx: RequestContext, request: SetPolicy) -> Policy:
+async def set_policy(ctx: RequestContext, request: SetPolicy) -> InboxPolicy:
     inbox = await inbox_of(ctx, request.inbox_id)
+    if request.senders is not None and inbox.account_id is not None:
+        raise Conflict(
+            f"senders: the mail of {inbox.address} arrives at its provider; block senders there, "
+            "or move their mail with a rule"
+        )
     before = await ctx.store.inbox_policy(inbox.id)
-    lists = before.recipients if request.recipients is None else request.recipients.lists()
-    policy = Policy(request.approval or before.approval, lists)
-    if ctx.caller.policy != OPEN_POLICY and not is_as_strict(policy, before):
+    policy = InboxPolicy(
+        request.approval or before.approval,
+        before.recipients if request.recipients is None else request.recipients.lists(),
+        before.senders if request.senders is None else request.senders.lists(),
+    )
+    if ctx.caller.policy != OPEN_POLICY and not is_as_strict(policy.policy, before.policy):
         raise Forbidden(
             "your own mail needs approval, so you cannot make the policy of an inbox looser; ask "
             "the owner"

@@ -222,6 +222,10 @@ async def _send(
         )
     )
     await restore_blobs(ctx, [mail])
+    if sent.status == "held":
+        from postroom.sending.notices import tell_owner  # late: it sends mail itself
+
+        await tell_owner(ctx, sent, inbox)
     return sent
 
 

@@ -155,6 +155,7 @@ class Store(MemoryStore):
     record_reads = writes_unaudited(holds.record_reads)
     inbox_policy = reads(holds.policy_of_inbox)
     set_inbox_policy = writes(holds.set_inbox_policy)
+    sender_lists = reads(holds.sender_lists)
     cancel_mail = writes(sql_drafts.cancel_mail)
 
     # Events and webhooks

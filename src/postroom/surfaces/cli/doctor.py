@@ -187,7 +187,7 @@ async def _port(settings: Settings) -> Finding:
 
 async def _answers(settings: Settings) -> bool:
     """Whether a Postroom is listening there."""
-    from postroom.surfaces.cli.serve import base_url
+    from postroom.config.settings import base_url
 
     host = base_url(settings.host, settings.port).removeprefix("http://")
     name = host.rpartition(":")[0].strip("[]")

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from postroom.admission.rate_limits import RateLimits
+from postroom.approval.policies import is_blocked
 from postroom.errors import MailError, RateLimited
 from postroom.pipeline.ingest import BatchIngest
 from postroom.pipeline.routing import inboxes_for
@@ -202,6 +203,10 @@ class Session:
             self._failed("smtp_failed", error=str(error))
             await self._say("451 4.3.0 the address cannot be looked up now; try again later")
             return
+        if inbox is not None and await self._refuses_sender(mail, inbox.id):
+            self._count("recipients_refused")
+            await self._refuse("550 5.7.1 this address does not accept mail from you")
+            return
         if inbox is not None:
             mail.inboxes.append(inbox.id)
             await self._say("250 2.1.5 ok")
@@ -209,6 +214,13 @@ class Session:
         self._count("recipients_refused")
         is_ours = address.lower().rpartition("@")[2] in self.batch_ingest.services.domains
         await self._refuse("550 5.1.1 no such address" if is_ours else "550 5.7.1 relaying denied")
+
+    async def _refuses_sender(self, mail: Envelope, inbox_id: str) -> bool:
+        """Whether an inbox refuses mail of this sender. A report, without a sender, is taken."""
+        lists = (await self.batch_ingest.services.store.sender_lists()).get(inbox_id)
+        if lists is None or lists.action != "refuse" or not mail.sender:
+            return False
+        return is_blocked(lists, [mail.sender])
 
     async def data(self, argument: str) -> None:
         mail = self._mail

@@ -17,16 +17,17 @@ from postroom.errors import Conflict, NotFound, no_such
 from postroom.mail.addresses import canonical_address
 from postroom.mail.text.fold import as_key
 from postroom.model.approval import (
-    OPEN_POLICY,
     UNREADABLE_POLICY,
     Asked,
     Hold,
+    InboxPolicy,
     LeavingMail,
     Policy,
+    SenderLists,
     SuspiciousThread,
 )
 from postroom.model.inbox import Visible
-from postroom.model.key import AGENT, OWNER
+from postroom.model.key import AGENT, NOTICES, OWNER
 from postroom.model.message import Recipient, findings_in
 from postroom.model.storage import Gate
 from postroom.store.sql.events.events import About, add_event
@@ -92,35 +93,54 @@ def judge_mail(tx: Transaction, mail: Asked, inbox_id: str, gate: Gate) -> Hold 
 def policies_of(tx: Transaction, authors: Iterable[str], inbox: int, agent: Policy) -> list[Policy]:
     """The policies for mail of these authors from an inbox; that of a lost key is strict."""
     ids = [author for author in dict.fromkeys(authors) if author not in _WITHOUT_POLICY]
+    if ids == [NOTICES.key_id]:
+        return []
     key_ids = [author for author in ids if author != AGENT.key_id]
     keys = {key.id: key.policy for key in keys_by_id(tx, key_ids)} if key_ids else {}
     known = {AGENT.key_id: agent, **keys}
     found = [known.get(author, UNREADABLE_POLICY) for author in ids]
-    return [*found, inbox_policy(tx, inbox)]
+    return [*found, inbox_policy(tx, inbox).policy]
 
 
-def inbox_policy(tx: Transaction, inbox: int) -> Policy:
-    """What mail from an inbox needs, whoever sends it."""
-    sql = "SELECT approval, recipients FROM inbox_policies WHERE inbox = :inbox"
+def inbox_policy(tx: Transaction, inbox: int) -> InboxPolicy:
+    """The policy of an inbox, whoever sends from it."""
+    sql = "SELECT approval, recipients, senders FROM inbox_policies WHERE inbox = :inbox"
     row = tx.one(sql, inbox=inbox)
-    return OPEN_POLICY if row is None else Policy(row[0], recipient_lists(row[1]))
+    if row is None:
+        return InboxPolicy()
+    return InboxPolicy(row[0], recipient_lists(row[1]), _sender_lists(row[2]))
 
 
-def policy_of_inbox(tx: Transaction, inbox_id: str) -> Policy:
+def _sender_lists(text: str) -> SenderLists:
+    stored = from_text(text)
+    lists = {name: tuple(stored[name]) for name in ("allow", "block") if name in stored}
+    return SenderLists(**{**stored, **lists})
+
+
+def policy_of_inbox(tx: Transaction, inbox_id: str) -> InboxPolicy:
     """The policy of an inbox by its id."""
     return inbox_policy(tx, inbox_number(tx, inbox_id) or 0)
 
 
-def set_inbox_policy(tx: Transaction, inbox_id: str, policy: Policy) -> None:
+def sender_lists(tx: Transaction) -> dict[str, SenderLists]:
+    """The lists of senders of all inboxes that have some, by the id of the inbox."""
+    sql = """SELECT i.id, p.senders FROM inbox_policies p JOIN inboxes i ON i.number = p.inbox
+              WHERE p.senders <> '{}'"""
+    return {row[0]: _sender_lists(row[1]) for row in tx.all(sql)}
+
+
+def set_inbox_policy(tx: Transaction, inbox_id: str, policy: InboxPolicy) -> None:
     """Replace the policy of an inbox."""
+    has_lists = policy.senders.allow or policy.senders.block
     tx.run(
-        """INSERT INTO inbox_policies (inbox, approval, recipients)
-           VALUES (:inbox, :approval, :recipients)
+        """INSERT INTO inbox_policies (inbox, approval, recipients, senders)
+           VALUES (:inbox, :approval, :recipients, :senders)
            ON CONFLICT (inbox) DO UPDATE SET approval = excluded.approval,
-                  recipients = excluded.recipients""",
+                  recipients = excluded.recipients, senders = excluded.senders""",
         inbox=inbox_number(tx, inbox_id),
         approval=policy.approval,
         recipients=dumps(policy.recipients),
+        senders=dumps(policy.senders) if has_lists else "{}",
     )
 
 
