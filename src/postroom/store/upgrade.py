@@ -214,7 +214,7 @@ DATA: dict[int, tuple[str, ...]] = {RENAMED: _FROM_33}
 """What is done to the rows of a database that is older than a version. The same SQL for both."""
 
 _OBJECT = re.compile(r"(CREATE (?:UNIQUE )?(?:TABLE|SEQUENCE|INDEX|TRIGGER)) (\w+)")
-_LINE = re.compile(r"    ([a-z_]+) .*?,?")
+_LINE = re.compile(r"    ([a-z_0-9]+) .*?,?")
 Columns = Mapping[str, Set[str]]
 """The names of the columns of each table that a database has."""
 
