@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from postroom.mail.authentication import Trust
 from postroom.model.limits import Limits
 from postroom.model.page import random_id
+from postroom.model.values import dataclass
 from postroom.pipeline.counters import Counts
 from postroom.pipeline.event_watch import Watch
 from postroom.pipeline.parser import Parser
@@ -39,7 +40,7 @@ async def wait_for_notification(
     return position
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """What `app` puts together; tests replace the clock and the ids.
 
