@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import field
 from datetime import UTC, datetime
@@ -38,6 +38,29 @@ async def wait_for_notification(
         async with asyncio.timeout(timeout_s):
             return await services.store.notifier.wait(topic, position)
     return position
+
+
+async def wait_for_work(
+    services: Services,
+    topic: Topic,
+    position: int,
+    tasks: Iterable[asyncio.Task[None]],
+    timeout_s: float,
+) -> None:
+    """Wait for a notification of a topic or the end of one of the tasks, at most so long.
+
+    Raises:
+        CancelledError: the notifier was closed; to wait again would return at once.
+    """
+    notified = asyncio.ensure_future(services.store.notifier.wait(topic, position))
+    try:
+        await asyncio.wait(
+            [notified, *tasks], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+        )
+        if notified.done():
+            notified.result()
+    finally:
+        notified.cancel()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
