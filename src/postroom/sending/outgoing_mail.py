@@ -104,7 +104,7 @@ async def collect(
     """Decode and fetch all files.
 
     Raises:
-        InvalidInput: there are too many, or one is not base64; it is named.
+        InvalidInput: there are too many, a name is too long, or one is not base64.
         TooLarge: together they are over the limit.
         NotFound: an attachment id is unknown.
     """
@@ -130,6 +130,11 @@ def check_files(ctx: RequestContext, files: Iterable[AttachmentInput] | None) ->
 
 async def _file(ctx: RequestContext, file: AttachmentInput, number: int) -> OutgoingAttachment:
     """A file to send: its media type without parameters, its bytes unchanged."""
+    if len(file.filename or "") > ctx.limits.filename_chars:
+        raise InvalidInput(
+            f"attachments[{number}].filename: {len(file.filename or '')} characters; "
+            f"the limit is {ctx.limits.filename_chars}"
+        )
     media_type = (file.content_type or "").partition(";")[0].strip()
     if file.content is not None:
         name = file.filename or ""

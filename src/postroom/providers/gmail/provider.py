@@ -325,5 +325,8 @@ class GmailSender(WebSender):
         await self.client.send(mail)
         return Outcome("sent", "accepted by Gmail")
 
+    async def _discard(self, drafts: Sequence[str]) -> None:
+        """Nothing to do: Gmail sends without a draft."""
+
     async def close(self) -> None:
         await self.client.api.close()
