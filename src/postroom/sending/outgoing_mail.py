@@ -224,7 +224,7 @@ def outgoing_of(
     headers = [*(AUTOMATIC if outgoing_mail.is_automatic else ()), *outgoing_mail.headers]
     if outgoing_mail.rule_id is not None:
         kind = "forward" if outgoing_mail.is_forward else "reply"
-        headers.append((OWN_MARK, rule_mark(ctx.rule_key, outgoing_mail.rule_id, kind, message_id)))
+        headers.append((OWN_MARK, rule_mark(ctx.rule_key, kind, message_id)))
     return Outgoing(
         sender=(sender.name, sender.email),
         to=tuple(outgoing_mail.to),
