@@ -362,8 +362,9 @@ async def identity_of(
         own = {identity.email: identity for identity in await own_identities(ctx, inbox.id)}
         found = next((own[a.lower()] for a in parent.written_to if a.lower() in own), None)
     found = found or await ctx.store.default_identity(inbox.id)
-    identity = require(found, no_such("inbox", inbox.id))
-    return replace(identity, name=_display_name(name, identity)) if name else identity
+    if found is None:
+        raise NotFound(no_such("inbox", inbox.id))
+    return replace(found, name=_display_name(name, found)) if name else found
 
 
 def _display_name(name: str, identity: Identity) -> str:

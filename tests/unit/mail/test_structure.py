@@ -8,8 +8,7 @@ import zipfile
 
 import pytest
 
-from postroom.mail.identifiers import fingerprint
-from postroom.mail.message import PARSER_VERSION
+from postroom.mail.message import PARSER_VERSION, fingerprint
 from postroom.mail.mime.attachments import (
     content_disposition,
     detect_type,
