@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: bench-agent bench-fairness help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-database clean bench-rules rule-runs
+.PHONY: bench-agent bench-fairness help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-database clean bench-rules bench-walks rule-runs
 SHELL := /bin/bash
 
 help: ## Show this list
@@ -78,6 +78,9 @@ bench-post: setup ## Measure mail in over SMTP against import, and how soon a wa
 bench-rules: ## Measure planning a rule beside looking at every message: make bench-rules N=100000
 	@scripts/setup run
 	@.venv/bin/python -m bench.rules --messages $(or $(N),100000) $(if $(DATA),--data "$(DATA)")
+
+bench-walks: setup ## Count the files of each walk of docs/architecture.md, with their functions
+	@PYTHONPATH=. .venv/bin/python -m bench.walks --list
 
 bench-sync: setup ## Measure a first pass over IMAP beside an import, with kills: make bench-sync N=20000
 	@scripts/system-packages test

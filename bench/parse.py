@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench.corpora.board import LIMITS
 from bench.corpora.files import read_mbox
-from postroom.mail.identifiers import fingerprint
+from postroom.mail.message import fingerprint
 from postroom.mail.parse import read_message
 from postroom.mail.text.fold import fold
 

@@ -93,9 +93,12 @@ def memory_mb(pid: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--toolsets", help="instead of those that are listed by default")
+    given = parser.parse_args()
+    rounds = given.rounds
     with tempfile.TemporaryDirectory() as folder:
         ours = [sys.executable, "-m", "postroom", "mcp", "--data", folder]
+        ours += ["--toolsets", given.toolsets] if given.toolsets else []
         bare = [sys.executable, "-c", BARE]
         measure(ours), measure(bare)  # the first ones compile and fill the caches
         pairs = [(measure(ours), measure(bare)) for _ in range(rounds)]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.corpora.board import Board
 from bench.corpora.files import read_mbox, read_tar
-from postroom.mail.identifiers import fingerprint
+from postroom.mail.message import fingerprint
 
 
 def score_bulk(folder: Path, board: Board) -> None:

@@ -13,10 +13,9 @@ from postroom.errors import InvalidInput
 from postroom.mail.addresses import parse_address_list, parse_mailboxes
 from postroom.mail.authentication import read_auth
 from postroom.mail.composing.compose import reply_subject
-from postroom.mail.dates import parse_date
 from postroom.mail.dkim import check_signatures, read_keys
+from postroom.mail.header_values import parse_date, parse_in_reply_to, parse_references
 from postroom.mail.html.html import html_to_text, text_differs
-from postroom.mail.identifiers import parse_in_reply_to, parse_references
 from postroom.mail.mime.decoding import decode_words
 from postroom.mail.mime.parts import Fields, parse_parameters
 from postroom.mail.parse import read_message

@@ -38,7 +38,7 @@ async def test_a_forward_goes_out_once_marked_as_ours(ctx, app, inbox):
     assert ("Fwd: Invoice", True) == (row.subject, row.has_attachment)
     headers = await headers_of(ctx, row.id)
     assert "auto-generated" == headers["auto-submitted"]
-    assert headers["x-postroom-rule"].startswith("rul_")
+    assert headers["x-postroom-rule"].startswith("t=forward; s=")
 
 
 async def test_two_rules_that_forward_to_each_other_stop(ctx, app, inbox):

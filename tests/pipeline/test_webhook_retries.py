@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -87,7 +87,6 @@ async def test_an_answer_that_is_still_to_come_is_waited_for(
 async def test_whatever_goes_wrong_is_a_failed_attempt(
     open_ctx: RequestContext, inbox: Inbox, receiver: Receiver
 ) -> None:
-    @dataclass(frozen=True)
     class Broken(HttpPoster):
         async def post(self, url: str, headers: object, body: bytes) -> Posted:
             raise RuntimeError

@@ -6,12 +6,13 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import IPv6Address, ip_address, ip_network
 from pathlib import Path
 
 from postroom.admission.spool import MEMORY_BYTES, MemoryBudget, SpooledBytes
 from postroom.errors import RateLimited, TooLarge, TooSlow
+from postroom.model.values import dataclass
 
 MAX_AT_ONCE = 64
 MAX_BYTES = 256 * 1024 * 1024

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,6 +15,7 @@ from postroom.errors import InvalidInput
 from postroom.model.inbox import Visible
 from postroom.model.key import Caller
 from postroom.model.page import Found, Page, Slice
+from postroom.model.values import dataclass
 from postroom.model.view import Everything
 from postroom.pipeline.services import Services
 
@@ -153,7 +154,7 @@ async def _no_report(_seconds: float, _activity: str) -> None:
     """The default: no progress is reported."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext(Services):
     """The services, and the caller of a request."""
 

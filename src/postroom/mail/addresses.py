@@ -10,12 +10,13 @@ from postroom.errors import InvalidInput
 from postroom.mail.data import load
 from postroom.mail.mime.decoding import clean, decode_words
 from postroom.model.message import NamedAddress
+from postroom.model.patterns import late_pattern
 from postroom.model.values import dataclass
 
-_DOT_ATOM = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
-_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-_SPECIAL = re.compile(r'(["\\])')
+_DOT_ATOM = late_pattern(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
+_QUOTED = late_pattern(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_ESCAPED = late_pattern(r"\\(.)", re.DOTALL)
+_SPECIAL = late_pattern(r'(["\\])')
 
 
 def canonical_address(address: str) -> str:
@@ -94,21 +95,22 @@ def _ascii(domain: str) -> str:
 
 
 # The fast path: one mailbox in its usual form. Anything else is tokenised.
-_SIMPLE = re.compile(
+_SIMPLE = late_pattern(
     r"""\s*+(?:"([^"\\=]*+)"|([^"(),:;<>@\\\[\]=]*+))\s*+<([^"(),:;<>@\\\s]++@[^"(),:;<>@\\\s]++)>"""
     r"""\s*+(?:,|$)"""
 )
-_BARE = re.compile(r"""\s*+([^"(),:;<>@\\\s=]++@[^"(),:;<>@\\\s=]++)\s*+(?:,|$)""")
+# Its empty groups are the two forms of a name in `_SIMPLE`.
+_BARE = late_pattern(r"""\s*+()()([^"(),:;<>@\\\s=]++@[^"(),:;<>@\\\s=]++)\s*+(?:,|$)""")
 _OTHERS = (
     r"""\s++|(?P<open>\()|<(?P<angle>[^<>]*+)>?|(?P<separator>[,;])|(?P<colon>:)"""
     r"""|(?P<atom>(?:\[[^\[\]\s]*+\]?|[^\s"(<,;:])++)|."""
 )
-_TOKEN = re.compile(r'"(?P<quoted>(?:[^"\\]|\\.)*+)(?P<closed>")?|' + _OTHERS, re.DOTALL)
+_TOKEN = late_pattern(r'"(?P<quoted>(?:[^"\\]|\\.)*+)(?P<closed>")?|' + _OTHERS, re.DOTALL)
 # After one unterminated quoted string there are no quotation marks left, so no other can end.
-_TOKEN_AFTER_OPEN_QUOTE = re.compile(r"(?P<quoted>(?!))|" + _OTHERS, re.DOTALL)
-_COMMENT_STOP = re.compile(r"[()\\]")
-_COMMENT = re.compile(r"\([^()]*+\)")
-_AROUND = re.compile(r"\s*+([@.])\s*+")
+_TOKEN_AFTER_OPEN_QUOTE = late_pattern(r"(?P<quoted>(?!))|" + _OTHERS, re.DOTALL)
+_COMMENT_STOP = late_pattern(r"[()\\]")
+_COMMENT = late_pattern(r"\([^()]*+\)")
+_AROUND = late_pattern(r"\s*+([@.])\s*+")
 
 
 def parse_mailboxes(value: str, *, most: int) -> tuple[list[NamedAddress], bool]:
@@ -121,8 +123,7 @@ def parse_mailboxes(value: str, *, most: int) -> tuple[list[NamedAddress], bool]
             return _tokenise(value[at:], found, most)
         if len(found) >= most:
             return found, True
-        name = "" if match.re is _BARE else (match[1] or match[2] or "").strip()
-        found.append(NamedAddress(name, match[1] if match.re is _BARE else match[3]))
+        found.append(NamedAddress((match[1] or match[2] or "").strip(), match[3]))
         at = match.end()
     return found, False
 
@@ -278,17 +279,17 @@ def _clean_address(address: str) -> str:
     return clean(address.rstrip(".,;"))
 
 
-_PIECE = re.compile(r'(?:"(?:[^"\\]|\\.)*+(?:"|$)|[^",;])++|[,;]')
-_NAMED = re.compile(
+_PIECE = late_pattern(r'(?:"(?:[^"\\]|\\.)*+(?:"|$)|[^",;])++|[,;]')
+_NAMED = late_pattern(
     r'(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"|(?P<plain>[^"<>@,;:\\]*+))\s*+<(?P<angle>[^<>]++)>'
 )
-_INTERNATIONAL = re.compile(r'[^ ()<>\[\]:;@\\,."]+(?:\.[^ ()<>\[\]:;@\\,."]+)*')
+_INTERNATIONAL = late_pattern(r'[^ ()<>\[\]:;@\\,."]+(?:\.[^ ()<>\[\]:;@\\,."]+)*')
 """RFC 6532 §3.2: letters of every script, in an address that SMTPUTF8 takes."""
 
-_QUOTED_LOCAL = re.compile(r'"(?:[ !#-\[\]-~]|\\[ -~])+"')
-_LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
-_LITERAL = re.compile(r"\[(?:\d{1,3}(?:\.\d{1,3}){3}|IPv6:[0-9A-Fa-f:.]{2,45})\]")
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_QUOTED_LOCAL = late_pattern(r'"(?:[ !#-\[\]-~]|\\[ -~])+"')
+_LABEL = late_pattern(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+_LITERAL = late_pattern(r"\[(?:\d{1,3}(?:\.\d{1,3}){3}|IPv6:[0-9A-Fa-f:.]{2,45})\]")
+_CONTROL = late_pattern("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _MAX_ADDRESS = 254
 _MAX_LOCAL = 64
 _MAX_NAME = 500

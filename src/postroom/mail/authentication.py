@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from postroom.mail.message import ParsedMessage
 from postroom.model.message import AddressLine
+from postroom.model.patterns import late_pattern
 from postroom.model.values import dataclass
 
-_ADDRESS = re.compile(r"[\w.+-]{1,64}@((?:[\w-]{1,63}\.){1,9}[A-Za-z]{2,24})")
+_ADDRESS = late_pattern(r"[\w.+-]{1,64}@((?:[\w-]{1,63}\.){1,9}[A-Za-z]{2,24})")
 _SECOND_LEVEL = frozenset(("co", "com", "org", "net", "ac", "gov", "edu", "or", "ne", "go"))
 _TOGETHER = (
     frozenset(("LATIN", "CJK", "HIRAGANA", "KATAKANA")),
@@ -190,12 +191,12 @@ def _scripts(word: str) -> set[str]:
 if TYPE_CHECKING:
     from postroom.mail.dkim import DkimKeys, Verdict
 
-_PIECE = re.compile(
+_PIECE = late_pattern(
     r'"(?P<quoted>(?:[^"\\]|\\.)*+)"?|(?P<bracket>[()])|(?P<plain>[^"()]++)', re.DOTALL
 )
-_SAFE = re.compile(r"[^\w.@+=/-]++")
-_RESULT = re.compile(r"\s*+(spf|dkim|dmarc|arc)\s?=\s?([a-z]{1,20})(?![\w.])", re.IGNORECASE)
-_PROPERTY = re.compile(
+_SAFE = late_pattern(r"[^\w.@+=/-]++")
+_RESULT = late_pattern(r"\s*+(spf|dkim|dmarc|arc)\s?=\s?([a-z]{1,20})(?![\w.])", re.IGNORECASE)
+_PROPERTY = late_pattern(
     r"(?<!\S)(header\.d|header\.i|smtp\.mailfrom|smtp\.mail|header\.from)\s?=\s?([^\s;]+)",
     re.IGNORECASE,
 )
@@ -236,12 +237,14 @@ def authenticate(raw: bytes, parsed: ParsedMessage, trust: Trust) -> Auth:
 
     A mail with several From addresses is aligned with none of them.
     """
-    from postroom.mail.dkim import check_signatures
-
     headers = [name for name, _ in parsed.headers if name.lower() == "from"]
     authors = [a.address for a in parsed.addresses if a.role == "from"]
     author = authors[0] if len(authors) == 1 and len(headers) == 1 else ""
     auth = read_auth(parsed.headers, trusted=trust.servers, from_address=author)
+    if not trust.keys:
+        return auth
+    from postroom.mail.dkim import check_signatures  # late, because few installations have keys
+
     return _with_signatures(auth, check_signatures(raw, trust.keys), author)
 
 

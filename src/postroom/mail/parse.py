@@ -8,9 +8,13 @@ from dataclasses import dataclass, field, replace
 
 from postroom.mail.addresses import parse_mailboxes
 from postroom.mail.authentication import find_altered, find_lookalikes
-from postroom.mail.dates import parse_date
+from postroom.mail.header_values import (
+    parse_date,
+    parse_in_reply_to,
+    parse_message_id,
+    parse_references,
+)
 from postroom.mail.html.html import HtmlText, html_to_text, text_differs
-from postroom.mail.identifiers import parse_in_reply_to, parse_message_id, parse_references
 from postroom.mail.message import HiddenText, Link, ParsedMessage, Security
 from postroom.mail.mime.attachments import find_protection, is_disguised, parse_invitation
 from postroom.mail.mime.bodies import Body, Contents, collect

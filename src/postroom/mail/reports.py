@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Literal
 
 from postroom.mail.data import load, pattern
-from postroom.mail.identifiers import parse_ids
+from postroom.mail.header_values import parse_ids
 from postroom.mail.message import ParsedAttachment, Report, ReportRecipient
 from postroom.mail.mime.decoding import decode_words
 from postroom.mail.mime.parts import Fields, decoded_pairs, split_header

@@ -10,13 +10,14 @@ from functools import cache
 from postroom.mail.data import load
 from postroom.mail.message import ParsedMessage
 from postroom.mail.text.fold import as_key, fold
+from postroom.model.patterns import late_pattern
 from postroom.model.storage import NewMessage
 from postroom.model.values import dataclass
 
-_PREFIX = re.compile(r"\s*+([^\W\d_][\w^]{0,11})\s?(?:[\[(]\d{1,3}[\])]|\*\d{1,3})?\s?[:：]\s*+")
-_TAG = re.compile(r"\s*+\[[^\]\[]{1,60}\]\s*+")
-_WAS = re.compile(r"\s\(was:? [^()]{1,200}\)\s{0,9}$", re.IGNORECASE)
-_FWD_TAIL = re.compile(r"\s{1,9}\((?:fwd|forward)\)\s{0,9}$", re.IGNORECASE)
+_PREFIX = late_pattern(r"\s*+([^\W\d_][\w^]{0,11})\s?(?:[\[(]\d{1,3}[\])]|\*\d{1,3})?\s?[:：]\s*+")
+_TAG = late_pattern(r"\s*+\[[^\]\[]{1,60}\]\s*+")
+_WAS = late_pattern(r"\s\(was:? [^()]{1,200}\)\s{0,9}$", re.IGNORECASE)
+_FWD_TAIL = late_pattern(r"\s{1,9}\((?:fwd|forward)\)\s{0,9}$", re.IGNORECASE)
 _MAX_PREFIXES = 50
 
 

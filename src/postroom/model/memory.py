@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from dataclasses import field, replace
 from datetime import datetime, timedelta
@@ -10,6 +9,7 @@ from typing import Literal
 
 from postroom.model.inbox import Visible
 from postroom.model.page import Slice
+from postroom.model.patterns import late_pattern
 from postroom.model.values import dataclass
 from postroom.model.view import View
 
@@ -38,8 +38,8 @@ MAIL_KEPT = timedelta(days=365)
 
 SUMMARY_CHARS = 120
 
-_MAIL_ID = re.compile("(?:msg|thr)_(?:[0-9a-z]{12}|[0-9a-z]{26})")
-_ADDRESS = re.compile(
+_MAIL_ID = late_pattern("(?:msg|thr)_(?:[0-9a-z]{12}|[0-9a-z]{26})")
+_ADDRESS = late_pattern(
     r"""[^\s@<>()\[\]",;:\\]{1,64}@(?:[^\W_](?:[^\W_]|-){0,62}\.)*[^\W_](?:[^\W_]|-){0,62}"""
 )
 """The form of a target decides what a link refers to; any other is the key of a memory."""

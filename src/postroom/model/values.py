@@ -1,8 +1,9 @@
 """`dataclass` for frozen values, which are defined at every start.
 
 The standard decorator of Python 3.11 compiles six functions per frozen class, and the two hundred
-classes of a start took a third of it. This one compiles `__init__` only. The classes are ordinary
-dataclasses: `fields`, `replace` and `asdict` work. Other kinds are left to the standard decorator.
+classes of a start took a third of it. This one compiles `__init__` only, and that when the first
+value is made. The classes are ordinary dataclasses: `fields`, `replace` and `asdict` work. Other
+kinds are left to the standard decorator.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ else:
         )(kind)
         fields = dataclasses.fields(kind)
         methods = {
-            "__init__": _init(kind, fields),
+            "__init__": _first_init(kind, fields),
             "__setattr__": _refuse,
             "__delattr__": _refuse,
             "__getstate__": _state(fields),
@@ -43,6 +44,15 @@ else:
             if name not in own:
                 setattr(kind, name, method)
         return kind
+
+    def _first_init(kind, fields):
+        """An `__init__` that replaces itself: most classes are not used in most processes."""
+
+        def __init__(self, *args, **kwargs):  # noqa: N807
+            kind.__init__ = _init(kind, fields)
+            kind.__init__(self, *args, **kwargs)
+
+        return __init__
 
     def _init(kind, fields):
         """The one function that is compiled: `def __init__(self, a, b=_b, *, c): …`."""

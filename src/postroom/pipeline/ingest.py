@@ -24,8 +24,7 @@ from postroom.approval.policies import is_blocked
 from postroom.blocking import in_thread
 from postroom.errors import InvalidInput, TooLarge, Unavailable
 from postroom.mail.authentication import Auth, authenticate
-from postroom.mail.identifiers import fingerprint
-from postroom.mail.message import PARSER_VERSION, ParsedMessage, ReportRecipient
+from postroom.mail.message import PARSER_VERSION, ParsedMessage, ReportRecipient, fingerprint
 from postroom.mail.text.fold import folded_fields
 from postroom.mail.threads import subject_key
 from postroom.mail.unsubscribe import unsubscribing_of

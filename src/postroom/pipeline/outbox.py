@@ -32,7 +32,7 @@ from postroom.pipeline.routing import (
     is_without_relay,
     route_all,
 )
-from postroom.pipeline.services import Services
+from postroom.pipeline.services import Services, wait_for_work
 from postroom.ports.provider import Sender
 
 log = logging.getLogger(__name__)
@@ -206,15 +206,8 @@ class Outbox:
 
     async def _wait_for_work(self, position: int) -> None:
         """Return on a notification, when a mail is done, or when the next is due."""
-        notifier = asyncio.ensure_future(self.services.store.notifier.wait("outbox", position))
-        try:
-            await asyncio.wait(
-                [notifier, *self._active],
-                timeout=await self._until_next(),
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-        finally:
-            notifier.cancel()
+        wait_s = await self._until_next()
+        await wait_for_work(self.services, "outbox", position, self._active, wait_s)
 
     async def _until_next(self) -> float:
         free = self._free()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from postroom.mail.authentication import Trust
 from postroom.model.limits import Limits
 from postroom.model.page import random_id
 from postroom.model.storage import Gate
+from postroom.model.values import dataclass
 from postroom.pipeline.counters import Counts
 from postroom.pipeline.event_watch import Watch
 from postroom.pipeline.parser import Parser
@@ -40,7 +41,30 @@ async def wait_for_notification(
     return position
 
 
-@dataclass(frozen=True, kw_only=True)
+async def wait_for_work(
+    services: Services,
+    topic: Topic,
+    position: int,
+    tasks: Iterable[asyncio.Task[None]],
+    timeout_s: float,
+) -> None:
+    """Wait for a notification of a topic or the end of one of the tasks, at most so long.
+
+    Raises:
+        CancelledError: the notifier was closed; to wait again would return at once.
+    """
+    notified = asyncio.ensure_future(services.store.notifier.wait(topic, position))
+    try:
+        await asyncio.wait(
+            [notified, *tasks], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+        )
+        if notified.done():
+            notified.result()
+    finally:
+        notified.cancel()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """What `app` puts together; tests replace the clock and the ids.
 

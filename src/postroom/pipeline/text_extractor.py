@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
+from typing import TYPE_CHECKING
 
-from postroom.blocking.processes import Bounds, WorkFailed, in_process
 from postroom.errors import Unavailable
-from postroom.mail.text_extraction.extract import (
-    ExtractedText,
-    extract_as_json,
-    file_kind,
-    from_json,
-    modules_for,
-)
 from postroom.model.limits import MB
+from postroom.model.values import dataclass
+
+if TYPE_CHECKING:
+    from postroom.mail.text_extraction.extract import ExtractedText
 
 _AT_ONCE = 2
 _QUEUE_S = 30.0
-_BOUNDS = Bounds(answer_bytes=16 * MB)
+_ANSWER_BYTES = 16 * MB
 
 
 async def extract_text(data: bytes, max_chars: int) -> ExtractedText:
@@ -27,11 +24,16 @@ async def extract_text(data: bytes, max_chars: int) -> ExtractedText:
     Raises:
         WorkFailed: it cannot be read within the limits.
     """
-    kind = file_kind(data)
+    # Imported on first use, as a start does not need them.
+    from postroom.blocking.processes import Bounds, WorkFailed, in_process
+    from postroom.mail.text_extraction import extract
+
+    kind = extract.file_kind(data)
     if kind is None:
         raise WorkFailed("it is no PDF, Office or RTF file")
-    modules = modules_for(kind)
-    return from_json(await in_process(extract_as_json, data, max_chars, _BOUNDS, imports=modules))
+    modules, bounds = extract.modules_for(kind), Bounds(answer_bytes=_ANSWER_BYTES)
+    work = extract.extract_as_json
+    return extract.from_json(await in_process(work, data, max_chars, bounds, imports=modules))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from postroom.model.event import SIGNING_PREFIX, Event, Posted, WebhookCapacity,
 from postroom.model.message import MessageRow
 from postroom.model.view import only
 from postroom.pipeline.key_rights import webhook_refusal
-from postroom.pipeline.services import Services
+from postroom.pipeline.services import Services, wait_for_work
 
 log = logging.getLogger(__name__)
 
@@ -129,13 +129,7 @@ class Webhooks:
                 except MailError as error:
                     log.warning("webhooks.failed", extra={"error": str(error)})
                     wait_s = MAX_WAIT_S
-                notifier = asyncio.ensure_future(
-                    self.services.store.notifier.wait("webhooks", position)
-                )
-                await asyncio.wait(
-                    [notifier, *self._active], timeout=wait_s, return_when=asyncio.FIRST_COMPLETED
-                )
-                notifier.cancel()
+                await wait_for_work(self.services, "webhooks", position, self._active, wait_s)
         finally:
             for task in self._active:
                 task.cancel()

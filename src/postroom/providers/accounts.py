@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from postroom.errors import Conflict, FeatureDisabled, MailError, ProviderAuthFailed, ProviderError
 from postroom.model.account import PUBLIC_ONLY, Account, Capabilities, RateLimits, RemoteIdentity
+from postroom.model.values import dataclass
 from postroom.model.view import ANYWHERE, Anywhere, Network, PublicOnly, Reach
 from postroom.ports.provider import Provider, Secret, Sender, SupportsAliases, Vault
 from postroom.providers.sending import attachment_mb
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from postroom.providers.web.api import Api, Authorizer, RateLimiter
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoints:
     """URLs and OAuth clients of the providers, from the settings."""
 

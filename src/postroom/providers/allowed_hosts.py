@@ -12,13 +12,13 @@ import re
 import socket
 import ssl
 from collections.abc import Collection
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from urllib.parse import urlsplit
 
 from postroom.blocking import in_own_thread
 from postroom.errors import InvalidInput
 from postroom.model.event import WEBHOOK_URL
+from postroom.model.values import dataclass
 from postroom.model.view import PublicOnly
 
 

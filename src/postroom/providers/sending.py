@@ -58,9 +58,9 @@ class WebSender(ABC):
         *drafts* gets the ids of drafts that are created for it.
         """
 
+    @abstractmethod
     async def _discard(self, drafts: Sequence[str]) -> None:
         """Delete the drafts of a mail that certainly was not sent."""
-        raise NotImplementedError
 
     async def transmit(
         self, envelope: Envelope, raw: bytes, accepted: Accepted

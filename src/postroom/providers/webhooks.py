@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from postroom.model.event import Posted
+from postroom.model.patterns import late_pattern
+from postroom.model.values import dataclass
 from postroom.providers.allowed_hosts import Guard, Target, connection_error, parse_target
 
 TIMEOUT_S = 15.0
 _MAX_LINE_BYTES = 8_192
 _SWITCHING_PROTOCOLS = 101
 _NOT_HTTP = "the response is not HTTP"
-_STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})(?: ([ -~]{0,100}))?")
+_STATUS = late_pattern(rb"HTTP/1\.[01] (\d{3})(?: ([ -~]{0,100}))?")
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ async def collect(
     """Decode and fetch all files.
 
     Raises:
-        InvalidInput: there are too many, or one is not base64; it is named.
+        InvalidInput: there are too many, a name is too long, or one is not base64.
         TooLarge: together they are over the limit.
         NotFound: an attachment id is unknown.
     """
@@ -130,6 +130,11 @@ def check_files(ctx: RequestContext, files: Iterable[AttachmentInput] | None) ->
 
 async def _file(ctx: RequestContext, file: AttachmentInput, number: int) -> OutgoingAttachment:
     """A file to send: its media type without parameters, its bytes unchanged."""
+    if len(file.filename or "") > ctx.limits.filename_chars:
+        raise InvalidInput(
+            f"attachments[{number}].filename: {len(file.filename or '')} characters; "
+            f"the limit is {ctx.limits.filename_chars}"
+        )
     media_type = (file.content_type or "").partition(";")[0].strip()
     if file.content is not None:
         name = file.filename or ""
@@ -219,7 +224,7 @@ def outgoing_of(
     headers = [*(AUTOMATIC if outgoing_mail.is_automatic else ()), *outgoing_mail.headers]
     if outgoing_mail.rule_id is not None:
         kind = "forward" if outgoing_mail.is_forward else "reply"
-        headers.append((OWN_MARK, rule_mark(ctx.rule_key, outgoing_mail.rule_id, kind, message_id)))
+        headers.append((OWN_MARK, rule_mark(ctx.rule_key, kind, message_id)))
     return Outgoing(
         sender=(sender.name, sender.email),
         to=tuple(outgoing_mail.to),
@@ -357,8 +362,9 @@ async def identity_of(
         own = {identity.email: identity for identity in await own_identities(ctx, inbox.id)}
         found = next((own[a.lower()] for a in parent.written_to if a.lower() in own), None)
     found = found or await ctx.store.default_identity(inbox.id)
-    identity = require(found, no_such("inbox", inbox.id))
-    return replace(identity, name=_display_name(name, identity)) if name else identity
+    if found is None:
+        raise NotFound(no_such("inbox", inbox.id))
+    return replace(found, name=_display_name(name, found)) if name else found
 
 
 def _display_name(name: str, identity: Identity) -> str:

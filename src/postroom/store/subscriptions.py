@@ -15,14 +15,17 @@ class Subscriptions:
     def __init__(self) -> None:
         self._counts: Counter[Topic] = Counter()
         self._waiting: dict[Topic, asyncio.Future[None]] = {}
+        self.is_closed = False
 
     def count(self, topic: Topic) -> int:
         """The number of announcements of a topic."""
         return self._counts[topic]
 
     async def wait(self, topic: Topic, seen: int) -> int:
-        """Return the new count once it is higher than *seen*."""
+        """Return the new count once it is higher than *seen*. Raises CancelledError if closed."""
         while self._counts[topic] <= seen:
+            if self.is_closed:
+                raise asyncio.CancelledError
             if topic not in self._waiting:
                 self._waiting[topic] = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._waiting[topic])
@@ -36,7 +39,8 @@ class Subscriptions:
             if waiting is not None and not waiting.done():
                 waiting.set_result(None)
 
-    def cancel(self) -> None:
-        """Cancel everyone who waits."""
+    def close(self) -> None:
+        """Cancel everyone who waits, and everyone who will."""
+        self.is_closed = True
         for waiting in self._waiting.values():
             waiting.cancel()

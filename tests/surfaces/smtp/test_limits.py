@@ -18,9 +18,8 @@ from postroom.model.limits import Limits
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.surfaces.smtp import server
-from postroom.surfaces.smtp.delivery import MAX_TEXT_LINE_BYTES
 from postroom.surfaces.smtp.server import Listener, listening
-from postroom.surfaces.smtp.session import MAX_ERRORS, MAX_RECIPIENTS, Session
+from postroom.surfaces.smtp.session import MAX_ERRORS, MAX_RECIPIENTS, MAX_TEXT_LINE_BYTES, Session
 from tests.mails import new_inbox
 from tests.surfaces.smtp.conftest import Client, connect
 from tests.surfaces.smtp.mails import MAIL, subjects

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from postroom.mail.identifiers import fingerprint
+from postroom.mail.message import fingerprint
 from postroom.mail.parse import read_message
 from postroom.model.limits import Limits
 from tests.unit.mail.hostile import HOSTILE

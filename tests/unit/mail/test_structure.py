@@ -8,8 +8,7 @@ import zipfile
 
 import pytest
 
-from postroom.mail.identifiers import fingerprint
-from postroom.mail.message import PARSER_VERSION
+from postroom.mail.message import PARSER_VERSION, fingerprint
 from postroom.mail.mime.attachments import (
     content_disposition,
     detect_type,
@@ -108,6 +107,26 @@ def test_the_limit_of_depth_holds_at_the_limit_and_past_it() -> None:
     assert "Deep" == parse_message(raw, Limits(mime_depth=2)).text
     cut = parse_message(raw, Limits(mime_depth=1))
     assert "parts nested over 1 levels, read up to there" in cut.defects
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        multipart("\nx", 'Content-Disposition: attachment; filename="abcdef.txt"\n\nx'),
+        multipart("\nx", "Content-Type: message/rfc822\n\nSubject: abcdef\n\nx"),
+        b"Subject: x\n\nbegin 644 abcdef.txt\n#86)C\n`\nend\n",
+    ],
+    ids=["part", "message", "uuencoded"],
+)
+def test_the_limit_of_a_file_name_holds_at_the_limit_and_past_it(raw: bytes) -> None:
+    [whole] = parse_message(raw, Limits(filename_chars=10)).attachments
+    [cut] = parse_message(raw, Limits(filename_chars=9)).attachments
+    [stub] = parse_message(raw, Limits(filename_chars=3)).attachments
+
+    extension = whole.filename[-4:]
+    assert f"abcdef{extension}" == whole.filename
+    assert f"abcde{extension}" == cut.filename
+    assert "abc" == stub.filename
 
 
 def test_text_is_cut_at_its_limit() -> None:

@@ -238,6 +238,17 @@ async def test_attachments_at_the_limit_pass_and_one_byte_more_does_not(
         await call(small, sending.send_message, outgoing_mail(inbox, attachments=[three] * 3))
 
 
+async def test_a_file_name_at_the_limit_passes_and_one_character_more_does_not(
+    ctx: RequestContext, inbox: Inbox
+) -> None:
+    short = dataclasses.replace(ctx, limits=Limits(filename_chars=5))
+    five, six = ({"filename": name, "content": "YWJj"} for name in ("a.txt", "ab.txt"))
+
+    assert await call(short, sending.send_message, outgoing_mail(inbox, attachments=[five]))
+    with pytest.raises(InvalidInput, match=r"attachments\[1\].filename: 6 characters"):
+        await call(short, sending.send_message, outgoing_mail(inbox, attachments=[five, six]))
+
+
 async def test_fifty_callers_with_one_key_send_one_mail(ctx: RequestContext, inbox: Inbox) -> None:
     keyed = outgoing_mail(inbox, idempotency_key="k")
 

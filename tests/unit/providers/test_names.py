@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.providers.names import plain_name
+from postroom.providers.server_text import plain_name
 from postroom.providers.web.sync import path_of
 
 

@@ -24,7 +24,11 @@ _SHOWS_NOTHING = ("Cc", "Cs", "Zl", "Zp")
 
 
 def shown_filename(
-    name: str, *, default: str = "attachment", removed: Removed | None = None
+    name: str,
+    *,
+    default: str = "attachment",
+    most: int = MAX_CHARS,
+    removed: Removed | None = None,
 ) -> str:
     """The sender's name for a file as one may show it: no path, nothing that does not show."""
     name = cleaned(clean(name), removed, one_line=True)
@@ -32,7 +36,7 @@ def shown_filename(
     last = " ".join(pieces[-1].split()) if pieces else ""
     if not last.isprintable():
         last = "".join(c for c in last if unicodedata.category(c) not in _SHOWS_NOTHING)
-    return shorten(last, MAX_CHARS) or default
+    return shorten(last, most) or default
 
 
 def safe_filename(name: str, *, default: str = "attachment") -> str:
@@ -48,7 +52,7 @@ def shorten(name: str, most: int) -> str:
     if len(name) <= most:
         return name
     stem, dot, extension = name.rpartition(".")
-    if not dot or len(extension) > 20:
+    if not dot or len(extension) > 20 or len(extension) + 1 >= most:
         return name[:most]
     return stem[: most - len(extension) - 1] + "." + extension
 

@@ -118,7 +118,7 @@ def _add_body(part: Part, contents: Contents, limits: Limits) -> None:
     else:
         # Files stood in the text itself before there was MIME.
         for _, _, name, content in find_uu(data) if b"begin " in data else ():
-            _add_file(contents, name, "application/octet-stream", content)
+            _add_file(contents, limits, name, "application/octet-stream", content)
         text, defect = decode(data, charset)
         contents.bodies.append(Body(plain=_plain(text, part)))
     contents.note(defect)
@@ -166,10 +166,15 @@ def unflow(text: str, *, delsp: bool) -> str:
 
 
 def _add_file(
-    contents: Contents, name: str, kind: str, content: bytes, content_id: str | None = None
+    contents: Contents,
+    limits: Limits,
+    name: str,
+    kind: str,
+    content: bytes,
+    content_id: str | None = None,
 ) -> None:
     """Add a file that is no part of its own."""
-    name = shown_filename(name, removed=contents.removed)
+    name = shown_filename(name, most=limits.filename_chars, removed=contents.removed)
     detected = detect_type(content, kind)
     contents.attachments.append(
         ParsedAttachment(name, kind, detected, content, content_id is not None, content_id)
@@ -204,7 +209,7 @@ def _unpack(container: ParsedAttachment, contents: Contents, limits: Limits) -> 
         return False
     for file in opened.files:
         kind = file.content_type if "/" in file.content_type else "application/octet-stream"
-        _add_file(contents, file.name, kind, file.content, file.content_id or None)
+        _add_file(contents, limits, file.name, kind, file.content, file.content_id or None)
     if not contents.bodies and (opened.text or opened.html):
         contents.bodies.append(Body(plain=opened.text or None, html=opened.html or None))
     return bool(opened.files or opened.text or opened.html)
@@ -237,7 +242,7 @@ def _attachment(part: Part, contents: Contents, limits: Limits) -> ParsedAttachm
     content_id = part.fields.first("content-id").strip().strip("<>") or None
     name = parameters.get("filename") or part.parameters.get("name") or ""
     return ParsedAttachment(
-        filename=shown_filename(name, removed=contents.removed)
+        filename=shown_filename(name, most=limits.filename_chars, removed=contents.removed)
         if name
         else _made_up_name(part, content, contents, limits),
         content_type=cleaned(part.content_type, contents.removed, one_line=True),
@@ -255,6 +260,9 @@ def _made_up_name(part: Part, content: bytes, contents: Contents, limits: Limits
         block = split_header(content, 0, len(content), limits=limits)
         subject = block.fields.decoded("subject")[:100]
         return shown_filename(
-            f"{clean(subject)}.eml", default="message.eml", removed=contents.removed
+            f"{clean(subject)}.eml",
+            default="message.eml",
+            most=limits.filename_chars,
+            removed=contents.removed,
         )
     return f"attachment-{len(contents.attachments) + 1}.{extension}"

@@ -10,17 +10,18 @@ from encodings.aliases import aliases
 from functools import cache, lru_cache
 
 from postroom.mail.data import load
+from postroom.model.patterns import late_pattern
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
 _NOT_BASE64 = bytes(set(range(256)) - set(_ALPHABET))
 _PROSE_SAMPLE, _MUCH = 2_048, 8
-_PADDED = re.compile(rb"[^=]++=*+")
+_PADDED = late_pattern(rb"[^=]++=*+")
 _MAX_STREAMS = 1_000
 _MAX_UU = 1_000
 _PADDED_BREAKS = tuple(
     (b"=" + pad + end, b"=" + end) for pad in (b" ", b"\t", b"  ") for end in (b"\n", b"\r\n")
 )
-_UU_BEGIN = re.compile(rb"^begin[ \t]+[0-7]{3,4}[ \t]+([^\r\n]*?)[ \t]*\r?$", re.MULTILINE)
+_UU_BEGIN = late_pattern(rb"^begin[ \t]+[0-7]{3,4}[ \t]+([^\r\n]*?)[ \t]*\r?$", re.MULTILINE)
 
 
 def decode_transfer(data: bytes, encoding: str) -> bytes:
@@ -142,7 +143,7 @@ REPLACEMENT = "\ufffd"
 _SAMPLE = 8_000
 _FEW_LETTERS = 4
 _WESTERN = frozenset(("ascii", "cp1252", "iso8859-15"))
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE = late_pattern("[\ud800-\udfff]")
 _UTF8_LEAD = re.compile(rb"[\xc2-\xf4][\x80-\xbf]")
 
 
@@ -288,11 +289,11 @@ def _detected(data: bytes) -> str | None:
 
 # The text of a word may hold what it must not (spaces, question marks), so its end is looked
 # for with `find`, which cannot run over the same bytes twice.
-_END = re.compile(r"\?=(?![0-9A-F]{2})")
-_QUOTED_PAIR = re.compile(r"=[0-9A-F]{2}")
+_END = late_pattern(r"\?=(?![0-9A-F]{2})")
+_QUOTED_PAIR = late_pattern(r"=[0-9A-F]{2}")
 _MAX_WORDS = 5_000
 _FEW_WORDS = 20
-_START = re.compile(r"=\?([^\s?*]{1,40})(?:\*[^\s?]{0,40})?\?([BbQq])\?")
+_START = late_pattern(r"=\?([^\s?*]{1,40})(?:\*[^\s?]{0,40})?\?([BbQq])\?")
 
 
 def decode_words(value: str) -> str:

@@ -8,13 +8,13 @@ single message.
 from __future__ import annotations
 
 import hashlib
-import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from postroom.model.message import AddressLine
+from postroom.model.patterns import late_pattern
 from postroom.model.storage import FIELD_BORDER, SearchTexts
+from postroom.model.values import dataclass
 
 # Default_Ignorable_Code_Point of the Unicode character database: they show nothing, so a
 # search must not trip over them.
@@ -23,7 +23,7 @@ IGNORABLE = (
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-_IGNORED = re.compile(f"[{IGNORABLE}]+")
+_IGNORED = late_pattern(f"[{IGNORABLE}]+")
 
 
 def fold(text: str) -> str:
@@ -99,7 +99,7 @@ def is_at(address: str, folded: str) -> bool:
 
 
 MAX_WORDS = 32
-_WORD = re.compile(r'"([^"]+)"|(\S+)')
+_WORD = late_pattern(r'"([^"]+)"|(\S+)')
 
 
 def words_of(folded: str) -> tuple[str, ...]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
+
+from postroom.model.values import dataclass
 
 PDF, OFFICE, RTF = "pdf", "office", "rtf"
 READERS = {

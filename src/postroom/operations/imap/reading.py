@@ -13,7 +13,7 @@ from pydantic import model_validator
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import operation
 from postroom.calls.request import argument
-from postroom.mail.dates import parse_date
+from postroom.mail.header_values import parse_date
 from postroom.mail.mime.decoding import clean
 from postroom.mail.mime.parts import Fields, decoded_pairs, split_header
 from postroom.mail.mime.remote_parts import RemotePart, file_parts, remote_part

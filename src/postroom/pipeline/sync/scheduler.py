@@ -13,7 +13,7 @@ from postroom.errors import MailError, NotFound, ProviderAuthFailed, RateLimited
 from postroom.model.account import Account
 from postroom.model.page import Slice
 from postroom.model.view import EVERYTHING
-from postroom.pipeline.services import Services, wait_for_notification
+from postroom.pipeline.services import Services, wait_for_notification, wait_for_work
 from postroom.pipeline.sync.sync_pass import SyncPass
 from postroom.ports.provider import Provider, SupportsPush
 
@@ -223,12 +223,7 @@ class SyncScheduler:
             next_at, wait_s = await store.next_push_at(one.account.id), MAX_WAIT_S
             if next_at is not None:
                 wait_s = min(max((next_at - self.services.clock()).total_seconds(), 0.2), wait_s)
-            notifier = asyncio.ensure_future(store.notifier.wait("accounts", position))
-            try:
-                either = (notifier, listening)
-                await asyncio.wait(either, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                notifier.cancel()
+            await wait_for_work(self.services, "accounts", position, [listening], wait_s)
         await listening
 
 

@@ -25,8 +25,8 @@ from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
 from postroom.model.sending import Envelope, Outcome
 from postroom.ports.provider import Known
 from postroom.providers.gmail.client import RATES, GmailClient, raw_of
-from postroom.providers.names import plain_name
 from postroom.providers.sending import BeforeSubmit, WebSender, attachment_mb, with_bcc
+from postroom.providers.server_text import plain_name
 from postroom.providers.web.api import ApiRefused, message_errors
 from postroom.providers.web.responses import checks_responses, message_count
 from postroom.providers.web.sync import (
@@ -324,6 +324,9 @@ class GmailSender(WebSender):
         await before_submit()
         await self.client.send(mail)
         return Outcome("sent", "accepted by Gmail")
+
+    async def _discard(self, drafts: Sequence[str]) -> None:
+        """Nothing to do: Gmail sends without a draft."""
 
     async def close(self) -> None:
         await self.client.api.close()

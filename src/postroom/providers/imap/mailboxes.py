@@ -18,7 +18,7 @@ from postroom.providers.imap.errors import InvalidResponse, Refused
 from postroom.providers.imap.pool import connect
 from postroom.providers.imap.responses import MAX_RANGES, Position, Row, read_row
 from postroom.providers.imap.syntax import Frame, decode_name, has_controls
-from postroom.providers.names import plain_name
+from postroom.providers.server_text import plain_name
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeAlias
 from postroom.errors import MailError, ProviderError
 from postroom.model.account import Checkpoint, RemoteChanges, RemoteMessage, RemoteRef
 from postroom.ports.provider import Known
-from postroom.providers.names import plain_name
+from postroom.providers.server_text import plain_name
 
 Parts: TypeAlias = AsyncGenerator[RemoteChanges, None]
 """Changes at a provider, each with the checkpoint after it."""

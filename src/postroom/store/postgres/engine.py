@@ -124,7 +124,8 @@ class Writer:
             connection.execute("ROLLBACK")
             return
         try:
-            refuse_migrated(migrated if self.is_guarded else {})
+            if migrated and self.is_guarded:
+                refuse_migrated(migrated)
         except Conflict as error:
             connection.execute("ROLLBACK")
             for job in batch:

@@ -51,7 +51,7 @@ class PostgresNotifier:
     async def close(self) -> None:
         """Stop listening."""
         self._closing.set()
-        self._subscriptions.cancel()
+        self._subscriptions.close()
         if self._thread is not None:
             await wait_for_thread(self._thread)
 

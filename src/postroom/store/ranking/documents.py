@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from postroom.model.memory import MAIL_COLLECTION, CollectionName, Unembedded, Vector, summary_of
+from postroom.model.values import dataclass
 from postroom.store.sql.values import any_of, dumps, from_text
 from postroom.store.transaction import Row, Transaction
 

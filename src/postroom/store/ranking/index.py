@@ -6,11 +6,11 @@ All other modules of this package are private to it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from postroom.model.memory import Vector
+from postroom.model.values import dataclass
 
 if TYPE_CHECKING:
     from postroom.store.ranking.collection import CollectionCache

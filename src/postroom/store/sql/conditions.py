@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from postroom.model.page import Found, Slice
+from postroom.model.values import dataclass
 from postroom.model.view import Everything, Numbers, Only, View
 from postroom.store.sql.values import (
     CONTAINS,

@@ -154,8 +154,8 @@ class SqliteEngine:
     def _run_batch(self, batch: list[Job]) -> None:
         """Run all jobs in one transaction; a job that fails does not affect the others."""
         self._writer.execute("BEGIN IMMEDIATE")
-        if self._is_guarded:
-            refuse_migrated(dict(self._writer.execute(MIGRATED)))
+        if self._is_guarded and (migrated := dict(self._writer.execute(MIGRATED))):
+            refuse_migrated(migrated)
         if len(batch) == 1:
             announced = self._run_single(batch[0])
         else:

@@ -60,7 +60,7 @@ class PipeNotifier:
         os.close(descriptor)
 
     def position(self, topic: Topic) -> int:
-        if self._loop is None:
+        if self._loop is None and not self._subscriptions.is_closed:
             self._listen(asyncio.get_running_loop())
         return self._subscriptions.count(topic)
 
@@ -92,6 +92,7 @@ class PipeNotifier:
 
     def close(self) -> None:
         """Stop listening and remove the pipe."""
+        self._subscriptions.close()
         if self._loop is None or self._path is None:
             return
         with suppress(RuntimeError):
@@ -100,4 +101,3 @@ class PipeNotifier:
             self._path.unlink()
         os.close(self._descriptor)
         self._loop = None
-        self._subscriptions.cancel()

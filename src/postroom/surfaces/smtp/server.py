@@ -18,8 +18,7 @@ from postroom.errors import Conflict, InvalidInput
 from postroom.pipeline.ingest import BatchIngest
 from postroom.surfaces.connections import smtp_connections
 from postroom.surfaces.smtp.connection import Gone, Wire
-from postroom.surfaces.smtp.delivery import Spools
-from postroom.surfaces.smtp.session import IDLE_S, Session
+from postroom.surfaces.smtp.session import IDLE_S, Session, Spools
 
 MAX_PER_PEER = 100
 _STUFFED_BYTES = 1_024

@@ -1,4 +1,4 @@
-"""One SMTP or LMTP session: commands and replies.
+"""One SMTP or LMTP session: commands, replies, and the delivery of its mail.
 
 A mail is acknowledged after it is on disk. PIPELINING is not offered, so data that follows a mail
 before the reply is smuggling, and the mail is refused.
@@ -7,20 +7,38 @@ before the reply is smuggling, and the mail is refused.
 from __future__ import annotations
 
 import asyncio
+import pathlib
 import secrets
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 from postroom.admission.rate_limits import RateLimits
-from postroom.approval.policies import is_blocked
-from postroom.errors import MailError, RateLimited
-from postroom.pipeline.ingest import BatchIngest
-from postroom.pipeline.routing import inboxes_for
-from postroom.surfaces.smtp.connection import Gone, Path, Wire, parse_path
-from postroom.surfaces.smtp.delivery import Delivery, Envelope, Spool, Spools, for_all
+from postroom.admission.spool import MEMORY_BYTES, MemoryBudget, SpooledBytes
+from postroom.errors import (
+    InvalidInput,
+    MailError,
+    NotFound,
+    RateLimited,
+    StorageFull,
+    TooLarge,
+)
+from postroom.model.storage import Added
+from postroom.pipeline.ingest import Arrival, BatchIngest
+from postroom.pipeline.routing import inboxes_for, refuses_sender
+from postroom.surfaces.smtp.connection import (
+    Gone,
+    Path,
+    Wire,
+    has_bare_newline,
+    has_long_line,
+    hops,
+    parse_path,
+    unstuffed,
+)
 
 IDLE_S = 300.0
 """Timeout for a command, from the previous reply."""
@@ -33,6 +51,142 @@ MAX_LINE_BYTES = 2_000
 MAX_RECIPIENTS = 100
 MAX_ERRORS = 20
 _FROM_PARAMETERS = {"SIZE", "BODY", "SMTPUTF8"}
+
+
+_END = b"\r\n.\r\n"
+
+
+@dataclass(slots=True)
+class Spool(SpooledBytes):
+    """The bytes of one mail while it is received."""
+
+    async def fill(self, wire: Wire, idle_s: float, whole_s: float) -> None:
+        """Read up to the final dot. Raises what `Wire.more` raises."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + whole_s
+        buffer, start = wire.buffer, 0
+        while (end := self._end(buffer, start)) < 0:
+            if len(buffer) > MEMORY_BYTES:
+                begun = bytes(buffer[: -len(_END)])
+                del buffer[: len(begun)]
+                await self.put(begun)
+                start = 0
+                continue
+            start = max(0, len(buffer) - len(_END))
+            await wire.more(min(idle_s, until - loop.time()))
+        self.end(bytes(buffer[:end]))
+        del buffer[: end + 3]
+
+    def _end(self, buffer: bytearray, start: int) -> int:
+        """Where the line with the final dot begins; -1 if it has not arrived."""
+        if not self.size and buffer.startswith(_END[2:]):
+            return 0
+        found = buffer.find(_END, start)
+        return found + 2 if found >= 0 else -1
+
+
+@dataclass(slots=True, kw_only=True)
+class Spools(MemoryBudget):
+    """Where mail is spooled, and how many bytes of large mails are in memory at once."""
+
+    folder: pathlib.Path
+    most: int
+
+    def new(self) -> Spool:
+        return Spool(self.folder, self.most)
+
+
+MAX_TEXT_LINE_BYTES = 1_048_576
+"""RFC 5321 §4.5.3.1.6 allows 1,000, and real mail has whole pages in a line."""
+
+MAX_HOPS = 50
+
+
+class Reports(Protocol):
+    """Logs a failure together with the connection."""
+
+    def __call__(self, name: str, *, cause: Exception | None = None, **context: object) -> None: ...
+
+
+@dataclass(slots=True)
+class Envelope:
+    """The sender of a mail, and the inbox of each recipient in order."""
+
+    sender: str
+    inboxes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Stores the mails of one connection."""
+
+    batch_ingest: BatchIngest
+    failed: Reports
+
+    async def answers(self, envelope: Envelope, spool: Spool) -> list[str]:
+        """Store a mail and return the reply for each recipient."""
+        try:
+            content = await spool.read()
+            if content is None:
+                words = _PROBLEMS[TooLarge]
+            elif (problem := self._wrong_content(content)) is not None:
+                words = problem
+            else:
+                return await self._stored(envelope, unstuffed(content))
+        except Exception as error:  # noqa: BLE001 - the sender tries again, the log says why
+            words = self._words(error)
+        return [words] * len(envelope.inboxes)
+
+    def _wrong_content(self, content: bytes) -> str | None:
+        if has_bare_newline(content):
+            self.failed("smtp_smuggled", reason="a bare newline")
+            return "554 5.6.0 bare CR or LF in the mail; end lines with CRLF"
+        if hops(content) > MAX_HOPS:
+            self.failed("smtp_looping", hops=hops(content))
+            return "554 5.4.6 mail loop detected: too many Received headers"
+        if has_long_line(content, MAX_TEXT_LINE_BYTES):
+            return "554 5.6.0 line too long; use base64 or quoted-printable"
+        return None
+
+    async def _stored(self, envelope: Envelope, raw: bytes) -> list[str]:
+        if not envelope.sender:
+            # RFC 5321 §4.4: only the envelope shows that this mail must not be answered.
+            raw = b"Return-Path: <>\r\n" + raw
+        inboxes = list(dict.fromkeys(envelope.inboxes))
+        taken = await self.batch_ingest.receive(
+            [Arrival(raw, inbox_id, envelope_sender=envelope.sender) for inbox_id in inboxes]
+        )
+        words = dict(zip(inboxes, map(self._words, taken), strict=True))
+        return [words[inbox_id] for inbox_id in envelope.inboxes]
+
+    def _words(self, became: Added | Exception) -> str:
+        """The SMTP reply for a stored mail, or for an error."""
+        if isinstance(became, Added):
+            return f"250 2.0.0 stored as {became.message_id}"
+        if not isinstance(became, MailError):
+            self.failed("smtp_failed", cause=became)
+            return "451 4.3.0 internal error; try again later"
+        kinds = (words for kind, words in _PROBLEMS.items() if isinstance(became, kind))
+        words = next(kinds, "451 4.3.0 the message cannot be stored now; try again later")
+        if words.startswith("4"):
+            self.failed("smtp_failed", error=str(became))
+        return words
+
+
+def for_all(answers: Sequence[str]) -> str:
+    """The single SMTP reply for several recipients. A temporary failure of one makes the sender try
+    again, and duplicates are recognised. Otherwise one success is enough: the other inboxes were
+    removed meanwhile.
+    """
+    return min(answers, key=lambda words: "425".index(words[0]))
+
+
+_PROBLEMS: Mapping[type[MailError], str] = {
+    StorageFull: "452 4.3.1 the disk is full; try again later",
+    TooLarge: "552 5.3.4 message size exceeds the limit",
+    NotFound: "550 5.1.1 the mailbox no longer exists",
+    InvalidInput: "554 5.6.0 the message is empty",
+}
 
 
 class _Over(Exception):
@@ -197,30 +351,24 @@ class Session:
             await self._recipient(self._mail, address)
 
     async def _recipient(self, mail: Envelope, address: str) -> None:
+        services = self.batch_ingest.services
         try:
-            inbox = (await inboxes_for(self.batch_ingest.services, [address])).get(address.lower())
+            inbox = (await inboxes_for(services, [address])).get(address.lower())
+            is_refused = inbox is not None and await refuses_sender(services, inbox.id, mail.sender)
         except MailError as error:
             self._failed("smtp_failed", error=str(error))
             await self._say("451 4.3.0 the address cannot be looked up now; try again later")
             return
-        if inbox is not None and await self._refuses_sender(mail, inbox.id):
-            self._count("recipients_refused")
-            await self._refuse("550 5.7.1 this address does not accept mail from you")
-            return
-        if inbox is not None:
+        if inbox is not None and not is_refused:
             mail.inboxes.append(inbox.id)
             await self._say("250 2.1.5 ok")
             return
         self._count("recipients_refused")
-        is_ours = address.lower().rpartition("@")[2] in self.batch_ingest.services.domains
+        if is_refused:
+            await self._refuse("550 5.7.1 this address does not accept mail from you")
+            return
+        is_ours = address.lower().rpartition("@")[2] in services.domains
         await self._refuse("550 5.1.1 no such address" if is_ours else "550 5.7.1 relaying denied")
-
-    async def _refuses_sender(self, mail: Envelope, inbox_id: str) -> bool:
-        """Whether an inbox refuses mail of this sender. A report, without a sender, is taken."""
-        lists = (await self.batch_ingest.services.store.sender_lists()).get(inbox_id)
-        if lists is None or lists.action != "refuse" or not mail.sender:
-            return False
-        return is_blocked(lists, [mail.sender])
 
     async def data(self, argument: str) -> None:
         mail = self._mail

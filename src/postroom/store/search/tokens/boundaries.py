@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import re
 
+from postroom.model.patterns import late_pattern
+
 LETTERS = "a-z\u00c0-\u0dff\u10c0-\u177f\u1800-\u1fff\u2c00-\u2dff\ua500-\ud7ff"
 """Every range is made of whole blocks of 64 characters, so the first two bytes of UTF-8 decide."""
 
-_FIRST_TOKEN = re.compile(f"[{LETTERS}]+|[0-9]+|.", re.DOTALL)
-_NEXT_TOKEN = re.compile(f"( ?)([{LETTERS}]+|[0-9]+|[^ ])")
+_FIRST_TOKEN = late_pattern(f"[{LETTERS}]+|[0-9]+|.", re.DOTALL)
+_NEXT_TOKEN = late_pattern(f"( ?)([{LETTERS}]+|[0-9]+|[^ ])")
 
 
 def utf8(text: str) -> bytes:

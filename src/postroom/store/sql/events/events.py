@@ -13,7 +13,7 @@ from postroom.model.message import Recipient
 from postroom.model.page import Found, random_id
 from postroom.model.view import only
 from postroom.store.sql.conditions import Conditions, Listing, within
-from postroom.store.sql.events.webhooks import insert_deliveries, read_event
+from postroom.store.sql.events.webhooks import insert_delivery, read_event
 from postroom.store.sql.values import (
     dumps,
     insert_numbered,
@@ -26,6 +26,16 @@ from postroom.store.transaction import Row, Transaction
 _COLUMNS = "e.number, e.id, e.type, e.at, i.id, e.thread, e.message, e.data"
 _TABLES = "events e JOIN inboxes i ON i.number = e.inbox"
 _LISTING = Listing(_COLUMNS, _TABLES, "e.number")
+FAN_OUT = """
+    SELECT number FROM webhooks
+     WHERE is_enabled = 1 AND (types = '[]' OR replace(types, :type, '') <> types)
+       AND (inboxes IS NULL OR replace(
+           inboxes, (SELECT '"' || id || '"' FROM inboxes WHERE number = :inbox), '') <> inboxes)
+       AND (coalesce(created_by, '') IN ('', 'owner', 'agent')
+            OR EXISTS (SELECT 1 FROM keys k WHERE k.id = created_by))
+"""
+"""The webhooks that subscribe to an event."""
+
 NUMBER_QUERIES = (
     "SELECT min(number) FROM events WHERE {within} AND id = :since",
     "SELECT min(number) FROM events WHERE {within} AND message = :since",
@@ -69,7 +79,8 @@ def add_event(
     )
     tx.announce("events")
     if not data.get("imported"):
-        insert_deliveries(tx, number, event, about.inbox, seconds(at))
+        for (webhook,) in tx.all(FAN_OUT, type=f'"{event}"', inbox=about.inbox):
+            insert_delivery(tx, webhook, number, about.inbox, seconds(at))
     return number
 
 

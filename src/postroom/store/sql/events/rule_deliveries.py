@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from postroom.errors import NotFound
@@ -10,6 +9,7 @@ from postroom.model.event import Webhook
 from postroom.model.inbox import Visible
 from postroom.model.key import OWNER
 from postroom.model.page import random_id
+from postroom.model.values import dataclass
 from postroom.model.view import NOTHING, Everything
 from postroom.store.sql.events.webhooks import (
     COLUMNS,

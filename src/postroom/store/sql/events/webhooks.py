@@ -40,14 +40,6 @@ from postroom.store.transaction import Row, Transaction
 OLD_SECRET_VALID = timedelta(hours=24)
 DELIVERY_RETENTION_S = int(timedelta(days=30).total_seconds())
 
-FAN_OUT = """
-    SELECT number FROM webhooks
-     WHERE is_enabled = 1 AND (types = '[]' OR replace(types, :type, '') <> types)
-       AND (inboxes IS NULL OR replace(
-           inboxes, (SELECT '"' || id || '"' FROM inboxes WHERE number = :inbox), '') <> inboxes)
-       AND (coalesce(created_by, '') IN ('', 'owner', 'agent')
-            OR EXISTS (SELECT 1 FROM keys k WHERE k.id = created_by))
-"""
 _OLDEST = """
     (d.is_redelivery = 1 OR NOT EXISTS (
            SELECT 1 FROM webhook_deliveries b
@@ -87,12 +79,6 @@ NEXT = f"""
 """
 _NO_WEBHOOK = 0
 COLUMNS = "id, url, types, inboxes, created_at, visible_inboxes, created_by, is_enabled"
-
-
-def insert_deliveries(tx: Transaction, event: int, kind: str, inbox: int, now: int) -> None:
-    """Insert a delivery for each webhook that subscribes to this event."""
-    for (webhook,) in tx.all(FAN_OUT, type=f'"{kind}"', inbox=inbox):
-        insert_delivery(tx, webhook, event, inbox, now)
 
 
 def insert_delivery(tx: Transaction, webhook: int, event: int, inbox: int, now: int) -> None:

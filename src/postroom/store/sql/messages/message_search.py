@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -28,6 +27,7 @@ from postroom.model.message import (
     findings_in,
 )
 from postroom.model.page import Found
+from postroom.model.patterns import late_pattern
 from postroom.model.sending import overall_status, waits_until
 from postroom.model.storage import FIELD_BORDER, MessageQuery
 from postroom.model.view import Numbers, only
@@ -220,8 +220,8 @@ _MAX_CHARS = 160
 _BEFORE = 60
 _PIECES = 16_384, 512
 
-_INVISIBLE = re.compile(f"[{IGNORABLE}]+")
-_UNCOMBINED = re.compile("[\x00-\x7f\u3041-\u3096\u30a1-\u30fa\u3400-\u9fff\uac00-\ud7a3]")
+_INVISIBLE = late_pattern(f"[{IGNORABLE}]+")
+_UNCOMBINED = late_pattern("[\x00-\x7f\u3041-\u3096\u30a1-\u30fa\u3400-\u9fff\uac00-\ud7a3]")
 """Characters that folding never combines with the preceding one."""
 
 

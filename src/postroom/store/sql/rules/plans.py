@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from postroom.errors import Conflict, NotFound
@@ -14,6 +14,7 @@ from postroom.model.message import ActionResult, FailedAction
 from postroom.model.page import Found, Slice
 from postroom.model.rule import Action, Plan, PlanItem, RuleEffect, State
 from postroom.model.storage import Change
+from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING, named_in
 from postroom.store.sql.audit import SEEN_IN, SIDE_EFFECTS, add_action_entries
 from postroom.store.sql.events.events import About
