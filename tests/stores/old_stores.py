@@ -1,7 +1,8 @@
 """Databases of earlier versions, as their own programs have made them.
 
-`dumps` holds, for schema 33, what the command line and the server of that version wrote: the
-SQL of the schema, `-- rows`, and the SQL of the rows. The PostgreSQL ones have three partitions.
+`dumps` holds, for schema 33, what the command line and the server of that version wrote, and for
+schema 40 what that version made of it: the SQL of the schema, `-- rows`, and the SQL of the rows. The
+PostgreSQL ones have three partitions.
 """
 
 from __future__ import annotations

@@ -54,11 +54,15 @@ CATALOG = {
 }
 
 
+VERSIONS = (OLDEST, 40)
+"""The versions whose databases are kept in `dumps`."""
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     """Makes a database of an earlier version."""
     url = request.getfixturevalue("database_url") if request.param == "postgres" else ""
-    return lambda version, **more: OldStore(OLDEST, tmp_path, url, **more)
+    return lambda version, **more: OldStore(version, tmp_path, url, **more)
 
 
 async def opened(old: OldStore) -> Store:
@@ -99,8 +103,9 @@ def catalog_of(url: str) -> dict[str, set[Any]]:
         }
 
 
-def test_an_upgraded_file_has_the_schema_of_a_new_one(tmp_path: Path) -> None:
-    OldStore(OLDEST, tmp_path).open()
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_upgraded_file_has_the_schema_of_a_new_one(tmp_path: Path, version: int) -> None:
+    OldStore(version, tmp_path).open()
     new = apsw.Connection(str(tmp_path / "new.db"))
     migrate(new)
     new.close()
@@ -108,8 +113,11 @@ def test_an_upgraded_file_has_the_schema_of_a_new_one(tmp_path: Path) -> None:
     assert schema_of(tmp_path / "new.db") == schema_of(tmp_path / "postroom.db")
 
 
-def test_an_upgraded_server_has_the_schema_of_a_new_one(tmp_path: Path, database_url: str) -> None:
-    with connections.connect(OldStore(OLDEST, tmp_path, database_url).url) as connection:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_upgraded_server_has_the_schema_of_a_new_one(
+    tmp_path: Path, database_url: str, version: int
+) -> None:
+    with connections.connect(OldStore(version, tmp_path, database_url).url) as connection:
         migrate_server(connection)
     upgraded = catalog_of(database_url)
     reset(database_url)
@@ -131,8 +139,9 @@ def counted(old: OldStore) -> dict[str, int]:
     return {name: int(old.all(f"SELECT count(*) FROM {name}")[0][0]) for name in names}
 
 
-async def test_every_row_is_still_there(make: Make) -> None:
-    old = make(OLDEST)
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_every_row_is_still_there(make: Make, version: int) -> None:
+    old = make(version)
     before = counted(old)
     store = await opened(old)
     problems = await store.problems()
@@ -171,8 +180,9 @@ async def test_values_of_renamed_columns_are_the_same(make: Make) -> None:
     assert before == {query: sorted(old.all(query), key=repr) for query in before}
 
 
-async def test_an_upgraded_store_is_used_as_before(make: Make) -> None:
-    store = await opened(make(OLDEST))
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_an_upgraded_store_is_used_as_before(make: Make, version: int) -> None:
+    store = await opened(make(version))
     inboxes = await store.inboxes(EVERYTHING, Slice(9))
     rules = await store.all_rules()
     losses = await store.upgrade_losses()
