@@ -155,6 +155,12 @@ def findings_in(security: Mapping[str, Any], *, is_list: bool) -> tuple[str, ...
     )
 
 
+def findings_of(details: Mapping[str, Any]) -> tuple[str, ...]:
+    """The findings in the stored details of a message; empty for an ordinary one."""
+    is_list = details.get("list_unsubscribe") is not None
+    return findings_in(details.get("security") or {}, is_list=is_list)
+
+
 @dataclass(frozen=True, slots=True)
 class MessageRow:
     """A message in a list: what it takes to choose one, without bodies."""

@@ -176,6 +176,7 @@ CREATE TABLE messages (
     raw TEXT COLLATE "C" NOT NULL,
     fingerprint BYTEA NOT NULL,
     details TEXT COLLATE "C" NOT NULL,
+    is_suspicious BIGINT NOT NULL DEFAULT 0,
     PRIMARY KEY (number, inbox),
     UNIQUE (id, inbox)
 ) PARTITION BY HASH (inbox);

@@ -155,7 +155,8 @@ CREATE TABLE messages (
     internet_id TEXT,
     raw TEXT NOT NULL,
     fingerprint BLOB NOT NULL,
-    details TEXT NOT NULL
+    details TEXT NOT NULL,
+    is_suspicious INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX messages_by_inbox ON messages (inbox, is_hidden, date, number);
 CREATE INDEX messages_by_thread ON messages (thread, is_hidden, date, number);

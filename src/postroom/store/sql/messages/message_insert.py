@@ -10,6 +10,7 @@ from postroom.errors import NotFound, no_such
 from postroom.mail.authentication import imitated, is_altered, shapes, site
 from postroom.mail.text.fold import as_key, folded_addresses
 from postroom.model.inbox import HIDDEN_MAILBOXES, Label, Visible
+from postroom.model.message import findings_of
 from postroom.model.page import Found, Slice
 from postroom.model.storage import Added, NewMessage
 from postroom.model.view import Numbers
@@ -318,6 +319,7 @@ def parsed_columns(
         "internet_id": message.internet_message_id,
         "fingerprint": message.fingerprint,
         "details": dumps(details),
+        "is_suspicious": int(bool(findings_of(details))),
     }
 
 

@@ -24,7 +24,7 @@ from postroom.model.message import (
     MessageRow,
     Recipient,
     ThreadMessage,
-    findings_in,
+    findings_of,
 )
 from postroom.model.page import Found
 from postroom.model.patterns import late_pattern
@@ -53,8 +53,7 @@ from postroom.store.transaction import Row, Transaction
 ROW_COLUMNS = """
     m.id, t.id, i.id, m.is_outbound, m.subject, m.from_address, m.from_name, m.addresses, m.date,
     m.snippet, m.labels, m.mailboxes, m.flags, m.has_attachment,
-    CASE WHEN m.is_outbound = 1 OR m.details LIKE '%"hidden_text":[{%'
-           OR m.details LIKE '%"lookalike":["%' OR m.details LIKE '%"imitates":%' THEN m.details END
+    CASE WHEN m.is_outbound = 1 OR m.is_suspicious = 1 THEN m.details END
 """
 ROW_TABLES = """
     messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
@@ -97,13 +96,8 @@ def message_row(row: Row, excerpt: str | None = None) -> MessageRow:
         excerpt=excerpt,
         status=status,
         send_at=send_at,
-        findings=() if row[3] else _findings(details),
+        findings=() if row[3] else findings_of(details),
     )
-
-
-def _findings(details: dict[str, Any]) -> tuple[str, ...]:
-    is_list = details.get("list_unsubscribe") is not None
-    return findings_in(details.get("security") or {}, is_list=is_list)
 
 
 def _progress(

@@ -28,7 +28,7 @@ from postroom.model.approval import (
 )
 from postroom.model.inbox import Visible
 from postroom.model.key import AGENT, NOTICES, OWNER
-from postroom.model.message import Recipient, findings_in
+from postroom.model.message import Recipient, findings_of
 from postroom.model.storage import Gate
 from postroom.store.sql.events.events import About, add_event
 from postroom.store.sql.keys import keys_by_id, recipient_lists
@@ -216,11 +216,6 @@ def _suspicious(tx: Transaction, mail: Asked) -> Iterable[SuspiciousThread]:
                 yield SuspiciousThread(message_id, words, found.participants)
 
 
-def _findings(details: Mapping[str, Any]) -> tuple[str, ...]:
-    is_list = details.get("list_unsubscribe") is not None
-    return findings_in(details["security"] or {}, is_list=is_list)
-
-
 class _Thread(NamedTuple):
     participants: frozenset[str]
     suspicious: tuple[tuple[str, tuple[str, ...]], ...]
@@ -235,7 +230,7 @@ def _thread(tx: Transaction, thread_id: str | None) -> _Thread:
         for line in from_text(row[1])
         if line[0] in ("from", "to", "cc")
     }
-    judged = ((row[0], _findings(from_text(row[2]))) for row in rows)
+    judged = ((row[0], findings_of(from_text(row[2]))) for row in rows)
     return _Thread(frozenset(people), tuple((id_, words) for id_, words in judged if words))
 
 
