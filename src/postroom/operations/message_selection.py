@@ -54,7 +54,7 @@ class MessageSelection(Request):
     thread_id: Annotated[OptionalId, argument("Only this thread.", "thr_9d3f1x")] = None
     q: Annotated[
         SearchText,
-        argument("Text in subject, body, sender or file names, in any case.", "invoice.pdf"),
+        argument("Text in subject, body, sender or file name.", "invoice.pdf"),
     ] = None
     same_as_q: Annotated[SearchText, argument("The same as q.", "invoice", alias="query")] = None
     labels: Annotated[list[LabelName], argument("With all of these.", ["Work"], max_length=50)] = []

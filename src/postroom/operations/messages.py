@@ -151,10 +151,7 @@ _PAGE = {"limit", "offset", "cursor", "mode", "sort"}
 
 
 class SearchMessages(MessageFilter):
-    """Search messages by text and filters, in an inbox, a thread or everywhere.
-
-    `excerpt` shows the match.
-    """
+    """Search messages by text and filters, everywhere or in an inbox or thread."""
 
     constraints = (*MessageFilter.constraints, one_of("criteria", CRITERIA))
 
@@ -176,7 +173,7 @@ IncludeMemories = Annotated[bool, argument("Add memories of its people.", True)]
 
 
 class GetMessage(Request):
-    """Read one message: addresses, text, attachments as metadata. A long text comes in parts."""
+    """Read a message and list its attachments. A long text comes in parts."""
 
     message_id: MessageId
     include_attachments: Annotated[bool, argument("Add contents as base64, if small.", True)] = (
@@ -208,8 +205,7 @@ EXTRACT_SINCE = "-120"
 class WaitForMessage(Request):
     """Wait until a mail arrives in an inbox or a thread, and return it.
 
-    Good for replies, one-time codes and confirmation links. A time-out is no error: wait again
-    with `since` of the answer, and nothing is missed.
+    A time-out is no error: wait again with `since` of the answer, and nothing is missed.
     """
 
     constraints: ClassVar[tuple[Constraint, ...]] = (

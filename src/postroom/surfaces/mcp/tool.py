@@ -94,13 +94,12 @@ class Tool:
     def annotations(self) -> dict[str, bool]:
         """The hints of the protocol, as the operation's scope has them.
 
-        Two of the four say nothing about a tool that only reads, and are left out; so is
-        `idempotentHint` where it has the protocol's default, false.
+        Two of the four say nothing about a tool that only reads, and are left out; so are
+        `readOnlyHint` and `idempotentHint` where they have the protocol's default, false.
         """
         if self.is_read_only:
             return {"readOnlyHint": True, "openWorldHint": self.is_elsewhere}
         return {
-            "readOnlyHint": False,
             "destructiveHint": self.operation.destroys,
             **({"idempotentHint": True} if self.is_idempotent else {}),
             "openWorldHint": self.is_elsewhere or self.operation.scope is Scope.SEND,
@@ -137,7 +136,7 @@ def _entry(tool: Tool) -> dict[str, Any]:
     }
 
 
-_DEFAULT_HINTS = {"readOnlyHint": False, "destructiveHint": True, "openWorldHint": True}
+_DEFAULT_HINTS = {"destructiveHint": True, "openWorldHint": True}
 
 
 def _hints(tool: Tool) -> dict[str, bool]:
