@@ -9,6 +9,7 @@ from typing import Any
 from postroom.calls.operation import Operation
 from postroom.errors import InvalidInput, MailError, ProviderError, RateLimited, Unavailable
 from postroom.model.key import Scope
+from postroom.surfaces.mcp.listing import ACCOUNTS, NAMESPACES
 from postroom.surfaces.schema import Schema, request_schema, result_schema
 from postroom.surfaces.to_json import to_json
 
@@ -91,6 +92,25 @@ class Tool:
         return self.operation.scope is Scope.READ
 
     @property
+    def needs(self) -> frozenset[str]:
+        """What a caller must have so that the tool is of use; see `rights_of`."""
+        of_memories = "namespace" in self.operation.request.model_fields
+        views = ((ACCOUNTS, self.is_elsewhere), (NAMESPACES, of_memories))
+        return frozenset((str(self.operation.scope), *(name for name, is_so in views if is_so)))
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """The tool as `tools/list` shows it."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "description": self.description or self.operation.description,
+            "inputSchema": input_schema(self),
+            **({} if self.is_brief else {"outputSchema": output_schema(self)}),
+            "annotations": _hints(self),
+        }
+
+    @property
     def annotations(self) -> dict[str, bool]:
         """The hints of the protocol, as the operation's scope has them.
 
@@ -122,18 +142,7 @@ _BOUNDS = ("minLength", "maxLength", "minItems", "maxItems", "pattern")
 
 def describe(tools: Iterable[Tool]) -> list[dict[str, Any]]:
     """The tools as `tools/list` shows them, in the order of the tables."""
-    return [_entry(tool) for tool in tools]
-
-
-def _entry(tool: Tool) -> dict[str, Any]:
-    return {
-        "name": tool.name,
-        "title": tool.title,
-        "description": tool.description or tool.operation.description,
-        "inputSchema": input_schema(tool),
-        **({} if tool.is_brief else {"outputSchema": output_schema(tool)}),
-        "annotations": _hints(tool),
-    }
+    return [tool.entry for tool in tools]
 
 
 _DEFAULT_HINTS = {"destructiveHint": True, "openWorldHint": True}
