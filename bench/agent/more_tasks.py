@@ -313,7 +313,7 @@ task("recall by a paraphrase", a_recall, c_recall, equals("dora/invoices"))
 
 
 async def a_remember(s: Session) -> Any:
-    return (await s.call("remember", key="room/price", text="The room costs 420 EUR a day."))["id"]
+    return (await s.call("remember", key="room/price", text="The room costs 420 EUR a day."))["key"]
 
 
 async def c_remember(s: Session) -> Any:
@@ -326,7 +326,7 @@ task("remember a fact", a_remember, c_remember, equals("room/price"))
 
 
 async def a_forget(s: Session) -> Any:
-    return (await s.call("forget", key="office/wifi"))["id"]
+    return (await s.call("forget", key="office/wifi"))["key"]
 
 
 async def c_forget(s: Session) -> Any:

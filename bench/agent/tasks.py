@@ -116,7 +116,7 @@ async def c_words(s: Session) -> Any:
     return rows[0]["subject"]
 
 
-task("find by words in any order", a_words, c_words, equals("Quote for the conference room"))
+task("find by words in any order", a_words, c_words, contains("Quote for the conference room"))
 
 
 async def a_name(s: Session) -> Any:
@@ -135,8 +135,7 @@ task("mail of a person by name, of whom only the address is known", a_name, c_na
 
 async def a_thread(s: Session) -> Any:
     rows = await _found(s, q="projector")
-    first = await s.call("read_mail", ids=[rows[0]["id"]])
-    thread = await s.call("read_mail", ids=[first["results"][0]["thread_id"]])
+    thread = await s.call("read_mail", ids=[rows[0]["id"]], thread=True)
     return [line["text"].strip()[:15] for line in thread["results"][0]["messages"]]
 
 
@@ -147,7 +146,10 @@ async def c_thread(s: Session) -> Any:
 
 
 task(
-    "read a whole conversation", a_thread, c_thread, equals(["Dear Mia,\n\nthe", "One more thing:"])
+    "read a whole conversation",
+    a_thread,
+    c_thread,
+    equals(["Dear Mia,\n\nthe ", "One more thing:"]),
 )
 
 

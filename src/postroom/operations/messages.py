@@ -42,6 +42,7 @@ from postroom.operations.message_selection import (
     SearchText,
     find_page,
     folded,
+    name_and_words,
 )
 from postroom.pipeline.event_watch import WatchedEvent
 
@@ -211,6 +212,7 @@ class WaitForMessage(Request):
     constraints: ClassVar[tuple[Constraint, ...]] = (
         one_of("place", ("inbox_id", "thread_id"), "give inbox_id or thread_id: where to wait"),
     )
+    splits_names: ClassVar[bool] = False
     inbox_id: Annotated[OptionalInboxName, argument("Wait in this inbox.", "inb_7k2m9q")] = None
     thread_id: Annotated[OptionalId, argument("Or in this thread.", "thr_9d3f1x")] = None
     sender: Annotated[
@@ -232,8 +234,10 @@ class WaitForMessage(Request):
 
 @operation(Scope.READ, waits=True)
 async def wait_for_message(ctx: RequestContext, request: WaitForMessage) -> Waited:
+    sender, sender_words = name_and_words("from", request.sender, is_split=request.splits_names)
     text_filter = TextFilter(
-        sender=folded("from", request.sender),
+        sender=sender,
+        sender_words=sender_words,
         subject=folded("subject", request.subject),
         q=folded("q", request.q),
     )

@@ -4,30 +4,42 @@ from __future__ import annotations
 
 from typing import Annotated, Self
 
-from pydantic import model_validator
+from pydantic import BeforeValidator, model_validator
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import operation, require_scope, thread_of
-from postroom.calls.request import Id, OptionalId, argument, parse_request
+from postroom.calls.request import OptionalId, argument, parse_request
 from postroom.errors import MailError
 from postroom.model.agent import ChangeReceipt, MailLine, NotRead
 from postroom.model.key import Scope
 from postroom.model.rule import DryRunPlan
+from postroom.operations.agent.finding import MailSelection
+from postroom.operations.agent.lines import Ids
 from postroom.operations.agent.outgoing import change_receipt
-from postroom.operations.bulk_changes import MessageChanges, UpdateMessages, update_messages
-from postroom.operations.message_selection import MessageSelection
+from postroom.operations.bulk_changes import (
+    MessageChanges,
+    UpdateMessages,
+    plan_change,
+    update_messages,
+)
 from postroom.operations.unsubscribing import Unsubscribe, unsubscribe
 
 _SHOWN = 5
 _THREAD_MESSAGES = 100
 
 
+def _as_filter(value: object) -> object:
+    """Accept a bare q."""
+    return {"q": value} if isinstance(value, str) else value
+
+
 class ChangeMail(MessageChanges):
     """Change labels, flags or mailbox: of ids at once; of a filter, first a plan, then plan_id."""
 
-    ids: Annotated[list[Id], argument("Messages or threads.", ["msg_4h8t2w"], max_length=1000)] = []
+    ids: Annotated[Ids, argument("Messages or threads.", ["msg_4h8t2w"], max_length=1000)] = []
     filter: Annotated[
-        MessageSelection | None,
+        MailSelection | None,
+        BeforeValidator(_as_filter),
         argument("Or all that match, as in find_mail.", {"from": "@news.example"}),
     ] = None
     plan_id: Annotated[OptionalId, argument("Carry out this plan.", "pln_5r2x7h")] = None
@@ -50,10 +62,12 @@ async def change_mail(ctx: RequestContext, request: ChangeMail) -> ChangeReceipt
     ids = [message_id for id_ in request.ids for message_id in await _messages(ctx, id_)]
     if ids:
         changes["message_ids"] = list(dict.fromkeys(ids))[:1000]
-    result = await update_messages(ctx, parse_request(UpdateMessages, changes))
-    if not isinstance(result, DryRunPlan):
-        return change_receipt(result)
-    return plan_receipt(result)
+    asked = parse_request(UpdateMessages, changes)
+    if request.filter is not None:
+        query = request.filter.query(ctx, mode="words")
+        return plan_receipt(await plan_change(ctx, query, tuple(asked.actions())))
+    result = await update_messages(ctx, asked)
+    return plan_receipt(result) if isinstance(result, DryRunPlan) else change_receipt(result)
 
 
 async def _unsubscribe(ctx: RequestContext, ids: list[str]) -> ChangeReceipt:

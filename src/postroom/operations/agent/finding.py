@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import model_validator
 
@@ -15,16 +14,32 @@ from postroom.mail.text.fold import fold
 from postroom.model.agent import FoundMail, MailLine
 from postroom.model.key import Scope
 from postroom.model.message import Message, MessageRow
+from postroom.model.page import Page
 from postroom.operations.agent.lines import inbox_addresses, line_of
-from postroom.operations.agent.operators import split_operators
-from postroom.operations.message_selection import MessageFilter, find_page
+from postroom.operations.agent.operators import with_operators
+from postroom.operations.message_selection import MessageFilter, MessageSelection, find_page
 from postroom.operations.messages import fair_cut
 
 TEXTS_CHARS = 24_000
 """The length of all texts of a page constraints."""
 
 
-class FindMail(MessageFilter):
+_NEAREST = 3
+_NEAREST_HINT = "no message has all of these words; these come nearest"
+
+
+class MailSelection(MessageSelection):
+    """The filters of find_mail, without paging."""
+
+    splits_names: ClassVar[bool] = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _operators(cls, data: Any) -> Any:
+        return with_operators(data)
+
+
+class FindMail(MailSelection, MessageFilter):
     """Find mail, newest first. A row shows what is unusual; read_mail takes ids of attachments."""
 
     mode: Annotated[
@@ -34,23 +49,12 @@ class FindMail(MessageFilter):
     text: Annotated[bool, argument("Add the texts.", True)] = False
     limit: Limit = 10
 
-    @model_validator(mode="before")
-    @classmethod
-    def _operators(cls, data: Any) -> Any:
-        """Take `from:`, `is:unread` and the like out of q; an argument of its own wins."""
-        q = data.get("q") if isinstance(data, dict) else None
-        if not isinstance(q, str) or ":" not in q or data.get("mode") == "exact":
-            return data
-        rest, found = split_operators(q, datetime.now(UTC))
-        given = {name: value for name, value in data.items() if name != "q"}
-        return {**found, **given, **({"q": rest} if rest else {})} if found else data
-
 
 @operation(Scope.READ)
 async def find_mail(ctx: RequestContext, request: FindMail) -> FoundMail:
     page = await find_page(ctx, request)
-    if not page.results and request.sender and " " in request.sender.strip():
-        page = await find_page(ctx, request, sender_words=True)
+    if page.hint and "mode" not in request.model_fields_set:
+        page = await _nearest(ctx, request, page)
     whole = await ctx.store.messages_by_id([row.id for row in page.results], ctx.visible)
     addresses = {} if request.inbox_id or request.thread_id else await inbox_addresses(ctx)
     lines = tuple(
@@ -61,21 +65,30 @@ async def find_mail(ctx: RequestContext, request: FindMail) -> FoundMail:
     return FoundMail(page.total, lines, next_cursor=page.next_cursor, hint=page.hint)
 
 
+async def _nearest(
+    ctx: RequestContext, request: FindMail, nothing: Page[MessageRow]
+) -> Page[MessageRow]:
+    """What comes nearest to words of which no message has all."""
+    by_meaning = {"mode": "hybrid", "sort": "newest", "limit": min(request.limit, _NEAREST)}
+    found = await find_page(ctx, request.model_copy(update=by_meaning))
+    if not found.results:
+        return nothing
+    return replace(nothing, results=found.results, hint=_NEAREST_HINT)
+
+
 def _line(
     request: FindMail, row: MessageRow, message: Message, addresses: dict[str, str]
 ) -> MailLine:
     if request.text:
         return line_of(message, addresses, text=message.new_text or message.text)
-    shown = row.snippet
-    if row.excerpt and not _is_shown(row, request.q or ""):
-        shown = row.excerpt
-    return line_of(message, addresses, snippet=shown or None)
+    return line_of(message, addresses, snippet=_shown(row) or None)
 
 
-def _is_shown(row: MessageRow, q: str) -> bool:
-    """Whether subject and snippet show the match already."""
-    seen = fold(f"{row.subject} {row.snippet}")
-    return all(word in seen for word in fold(q.replace('"', " ")).split())
+def _shown(row: MessageRow) -> str:
+    """The start of the text, or what matches if the rest of the row does not show it."""
+    seen = fold(f"{row.subject} {row.snippet} {row.from_name} {row.from_address}")
+    excerpt = row.excerpt or ""
+    return row.snippet if fold(excerpt.strip("… ")) in seen else excerpt
 
 
 def _within_budget(lines: tuple[MailLine, ...]) -> tuple[MailLine, ...]:

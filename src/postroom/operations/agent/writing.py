@@ -8,12 +8,13 @@ from typing import Annotated, Any, Self, TypeVar
 from pydantic import BeforeValidator, model_validator
 
 from postroom.calls.context import RequestContext
-from postroom.calls.operation import message_of, operation
-from postroom.calls.request import MAILBOX_OR_NONE, Accepts, Id, OptionalId, argument
+from postroom.calls.operation import message_of, only_inbox, operation
+from postroom.calls.request import MAILBOX_OR_NONE, Accepts, OptionalId, argument
 from postroom.errors import MailError, about_mail
 from postroom.model.agent import Receipt, Receipts
 from postroom.model.key import Scope
 from postroom.model.sending import Draft, Sent
+from postroom.operations.agent.lines import Ids
 from postroom.operations.drafts import (
     CreateDraft,
     SendDraft,
@@ -58,9 +59,7 @@ Files = Annotated[
 ]
 
 
-Answered = Annotated[
-    list[Id], argument("The messages.", ["msg_4h8t2w"], min_length=1, max_length=20)
-]
+Answered = Annotated[Ids, argument("The messages.", ["msg_4h8t2w"], min_length=1, max_length=20)]
 
 
 class Written(Sending):
@@ -69,7 +68,7 @@ class Written(Sending):
     body: Annotated[Body | None, argument("The text.", "Hi Ana, thanks!")] = None
     html: Annotated[Body | None, argument("The HTML version.", "<p>Hi!</p>")] = None
     attachments: Files = []
-    draft: Annotated[bool, argument("Only save it, for a person.", True)] = False
+    draft: Annotated[bool, argument("Only save it.", True)] = False
 
 
 class SendMail(Written):
@@ -81,9 +80,7 @@ class SendMail(Written):
     bcc: Annotated[Addresses, argument("Hidden copies.", ["cy@example.com"])] = []
     sender: Annotated[
         str | None,
-        argument(
-            "Your address to send from.", "me@postroom.localhost", alias="from", max_length=320
-        ),
+        argument("Your address to send from.", "me@example.com", alias="from", max_length=320),
         Accepts(MAILBOX_OR_NONE),
     ] = None
     draft_id: Annotated[OptionalId, argument("Send this draft.", "drf_5t2k8n")] = None
@@ -104,7 +101,8 @@ async def send_mail(ctx: RequestContext, request: SendMail) -> Receipt:
     mail = _arguments(request, "to", "cc", "bcc", "subject", "attachments")
     if request.draft_id is not None:
         return await _send_draft(ctx, request, mail)
-    mail |= {"from": request.sender}
+    inbox_id = None if request.sender else (await only_inbox(ctx, argument="from")).id
+    mail |= {"from": request.sender, "inbox_id": inbox_id}
     if request.draft:
         return await _saved(ctx, **mail, send_at=request.send_at)
     return receipt(await send_message(ctx, SendMessage(**mail, **_sending(request))))

@@ -60,7 +60,8 @@ class Tool:
     `whole` answer is never cut, except one with the member `cut`. What a tool that `is_elsewhere`
     works on is not kept here. A setting may switch a `feature` off, and its tools with it.
     `say` describes an argument in other words. The answers of a tool that `is_brief` have no
-    schema, its lists no inner one, and its hints only what differs from the protocol's defaults.
+    schema, its lists no inner one, its numbers no limit, and its hints only what differs from the
+    protocol's defaults; its errors name a field once, in the message.
     """
 
     name: str
@@ -177,7 +178,7 @@ def _argument(tool: Tool, argument: str, schema: Schema) -> Schema:
     slim |= {"description": tool.say[argument]} if argument in tool.say else {}
     if slim.get("minimum") in (0, 1):
         del slim["minimum"]
-    if slim.get("maximum", 0) >= 2**53:
+    if "maximum" in slim and (tool.is_brief or slim["maximum"] >= 2**53):
         del slim["maximum"]
     if slim.get("default") is False and not tells_off:
         del slim["default"]

@@ -1,0 +1,71 @@
+"""Errors over REST name endpoints and headers, never the tools of MCP."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from postroom.calls.request import argument_names
+from postroom.surfaces.rest.routes import ROUTES
+
+OPERATIONS = {route.operation.name for route in ROUTES}
+IDS = {
+    "account_id": "nowhere",
+    "attachment_id": "att_none",
+    "delivery_id": "dlv_none",
+    "draft_id": "drf_none",
+    "identity_id": "idn_none",
+    "inbox_id": "inb_none",
+    "key": "none",
+    "key_id": "key_none",
+    "label": "none",
+    "message_id": "msg_none",
+    "plan_id": "pln_none",
+    "rule_id": "rul_none",
+    "thread_id": "thr_none",
+    "webhook_id": "whk_none",
+}
+NAMED = [r for r in ROUTES if r.path_arguments and not r.posted and r.method in ("GET", "DELETE")]
+
+
+@pytest.mark.parametrize("route", NAMED, ids=lambda route: f"{route.method} {route.path}")
+async def test_what_is_not_there_is_explained_without_tools(rest, inbox, route):
+    path = route.path.format(**{name: IDS[name] for name in route.path_arguments})
+
+    problem = await rest.problem(route.method, path)
+
+    assert set() == OPERATIONS & set(re.findall(r"\w+", problem["detail"]))
+
+
+@pytest.mark.parametrize(
+    ("path", "advice"),
+    [
+        ("/v1/inboxes/inb_none", "GET /v1/inboxes shows those you may use"),
+        ("/v1/attachments/att_none", "GET /v1/attachments shows what there is"),
+        ("/v1/rules/rul_none", "GET /v1/rules shows the existing rules"),
+        ("/v1/messages/thr_none", "use GET /v1/threads/{thread_id} for it"),
+        ("/v1/messages?inbox_id=thr_none", "use GET /v1/threads/{thread_id} for it"),
+    ],
+)
+async def test_advice_names_the_endpoint(rest, inbox, path, advice):
+    problem = await rest.problem("GET", path)
+
+    assert advice in problem["detail"]
+
+
+async def test_the_header_is_named(rest, inbox):
+    body = {"inbox_id": inbox.id, "to": ["ana@example.com"], "subject": "Hi", "body_text": "Hi"}
+
+    problem = await rest.problem(
+        "POST", "/v1/messages", json=body, headers={"Idempotency-Key": "x" * 300}
+    )
+
+    assert problem["detail"].startswith("Idempotency-Key: ")
+
+
+def test_no_argument_has_the_name_of_an_operation():
+    """An error may name arguments, and these are not replaced."""
+    names = {name for route in ROUTES for name in argument_names(route.operation.request)}
+
+    assert set() == OPERATIONS & names
