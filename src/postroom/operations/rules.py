@@ -42,6 +42,7 @@ from postroom.model.view import Everything, Only, only
 from postroom.operations.memories import MemoryAdd
 from postroom.pipeline.apply_rules import definition_of
 from postroom.rules.definition import Definition
+from postroom.rules.impossible import impossible_conditions
 from postroom.rules.planning import PlanDraft, consider, queries_for
 from postroom.rules.rights import Rights, lacking, recorded_authority, rights_for, rights_to_undo
 
@@ -220,7 +221,8 @@ async def create_rule(ctx: RequestContext, request: CreateRule) -> Rule | DryRun
         inboxes=inboxes,
         authority=recorded_authority(ctx.caller),
     )
-    return await ctx.store.add_rule(rule, ctx.visible)
+    warnings = tuple(impossible_conditions(definition)) or None
+    return replace(await ctx.store.add_rule(rule, ctx.visible), warnings=warnings)
 
 
 async def _inboxes(ctx: RequestContext, definition: Definition) -> Visible:

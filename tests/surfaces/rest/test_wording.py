@@ -69,3 +69,18 @@ def test_no_argument_has_the_name_of_an_operation():
     names = {name for route in ROUTES for name in argument_names(route.operation.request)}
 
     assert set() == OPERATIONS & names
+
+
+async def test_a_rule_that_never_matches_is_created_with_a_warning(rest, inbox):
+    rule = "name: Builds\nwhen: [{from: builds.example}]\nthen: [archive]\n"
+
+    made = await rest.post("/v1/rules", rule_yaml=rule, dry_run=False)
+    plan = await rest.post(f"/v1/rules/{made['id']}/plan")
+    good = await rest.post(
+        "/v1/rules", rule_yaml=rule.replace("builds.example", '"@builds.example"'), dry_run=True
+    )
+
+    [warning] = made["warnings"]
+    assert 'write "@builds.example" for the domain' in warning
+    assert [warning] == plan["warnings"]
+    assert [] == good["warnings"]
