@@ -198,15 +198,21 @@ async def find_page(ctx: RequestContext, request: MessageFilter) -> Page[Message
     else:
         found = await ctx.store.messages(query)
     page = ctx.cursors.page(request, found)
+    if found.unranked:
+        return replace(page, hint=_NOT_FINAL.format(found.unranked))
     return page if found.total else replace(page, hint=_hint(request))
 
 
+_NOT_FINAL = (
+    "the order is not final: {} of the messages that pass the filters are not indexed by meaning "
+    "yet; ask again later, or use more filters"
+)
 _HINTS: dict[Mode, str] = {
     "exact": 'no message contains these words in this order; try mode=words (each word, or "phrase"'
     " in quotes, anywhere), mode=hybrid (by meaning)",
     "words": "no message contains all of these words; try fewer or shorter ones, mode=hybrid (by "
     "meaning)",
-    "hybrid": "no message passes the filters; try fewer of them",
+    "hybrid": "no message comes near this question; try other words or fewer filters",
 }
 
 

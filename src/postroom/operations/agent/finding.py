@@ -73,7 +73,8 @@ async def _nearest(
     found = await find_page(ctx, request.model_copy(update=by_meaning))
     if not found.results:
         return nothing
-    return replace(nothing, results=found.results, hint=_NEAREST_HINT)
+    hints = [_NEAREST_HINT, *([found.hint] if found.hint else [])]
+    return replace(nothing, results=found.results, hint="; ".join(hints))
 
 
 def _line(
