@@ -52,11 +52,75 @@ async def test_a_sentence_finds_what_comes_nearest(lean: Agent, ctx: RequestCont
     await deliver(ctx, inbox, mail("Birthday party", "Cake at six.", sender="lily@example.com"))
     await deliver(ctx, inbox, mail("Invoice", "Please pay.", sender="bo@example.com"))
 
-    found = await lean.call("find_mail", q="messages of lily on the birthday", limit=1)
+    found = await lean.call("find_mail", q="celebrating with lily and her cake", limit=1)
 
     assert ["Birthday party"] == [row["subject"] for row in found["results"]]
     assert 0 == found["total"]
     assert "these come nearest" in found["hint"]
+
+
+@pytest.mark.parametrize(
+    "q", ["latest email from Ana about the website", "who sent the website?", "Ana's website, ana"]
+)
+async def test_the_words_that_matter_are_enough(
+    lean: Agent, ctx: RequestContext, inbox: Inbox, q: str
+):
+    for number in range(12):
+        await deliver(ctx, inbox, mail(f"News {number}", sender="Ana <ana@example.com>"))
+    await deliver(ctx, inbox, mail("Website", sender="Ana <ana@example.com>"))
+
+    found = await lean.call("find_mail", q=q)
+
+    assert "Website" == found["results"][0]["subject"]
+    assert found["hint"].startswith("no message has all of these words; these ")
+
+
+@pytest.mark.parametrize("q", ["-from:ana", "is:unread OR is:read", "larger:5M"])
+async def test_syntax_that_is_plain_text_is_told(
+    lean: Agent, ctx: RequestContext, inbox: Inbox, q: str
+):
+    await deliver(ctx, inbox, mail("One", to=inbox.address))
+
+    found = await lean.call("find_mail", q=q)
+
+    assert "plain text" in found["hint"]
+
+
+async def test_an_inbox_of_all_rows_is_told_once(lean: Agent, ctx: RequestContext, inbox: Inbox):
+    other = await new_inbox(ctx, "other")
+    await deliver(ctx, inbox, mail("One", to=inbox.address))
+    await deliver(ctx, other, mail("Two", to=other.address))
+
+    one = await lean.call("find_mail", q="one")
+    both = await lean.call("find_mail")
+
+    assert inbox.address == one["inbox"]
+    assert "inbox" not in one["results"][0]
+    assert {inbox.address, other.address} == {row["inbox"] for row in both["results"]}
+
+
+@pytest.mark.parametrize("flags", ["read", ["read", "starred"], "seen"])
+async def test_flags_have_the_names_of_other_programs(
+    lean: Agent, ctx: RequestContext, inbox: Inbox, flags: Any
+):
+    await deliver(ctx, inbox, mail("One", to=inbox.address))
+    [row] = (await lean.call("find_mail"))["results"]
+
+    await lean.call("change_mail", ids=row["id"], add_flags=flags, add_labels="Work")
+
+    [changed] = (await lean.call("find_mail", unread=False))["results"]
+    assert ["Work"] == changed["labels"]
+
+
+async def test_a_plan_of_nothing_says_so(lean: Agent, inbox: Inbox):
+    plan = await lean.call("change_mail", filter={"q": "nothing"}, trash=True)
+
+    assert {
+        "untrusted": True,
+        "status": "planned",
+        "changed": 0,
+        "note": "no message matches",
+    } == plan
 
 
 async def test_what_was_asked_for_exactly_is_not_guessed(lean: Agent, inbox: Inbox, ctx):

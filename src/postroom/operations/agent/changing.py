@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, model_validator
 
@@ -25,6 +25,8 @@ from postroom.operations.bulk_changes import (
 from postroom.operations.unsubscribing import Unsubscribe, unsubscribe
 
 _SHOWN = 5
+_LISTS = ("add_labels", "remove_labels", "add_flags", "remove_flags")
+_FLAGS = {"read": "seen", "starred": "flagged", "important": "flagged"}
 _THREAD_MESSAGES = 100
 
 
@@ -44,6 +46,20 @@ class ChangeMail(MessageChanges):
     ] = None
     plan_id: Annotated[OptionalId, argument("Carry out this plan.", "pln_5r2x7h")] = None
     unsubscribe: Annotated[bool, argument("Leave the mailing lists of ids.", True)] = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_written(cls, data: Any) -> Any:
+        """Accept a single label or flag, and the names that other programs have for flags."""
+        if not isinstance(data, dict):
+            return data
+        lists = {name: data[name] for name in _LISTS if name in data}
+        for name, value in lists.items():
+            values = [value] if isinstance(value, str) else value
+            if name.endswith("flags") and isinstance(values, list):
+                values = [_FLAGS.get(str(flag), flag) for flag in values]
+            lists[name] = values
+        return {**data, **lists}
 
     @model_validator(mode="after")
     def _one_selection(self) -> Self:
@@ -96,6 +112,8 @@ def plan_receipt(plan: DryRunPlan, *, note: str | None = None) -> ChangeReceipt:
         MailLine(item["message_id"], item["from"], item["subject"], item["date"])
         for item in plan.matched_messages[:_SHOWN]
     )
+    if not plan.total_matches and note is None:
+        return ChangeReceipt("planned", 0, note="; ".join([*plan.warnings, "no message matches"]))
     words = [*plan.warnings, note or "nothing is changed yet; change_mail with plan_id does it"]
     return ChangeReceipt(
         "planned",

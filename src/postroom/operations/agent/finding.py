@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -10,7 +11,7 @@ from pydantic import model_validator
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import operation
 from postroom.calls.request import Limit, argument
-from postroom.mail.text.fold import fold
+from postroom.mail.text.fold import fold, words_of
 from postroom.model.agent import FoundMail, MailLine
 from postroom.model.key import Scope
 from postroom.model.message import Message, MessageRow
@@ -25,7 +26,14 @@ TEXTS_CHARS = 24_000
 
 
 _NEAREST = 3
-_NEAREST_HINT = "no message has all of these words; these come nearest"
+_NOT_ALL = "no message has all of these words; "
+_PLAIN_TEXT = "-, OR and unknown operators in q are plain text; leave them out"
+_SYNTAX = re.compile(r"(?<!\S)(?:-\w|\w+:\S|OR(?!\S)|NOT(?!\S))")
+_OF_QUESTIONS = frozenset(
+    ("e-mail", "email", "emails", "mail", "mails", "message", "messages", "find", "show", "list",
+     "latest", "last", "newest", "recent", "sent", "received", "regarding", "concerning")
+)  # fmt: skip
+"""Words of a question about mail that are seldom in the mail."""
 
 
 class MailSelection(MessageSelection):
@@ -62,19 +70,40 @@ async def find_mail(ctx: RequestContext, request: FindMail) -> FoundMail:
     )
     if request.text:
         lines = _within_budget(lines)
-    return FoundMail(page.total, lines, next_cursor=page.next_cursor, hint=page.hint)
+    inbox = None
+    if len({line.inbox for line in lines}) == 1:
+        inbox, lines = lines[0].inbox, tuple(replace(line, inbox=None) for line in lines)
+    hint = page.hint
+    if not lines and _SYNTAX.search(request.q or ""):
+        hint = _PLAIN_TEXT
+    return FoundMail(page.total, lines, inbox, next_cursor=page.next_cursor, hint=hint)
 
 
 async def _nearest(
     ctx: RequestContext, request: FindMail, nothing: Page[MessageRow]
 ) -> Page[MessageRow]:
-    """What comes nearest to words of which no message has all."""
+    """What has the words that matter, or comes nearest, if no message has all words of q."""
+    if words := _words_that_matter(request.q or ""):
+        found = await find_page(ctx, request.model_copy(update={"q": words}))
+        if found.results:
+            return replace(found, next_cursor=None, hint=f"{_NOT_ALL}these have {words}")
     by_meaning = {"mode": "hybrid", "sort": "newest", "limit": min(request.limit, _NEAREST)}
     found = await find_page(ctx, request.model_copy(update=by_meaning))
     if not found.results:
         return nothing
-    hints = [_NEAREST_HINT, *([found.hint] if found.hint else [])]
+    hints = [f"{_NOT_ALL}these come nearest", *([found.hint] if found.hint else [])]
     return replace(nothing, results=found.results, hint="; ".join(hints))
+
+
+def _words_that_matter(q: str) -> str:
+    """The words of a question without those that only ask; empty if these are all or none."""
+    # Imported on first use: its patterns are slow to compile.
+    from postroom.mail.text.terms import STOP_WORDS
+
+    words = list(words_of(fold(q)))
+    bare = [word.strip(".,;!?'") for word in words]
+    kept = [word for word in bare if word and word not in STOP_WORDS | _OF_QUESTIONS]
+    return " ".join(f'"{w}"' if " " in w else w for w in kept) if kept != words else ""
 
 
 def _line(
@@ -82,14 +111,17 @@ def _line(
 ) -> MailLine:
     if request.text:
         return line_of(message, addresses, text=message.new_text or message.text)
-    return line_of(message, addresses, snippet=_shown(row) or None)
+    return line_of(message, addresses, snippet=_shown(row, message, request.q or "") or None)
 
 
-def _shown(row: MessageRow) -> str:
+def _shown(row: MessageRow, message: Message, q: str) -> str:
     """The start of the text, or what matches if the rest of the row does not show it."""
-    seen = fold(f"{row.subject} {row.snippet} {row.from_name} {row.from_address}")
+    files = " ".join(file.filename for file in message.attachments)
+    seen = fold(f"{row.subject} {row.snippet} {row.from_name} {row.from_address} {files}")
     excerpt = row.excerpt or ""
-    return row.snippet if fold(excerpt.strip("… ")) in seen else excerpt
+    sought = words_of(fold(_words_that_matter(q) or q)) if excerpt else ()
+    is_seen = fold(excerpt.strip("… ")) in seen or all(word in seen for word in sought)
+    return row.snippet if is_seen else excerpt
 
 
 def _within_budget(lines: tuple[MailLine, ...]) -> tuple[MailLine, ...]:
