@@ -1,4 +1,4 @@
-"""Errors in the words of a surface: advice names an operation as the surface calls it."""
+"""Names of operations in an error, and what a surface calls these operations."""
 
 from __future__ import annotations
 
@@ -10,16 +10,13 @@ from postroom.errors import MailError
 _NAME = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
 
 
+def operations_named(error: MailError, names: Mapping[str, str]) -> dict[str, str]:
+    """The operations that an error advises, and what they are called here."""
+    return {name: names[name] for name in _NAME.findall(str(error)) if name in names}
+
+
 def reword(error: MailError, names: Mapping[str, str]) -> MailError:
     """Replace the names of operations in an error, and return it."""
-
-    def said(text: object) -> str:
-        return _NAME.sub(lambda found: names.get(found[0], found[0]), str(text))
-
-    error.args = (said(error), *error.args[1:])
-    problems = error.details.get("problems")
-    if isinstance(problems, list):
-        error.details["problems"] = [
-            {**item, "problem": said(item["problem"])} for item in problems
-        ]
+    said = _NAME.sub(lambda found: names.get(found[0], found[0]), str(error))
+    error.args = (said, *error.args[1:])
     return error

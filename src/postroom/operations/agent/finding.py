@@ -22,7 +22,7 @@ from postroom.operations.message_selection import MessageFilter, MessageSelectio
 from postroom.operations.messages import fair_cut
 
 TEXTS_CHARS = 24_000
-"""The length of all texts of a page constraints."""
+"""The length of all texts of a page together."""
 
 
 _NEAREST = 3

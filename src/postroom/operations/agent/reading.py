@@ -17,7 +17,7 @@ from postroom.operations.attachments import attachment_text
 from postroom.operations.messages import fair_cut
 
 _CHARS = 36_000
-"""The length of all texts of an answer constraints: 9,000 tokens."""
+"""The length of all texts of an answer together: 9,000 tokens."""
 
 _THREAD_MESSAGES = 20
 _MAX_ADDRESSES = 20

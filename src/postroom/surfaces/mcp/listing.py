@@ -99,14 +99,13 @@ def _check(toolset: str) -> None:
         raise InvalidInput(f"no toolset {toolset}; {advice}")
 
 
-ACCOUNTS, NAMESPACES = "accounts", "namespaces"
+NAMESPACES = "namespaces"
 
 
 def rights_of(caller: Caller) -> frozenset[str]:
-    """What a caller may use: scopes, and whether it sees any live account or memory namespace."""
-    seen = {ACCOUNTS: caller.accounts, NAMESPACES: caller.namespaces}
-    views = (name for name, view in seen.items() if view != NOTHING)
-    return frozenset((*map(str, caller.scopes), *views))
+    """What a caller may use: its scopes, and memories if it sees any namespace."""
+    memories = () if caller.namespaces == NOTHING else (NAMESPACES,)
+    return frozenset((*map(str, caller.scopes), *memories))
 
 
 def read_listing() -> Callable[[str], list[ListedTool]]:

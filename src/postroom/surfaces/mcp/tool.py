@@ -9,7 +9,7 @@ from typing import Any
 from postroom.calls.operation import Operation
 from postroom.errors import InvalidInput, MailError, ProviderError, RateLimited, Unavailable
 from postroom.model.key import Scope
-from postroom.surfaces.mcp.listing import ACCOUNTS, NAMESPACES
+from postroom.surfaces.mcp.listing import NAMESPACES
 from postroom.surfaces.schema import Schema, request_schema, result_schema
 from postroom.surfaces.to_json import to_json
 
@@ -96,8 +96,7 @@ class Tool:
     def needs(self) -> frozenset[str]:
         """What a caller must have so that the tool is of use; see `rights_of`."""
         of_memories = "namespace" in self.operation.request.model_fields
-        views = ((ACCOUNTS, self.is_elsewhere), (NAMESPACES, of_memories))
-        return frozenset((str(self.operation.scope), *(name for name, is_so in views if is_so)))
+        return frozenset((str(self.operation.scope), *((NAMESPACES,) if of_memories else ())))
 
     @property
     def entry(self) -> dict[str, Any]:

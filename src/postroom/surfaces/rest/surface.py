@@ -28,7 +28,7 @@ from postroom.surfaces.rest.failed_logins import Attempts, TooManyKeys
 from postroom.surfaces.rest.metrics import Metrics
 from postroom.surfaces.rest.responses import KINDS, POSTED_BY, as_problem, problem, respond
 from postroom.surfaces.rest.routing import Paths, Route, names_of, segments_of
-from postroom.surfaces.wording import reword
+from postroom.surfaces.wording import operations_named
 
 log = logging.getLogger(__name__)
 
@@ -157,7 +157,7 @@ class Surface:
         if not isinstance(error, MailError):
             error = MailError("internal error; the log has the details under this request_id")
         self._metrics.refuse(error.code)
-        response = as_problem(reword(error, self._names), exchange.scope)
+        response = as_problem(error, exchange.scope, see=operations_named(error, self._names))
         if KINDS[error.code].status >= 500:
             context = {**exchange.context, "code": error.code, "error": str(error)}
             log.error("request.failed", extra=context, exc_info=cause)
