@@ -294,6 +294,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "delete_label": {"label": "Work"},
     "update_identity": {"identity_id": "{identity_id}", "name": "Bo"},
     "update_live_flags": {"message_id": "imap:default:INBOX:7:1", "add_flags": ["\\Seen"]},
+    "update_messages": {"message_ids": ["{message_id}"], "add_flags": ["seen"]},
     "update_message": {"message_id": "{message_id}", "flags": ["seen"]},
     "update_rule": {"rule_id": "{rule_id}", "enabled": False},
     "verify_live_account": {},

@@ -196,6 +196,12 @@ def untrusted(error: E) -> E:
     return error
 
 
+def in_our_words(error: E) -> E:
+    """The same error, which repeats nothing that a provider said."""
+    error.is_untrusted = False
+    return error
+
+
 @contextmanager
 def about_mail() -> Iterator[None]:
     """Mark errors raised inside as untrusted: they may quote mail."""

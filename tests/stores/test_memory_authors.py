@@ -89,7 +89,7 @@ async def test_words_from_mail_are_known_again_whatever_is_around_them(
     assert (expected, "user") == (again.trust, owners.trust)
 
 
-async def test_what_is_written_around_words_from_mail_is_not_mail(
+async def test_what_is_written_around_words_from_mail_is_not_trusted_more(
     store: Store, services: Services, inbox: Inbox
 ) -> None:
     added = await deliver(services, inbox, mail())
@@ -100,7 +100,7 @@ async def test_what_is_written_around_words_from_mail_is_not_mail(
     other = await put(store, "other", f"{heading}: the printer is broken.")
     same = await put(store, "same", f"{heading.upper()} {LEARNT}")
 
-    assert ["mail", "agent", "mail"] == [memory.trust for memory in (log, other, same)]
+    assert ["mail", "mail", "mail"] == [memory.trust for memory in (log, other, same)]
 
 
 @pytest.mark.parametrize(

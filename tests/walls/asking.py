@@ -88,7 +88,7 @@ def requests_of(operation: Operation[Any, Any], own: Tenant, other: Tenant) -> l
 
 def _all(model: type[Request], own: Tenant, other: Tenant) -> Iterator[Asked]:
     for base in _bases(model, other, other):
-        yield Asked(base)
+        yield Asked(base, next(iter(base.keys() & _naming(model).keys()), None))
         for name in SEEKING & set(_fields(model)):
             yield Asked({**base, name: SOUGHT})
             if "mode" in _fields(model):
@@ -101,11 +101,17 @@ def _all(model: type[Request], own: Tenant, other: Tenant) -> Iterator[Asked]:
         )
     for name, info in _naming(model).items():
         for value in _values(name, info, own, other):
-            for base in (*_bases(model, own, other)[:1], *_bases(model, other, other)[:1]):
+            for base in (_base_for(name, model, own, other), _base_for(name, model, other, other)):
                 yield Asked({**base, name: value}, name)
                 # One that stands in for another, such as thread_id for in_reply_to.
                 alone = {key: given for key, given in base.items() if key not in _naming(model)}
                 yield Asked({**alone, name: value}, name)
+
+
+def _base_for(name: str, model: type[Request], own: Tenant, other: Tenant) -> Arguments:
+    """A request to which an argument can be added, if there is one."""
+    bases = _bases(model, own, other)
+    return next((base for base in bases if name in base), bases[0] if bases else {})
 
 
 def _rules(other: Tenant) -> Iterator[str]:
@@ -130,11 +136,20 @@ def _bases(model: type[Request], own: Tenant, other: Tenant) -> list[Arguments]:
     rest = {
         name: _own(name, info, own, other) for name, info in fields.items() if name not in least
     }
-    for count in (1, 2):
-        more = ({**least, **dict(some)} for some in combinations(rest.items(), count))
-        if found := [base for base in more if _parses(model, base)]:
-            return found if count == 1 else found[:1]
-    return []
+    bases: list[Arguments] = []
+    for count in (1, 2, 3):
+        unnamed = set(_naming(model)) - set().union(*bases)
+        more = (least | dict(some) for some in combinations(rest.items(), count))
+        found = [b for b in more if (not bases or unnamed & set(b)) and _parses(model, b)]
+        bases += found if count == 1 else _one_for_each(found, unnamed)
+    return bases
+
+
+def _one_for_each(bases: list[Arguments], naming: set[str]) -> list[Arguments]:
+    """The first of the requests that names something by each argument, or the first of all."""
+    firsts = [next((b for b in bases if name in b), None) for name in sorted(naming)]
+    found = {repr(base): base for base in firsts if base is not None}
+    return list(found.values()) or bases[:1]
 
 
 def _own(name: str, info: FieldInfo, own: Tenant, other: Tenant) -> Any:

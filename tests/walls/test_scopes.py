@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -81,7 +82,7 @@ async def with_words_everywhere(shared: Shared) -> Tenant:
     )
     got = await deliver(ctx, inbox, raw)
     to = {"inbox_id": own.inbox, "to": [f"{word}@there.example"], "subject": word}
-    later = {**to, "body_text": word, "send_at": "2099-02-01T09:00Z"}
+    later = {**to, "body_text": word, "send_at": ctx.clock() + timedelta(days=9)}
     draft = await call(ctx, drafts.create_draft, {**to, "body_text": word})
     scheduled = await call(ctx, drafts.create_draft, later)
     sent = await call(ctx, drafts.send_draft, {"draft_id": scheduled.id})

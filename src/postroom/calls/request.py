@@ -301,13 +301,8 @@ class Paged(Request):
 
 def parse_request(model: type[R], arguments: Mapping[str, Any]) -> R:
     """Build a request. Raises InvalidInput with `problems`, one for each bad field."""
-    given: dict[str, object] = {}
     problems: list[dict[str, object]] = []
-    for name, value in arguments.items():
-        try:
-            given[name] = _scalar(_scalar_types(model).get(name), value)
-        except ValueError as error:
-            problems.append({"field": name, "problem": str(error)})
+    given = _with_scalars(model, arguments, problems)
     if not problems:
         try:
             return model.model_validate(given, by_alias=True, by_name=False)
@@ -319,14 +314,35 @@ def parse_request(model: type[R], arguments: Mapping[str, Any]) -> R:
     raise InvalidInput(text, problems=problems)
 
 
+def _with_scalars(
+    model: type[Request],
+    arguments: Mapping[str, Any],
+    problems: list[dict[str, object]],
+    at: str = "",
+) -> dict[str, object]:
+    """The arguments with numbers and booleans in place of their texts, also inside of objects."""
+    types, given = _scalar_types(model), dict[str, object]()
+    for name, value in arguments.items():
+        kind = types.get(name)
+        if isinstance(value, dict) and kind is not None and issubclass(kind, Request):
+            given[name] = _with_scalars(kind, value, problems, f"{at}{name}.")
+            continue
+        try:
+            given[name] = _scalar(kind, value)
+        except ValueError as error:
+            problems.append({"field": at + name, "problem": str(error)})
+    return given
+
+
 @cache
 def _scalar_types(model: type[Request]) -> dict[str, type]:
-    """The type of each argument that is a whole number or a boolean."""
+    """The type of each argument that is a whole number, a boolean or an object."""
     found: dict[str, type] = {}
     for name, info in model.model_fields.items():
-        types = (info.annotation, *get_args(info.annotation))
-        if bool in types or int in types:
-            found[info.alias or name] = bool if bool in types else int
+        types = [t for t in (info.annotation, *get_args(info.annotation)) if isinstance(t, type)]
+        kinds = [kind for kind in (bool, int, Request) if any(issubclass(t, kind) for t in types)]
+        if kinds:
+            found[info.alias or name] = next(t for t in types if issubclass(t, kinds[0]))
     return found
 
 
@@ -350,13 +366,11 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,99})", re.ASCII)
 
 def _has_nul(value: object) -> bool:
     """Whether a value contains NUL, which PostgreSQL cannot store in a text."""
-    if isinstance(value, str):
-        return "\0" in value
-    if isinstance(value, list):
-        return any(_has_nul(item) for item in value)
     if isinstance(value, dict):
-        return any(_has_nul(item) for pair in value.items() for item in pair)
-    return False
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        return any(map(_has_nul, value))
+    return isinstance(value, str) and "\0" in value
 
 
 def argument_names(model: type[Request]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
@@ -14,6 +14,7 @@ from postroom.calls.operation import operation
 from postroom.calls.receipts import needs_read
 from postroom.calls.request import (
     READERS,
+    Accepts,
     Constraint,
     Id,
     LabelName,
@@ -21,7 +22,6 @@ from postroom.calls.request import (
     OptionalId,
     Request,
     argument,
-    one_of,
     refuse_other_kind,
 )
 from postroom.errors import Conflict, NotFound, no_such
@@ -53,8 +53,44 @@ _TRIES = 3
 _AT_ONCE = 500
 
 
+_NULL = {"type": "null"}
+_NONE = {"maxItems": 0}
+_ANY_CHANGE = {"anyOf": [{"required": [name]} for name in _CHANGES]}
+_ONE_SELECTION: list[dict[str, Any]] = [
+    {
+        "required": ["message_ids"],
+        "properties": {"message_ids": {"minItems": 1}, "filter": _NULL, "plan_id": _NULL},
+        **_ANY_CHANGE,
+    },
+    {
+        "required": ["filter"],
+        "properties": {"message_ids": _NONE, "filter": {"type": "object"}, "plan_id": _NULL},
+        **_ANY_CHANGE,
+    },
+    {
+        "required": ["plan_id"],
+        "properties": {"message_ids": _NONE, "filter": _NULL, "plan_id": {"type": "string"}},
+        "not": _ANY_CHANGE,
+    },
+]
+_ONE_PLACE = Constraint(
+    "place",
+    ("mailbox", "trash"),
+    {
+        "not": {
+            "required": ["mailbox", "trash"],
+            "properties": {"mailbox": {"type": "string"}, "trash": {"const": True}},
+        }
+    },
+    "give mailbox or trash, not both",
+    lambda request: request.mailbox is not None and request.trash,
+)
+
+
 class MessageChanges(Request):
     """What to change of messages."""
+
+    constraints: ClassVar[tuple[Constraint, ...]] = (_ONE_PLACE,)
 
     add_labels: Annotated[list[LabelName], argument("Labels to add.", ["Work"], max_length=50)] = []
     remove_labels: Annotated[
@@ -62,15 +98,17 @@ class MessageChanges(Request):
     ] = []
     add_flags: Annotated[Flags, argument("Flags to add; seen is read.", ["seen"])] = []
     remove_flags: Annotated[Flags, argument("Flags to remove.", ["flagged"])] = []
-    mailbox: Annotated[MailboxName | None, argument("Move to this mailbox.", "Archive")] = None
+    mailbox: Annotated[
+        MailboxName | None,
+        argument("Move to this mailbox.", "Archive"),
+        Accepts({"not": {"const": "*"}}),
+    ] = None
     trash: Annotated[bool, argument("Move to Trash.", True)] = False
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if self.mailbox == "*":
             raise ValueError("mailbox: * means every mailbox; name one")
-        if self.mailbox and self.trash:
-            raise ValueError("give mailbox or trash, not both")
         return self
 
     def actions(self) -> Iterator[Action]:
@@ -99,7 +137,10 @@ class UpdateMessages(MessageChanges):
     """
 
     constraints: ClassVar[tuple[Constraint, ...]] = (
-        one_of("messages", ("message_ids", "filter", "plan_id")),
+        _ONE_PLACE,
+        Constraint(
+            "messages", ("message_ids", "filter", "plan_id", *_CHANGES), {"oneOf": _ONE_SELECTION}
+        ),
     )
     message_ids: Annotated[
         list[Id], argument("The messages.", ["msg_4h8t2w"], max_length=1000)
@@ -107,6 +148,7 @@ class UpdateMessages(MessageChanges):
     filter: Annotated[
         MessageSelection | None,
         argument("Or all that match, as in a search.", {"from": "@news.example", "unread": True}),
+        Accepts({"minProperties": 1}),
     ] = None
     plan_id: Annotated[OptionalId, argument("Carry out this plan.", "pln_5r2x7h")] = None
 

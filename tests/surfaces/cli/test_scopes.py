@@ -71,7 +71,7 @@ def test_a_list_of_webhooks_tells_all_from_none(data, postroom, inbox):
     _, _, last = made(webhooks.create_webhook, url, {**url, "inboxes": [inbox["id"]]}, url)
     shown = postroom("webhook", "list").rows
 
-    assert [["all", "all"], ["all", inbox["id"]], ["all", "all"]] == [row[2:] for row in shown]
+    assert [["all", "all"], ["all", inbox["id"]], ["all", "all"]] == [row[3:5] for row in shown]
     assert last.id == shown[-1][0]
     postroom("inbox", "delete", inbox["id"], "--force")
-    assert "none" == postroom("webhook", "list").rows[1][3]
+    assert "none" == postroom("webhook", "list").rows[1][4]

@@ -206,7 +206,7 @@ async def walked(rest, path, query, inbox_id):
 
 def without_chance(text, names):
     text = re.sub(
-        r"\b[a-z]{3}_[0-9a-z]{26}\b", lambda m: names.setdefault(m[0], f"id{len(names)}"), text
+        r"\b[a-z]{3}_[0-9a-z]{12,26}\b", lambda m: names.setdefault(m[0], f"id{len(names)}"), text
     )
     text = re.sub(r'"next_cursor":"([^"]*)"', lambda m: f'"next_cursor":{len(m[1])}', text)
     text = re.sub(r'"(\w+_at|at)":"[^"]*"', r'"\1":""', text)

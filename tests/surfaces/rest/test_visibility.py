@@ -18,6 +18,7 @@ NEEDED = {
     "send_message": OUTGOING,
     "reply_to_message": {"body_text": "Hello"},
     "forward_message": {"to": ["ana@example.com"]},
+    "update_messages": {"trash": True},
     "update_message": {"flags": ["seen"]},
     "apply_label": {"label": "Work"},
     "move_message": {"destination": "Archive"},

@@ -21,6 +21,7 @@ from postroom.errors import (
     ProviderError,
     ProviderTimeout,
     TooLarge,
+    in_our_words,
 )
 from postroom.providers.allowed_hosts import Guard, Target, parse_target
 
@@ -106,8 +107,11 @@ class MailBucket:
                 raise InvalidInput("the mail is encrypted; turn that off in the SES receipt rule")
             return bytes(await found.bytes_async())
         except FileNotFoundError as error:
-            raise ProviderError("the bucket does not have this mail yet") from error
+            absent = ProviderError("the bucket does not have this mail yet")
+            raise in_our_words(absent) from error
         except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
-            raise ProviderAuthFailed("the bucket refused the login; check its policy") from error
+            refused = ProviderAuthFailed("the bucket refused the login; check its policy")
+            raise in_our_words(refused) from error
         except exceptions.BaseError as error:
-            raise ProviderError("the bucket with the mail does not respond; try again") from error
+            silent = ProviderError("the bucket with the mail does not respond; try again")
+            raise in_our_words(silent) from error

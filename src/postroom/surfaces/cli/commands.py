@@ -88,6 +88,7 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Bound("message label", "message_changes.apply_label", ("label", "message_ids")),
     Bound("message flag", "message_changes.update_message", ("message_id", "flags")),
     Bound("message update", "message_changes.update_message", ("message_id",)),
+    Bound("message change", "bulk_changes.update_messages", ("message_ids",)),
     Bound("message delete", "message_changes.delete_message", ("message_id",)),
     Bound("message reply", "sending.reply_to_message", ("message_id",)),
     Bound("message forward", "sending.forward_message", ("message_id",)),

@@ -66,6 +66,10 @@ class Field:
         return bool(self.schema.get("type") == "array")
 
     @property
+    def is_object(self) -> bool:
+        return bool(self.schema.get("type") == "object")
+
+    @property
     def option(self) -> str:
         return "--" + self.name.replace("_", "-")
 
@@ -101,7 +105,8 @@ class Field:
         names = [self.name, self.option, *([SHORTER[self.name]] if self.name in SHORTER else [])]
         metavar = _METAVARS.get(self.schema.get("type", ""), "TEXT")
         metavar = "FILE" if self.is_bytes else _PAIRS.get(self.name, metavar)
-        return click.Option(names, multiple=self.is_list, metavar=metavar, help=self.help)
+        is_repeated = self.is_list or self.is_object
+        return click.Option(names, multiple=is_repeated, metavar=metavar, help=self.help)
 
     def given(self, values: Mapping[str, Any], alone: list[str], limits: Limits) -> Any:
         """The value that was given, or None. Takes positional values from *alone*.
@@ -118,6 +123,8 @@ class Field:
             del alone[: len(alone) if self.is_list else 1]
         if self.is_bytes and value is not None:
             return read_file(value, limits.message_bytes)
+        if self.is_object and value:
+            return _object(value, self.option)
         if not self.is_list or not value:
             return None if value == () else value
         items = [item for item in value if item != ""]
@@ -132,7 +139,7 @@ class Field:
         return _text_of(path)
 
 
-_PAIRS = {"links": "TYPE=TO", "headers": "NAME:VALUE"}
+_PAIRS = {"links": "TYPE=TO", "headers": "NAME:VALUE", "filter": "NAME=VALUE"}
 _METAVARS = {"integer": "NUMBER", "number": "NUMBER"}
 
 
@@ -142,6 +149,17 @@ def _link(written: str) -> dict[str, str]:
     if not is_there:
         raise InvalidInput(f"link: add a type to {written}, such as about={written}")
     return {"type": kind, "to": to}
+
+
+def _object(written: tuple[str, ...], option: str) -> dict[str, Any]:
+    """An object as the command line accepts it: `from=@news.example`, repeated for each member."""
+    found: dict[str, Any] = {}
+    for pair in written:
+        name, is_there, value = pair.partition("=")
+        if not is_there:
+            raise InvalidInput(f"{option}: write NAME=VALUE, such as from=ana@example.com")
+        found[name] = [*found[name], value] if name in found else [value]
+    return {name: one[0] if len(one) == 1 else one for name, one in found.items()}
 
 
 def _shown(default: Any) -> str:

@@ -42,6 +42,10 @@ def argument_schema(info: FieldInfo) -> Schema:
     return _sharpen(field_schema(info), info.annotation, info.metadata)
 
 
+_OF_FIELD = ("description", "examples", "minProperties")
+"""What is said of an argument that is an object, besides its members."""
+
+
 def _sharpen(schema: Schema, annotation: Any, metadata: Sequence[Any]) -> Schema:
     kind, inner = _without_none(annotation)
     for accepts in (item for item in (*inner, *metadata) if isinstance(item, Accepts)):
@@ -52,6 +56,7 @@ def _sharpen(schema: Schema, annotation: Any, metadata: Sequence[Any]) -> Schema
     if isinstance(kind, type) and issubclass(kind, Request):
         return {
             **object_schema(kind, arguments(kind)),
+            **{name: schema[name] for name in _OF_FIELD if name in schema},
             "title": kind.model_config.get("title", kind.__name__),
         }
     if kind is str and not schema.keys() & {"pattern", "enum", "anyOf", "const"}:
