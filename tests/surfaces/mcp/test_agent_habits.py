@@ -242,3 +242,23 @@ async def test_several_inboxes_are_offered_as_from(lean: Agent, ctx: RequestCont
 
     expected = f"from: there are several inboxes; name one of {inbox.address}, {other.address}"
     assert expected == error["message"]
+
+
+@pytest.mark.parametrize("name", ["Ana Lima", "ana", "LIMA"])
+async def test_a_name_in_place_of_an_address_is_refused_with_the_address(
+    lean: Agent, ctx: RequestContext, inbox: Inbox, name: str
+):
+    await deliver(ctx, inbox, mail("Hello", sender="ana.lima@example.com", to=inbox.address))
+    [row] = (await lean.call("find_mail"))["results"]
+
+    _, sent = await lean.try_call("send_mail", {"to": [name], "body": "Hi"})
+    forward = {"ids": [row["id"]], "to": ["x@example.com", name]}
+    _, forwarded = await lean.try_call("forward_mail", forward)
+    unknown = await lean.fail("send_mail", to=["Nobody"], body="Hi")
+
+    expected = f"'{name}' is not an e-mail address; known are ana.lima@example.com"
+    assert f"to[0]: {expected}" == sent["error"]["message"]
+    assert f"to[1]: {expected}" == forwarded["error"]["message"]
+    assert sent["untrusted"]
+    assert forwarded["untrusted"]
+    assert "to[0]: 'Nobody' is not an e-mail address" == unknown["message"]
