@@ -53,7 +53,6 @@ class FoundMail:
     total: int
     results: tuple[MailLine, ...]
     inbox: str | None = None
-    next_cursor: str | None = None
     hint: str | None = None
 
 

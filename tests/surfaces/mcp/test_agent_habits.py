@@ -123,6 +123,18 @@ async def test_a_plan_of_nothing_says_so(lean: Agent, inbox: Inbox):
     } == plan
 
 
+async def test_a_list_goes_on_by_offset(lean: Agent, ctx: RequestContext, inbox: Inbox):
+    for number in range(12):
+        await deliver(ctx, inbox, mail(f"Mail {number}", to=inbox.address))
+
+    first, second = await lean.call("find_mail"), await lean.call("find_mail", offset=10)
+
+    assert {"untrusted", "total", "results"} == set(first)
+    assert (12, 10, 2) == (first["total"], len(first["results"]), len(second["results"]))
+    subjects = {row["subject"] for page in (first, second) for row in page["results"]}
+    assert 12 == len(subjects)
+
+
 async def test_what_was_asked_for_exactly_is_not_guessed(lean: Agent, inbox: Inbox, ctx):
     await deliver(ctx, inbox, mail("Birthday party", to=inbox.address))
 

@@ -76,7 +76,7 @@ async def find_mail(ctx: RequestContext, request: FindMail) -> FoundMail:
     hint = page.hint
     if not lines and _SYNTAX.search(request.q or ""):
         hint = _PLAIN_TEXT
-    return FoundMail(page.total, lines, inbox, next_cursor=page.next_cursor, hint=hint)
+    return FoundMail(page.total, lines, inbox, hint)
 
 
 async def _nearest(
@@ -86,7 +86,7 @@ async def _nearest(
     if words := _words_that_matter(request.q or ""):
         found = await find_page(ctx, request.model_copy(update={"q": words}))
         if found.results:
-            return replace(found, next_cursor=None, hint=f"{_NOT_ALL}these have {words}")
+            return replace(found, hint=f"{_NOT_ALL}these have {words}")
     by_meaning = {"mode": "hybrid", "sort": "newest", "limit": min(request.limit, _NEAREST)}
     found = await find_page(ctx, request.model_copy(update=by_meaning))
     if not found.results:

@@ -67,12 +67,13 @@ TOOLS = (
         finding.find_mail,
         hide=frozenset({"query", "offset", "thread_id", "cursor", "flags"}),
         say={
+            "limit": "At most; offset skips.",
             "q": 'Words, "a phrase", is:flagged, from:ana…',
             "mode": "Each word; q as it is; by meaning.",
             "from": "Name, address, @domain, or a part.",
             "has_attachment": "With files.",
         },
-        go_on="read_mail reads messages in full; cursor reads on in the list",
+        go_on="read_mail reads messages in full; offset reads on in the list",
     ),
     _tool(
         "read_mail",
