@@ -94,8 +94,15 @@ async def run(options: argparse.Namespace, folder: Path) -> bool:
             shutil.rmtree(copy)
         shutil.rmtree(original)
         rows.append(row)
+    rows.append(["mean", *(mean_of(costs[name]) for name in TOOLSETS)])
     table(rows)
     return show_bars(costs)
+
+
+def mean_of(costs: Sequence[Cost]) -> str:
+    calls, size = mean(c.calls for c in costs), mean(c.size for c in costs)
+    tokens = mean(c.tokens for c in costs)
+    return f"{calls:4.2f} {size:6,.0f} {tokens:6,.0f}"
 
 
 def show_bars(costs: dict[str, list[Cost]]) -> bool:
