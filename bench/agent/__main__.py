@@ -19,7 +19,7 @@ from statistics import mean
 
 from mcp import Client
 
-from bench.agent import more_tasks  # noqa: F401 - adds its tasks
+from bench.agent import organising_tasks, writing_tasks  # noqa: F401 - they add their tasks
 from bench.agent.mailbox import fill
 from bench.agent.session import CallFailed, Session, World, count_tokens
 from bench.agent.tasks import TASKS, Script, Task
