@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -121,6 +122,15 @@ async def test_a_plan_of_nothing_says_so(lean: Agent, inbox: Inbox):
         "changed": 0,
         "note": "no message matches",
     } == plan
+
+
+@pytest.mark.parametrize("after", ["7d", "yesterday", "2w"])
+async def test_a_date_may_be_relative(lean: Agent, ctx: RequestContext, inbox: Inbox, after: str):
+    now = datetime.now(UTC)
+    for days in (0, 20):
+        await deliver(ctx, inbox, mail(f"{days} days old", date=now - timedelta(days=days)))
+
+    assert ["0 days old"] == await subjects(lean, after_date=after)
 
 
 async def test_a_list_goes_on_by_offset(lean: Agent, ctx: RequestContext, inbox: Inbox):

@@ -38,14 +38,29 @@ _PLACES = {"anywhere": "*", "all": "*", "spam": "Junk", "bin": "Trash", "drafts"
 
 
 def with_operators(data: Any) -> Any:
-    """Arguments with those that the operators in q stand for; an argument of its own wins."""
-    name_of_q = "q" if isinstance(data, dict) and "q" in data else "query"
-    q = data.get(name_of_q) if isinstance(data, dict) else None
+    """Arguments with those that the operators in q stand for; an argument of its own wins.
+
+    Dates may be like those of operators too: `yesterday`, `7d`.
+    """
+    if not isinstance(data, dict):
+        return data
+    now = datetime.now(UTC)
+    data = {**data, **_dates(data, now)}
+    name_of_q = "q" if "q" in data else "query"
+    q = data.get(name_of_q)
     if not isinstance(q, str) or ":" not in q or data.get("mode") == "exact":
         return data
-    rest, found = split_operators(q, datetime.now(UTC))
+    rest, found = split_operators(q, now)
     given = {name: value for name, value in data.items() if name != name_of_q}
     return {**found, **given, **({"q": rest} if rest else {})} if found or rest != q else data
+
+
+def _dates(data: Arguments, now: datetime) -> Arguments:
+    found: Arguments = {}
+    for name in ("after_date", "before_date"):
+        if isinstance(value := data.get(name), str):
+            found |= _date(name)(value, now) or {}
+    return found
 
 
 def split_operators(text: str, now: datetime) -> tuple[str, Arguments]:
