@@ -58,7 +58,7 @@ S = TypeVar("S", bound="Sending")
 
 IdempotencyKey = Annotated[
     Annotated[str, Field(min_length=1, max_length=256)] | None,
-    argument("Repeated with the same key, it is sent once.", "order-1042"),
+    argument("Sent once for each key.", "order-1042"),
 ]
 
 

@@ -20,6 +20,7 @@ class WaitForMail(WaitForMessage):
     """Wait for a mail. A time-out is no error: wait again with since of the answer."""
 
     constraints: ClassVar[tuple[Constraint, ...]] = ()
+    splits_names: ClassVar[bool] = True
 
 
 @operation(Scope.READ, waits=True)
@@ -27,7 +28,7 @@ async def wait_for_mail(ctx: RequestContext, request: WaitForMail) -> Arrived:
     arguments = {name: getattr(request, name) for name in request.model_fields_set}
     if not (request.inbox_id or request.thread_id):
         arguments["inbox_id"] = (await only_inbox(ctx)).id
-    waited = await wait_for_message(ctx, WaitForMessage.model_construct(**arguments))
+    waited = await wait_for_message(ctx, WaitForMail.model_construct(**arguments))
     if waited.message is None:
         return Arrived(None, timed_out=True, since=waited.since)
     text = waited.message.new_text or waited.message.text
