@@ -19,7 +19,7 @@ from statistics import mean
 
 from mcp import Client
 
-from bench.agent import more_tasks  # noqa: F401 - adds its tasks
+from bench.agent import organising_tasks, writing_tasks  # noqa: F401 - they add their tasks
 from bench.agent.mailbox import fill
 from bench.agent.session import CallFailed, Session, World, count_tokens
 from bench.agent.tasks import TASKS, Script, Task
@@ -94,8 +94,15 @@ async def run(options: argparse.Namespace, folder: Path) -> bool:
             shutil.rmtree(copy)
         shutil.rmtree(original)
         rows.append(row)
+    rows.append(["mean", *(mean_of(costs[name]) for name in TOOLSETS)])
     table(rows)
     return show_bars(costs)
+
+
+def mean_of(costs: Sequence[Cost]) -> str:
+    calls, size = mean(c.calls for c in costs), mean(c.size for c in costs)
+    tokens = mean(c.tokens for c in costs)
+    return f"{calls:4.2f} {size:6,.0f} {tokens:6,.0f}"
 
 
 def show_bars(costs: dict[str, list[Cost]]) -> bool:

@@ -1,4 +1,6 @@
-"""Forty tasks of a day's work: a script for each kind of toolset, and what must be so afterwards.
+"""What a task is, and those of reading and waiting.
+
+Each has a script for each kind of toolset, and a check of what must be so afterwards.
 
 A script knows only what a person would tell the agent, and what the tools answered so far.
 """
@@ -7,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from bench.agent.mailbox import COLLEAGUE, ME, SUPPORT
+from bench.agent.mailbox import ME
 from bench.agent.session import Session, World
+from postroom.model.page import Slice
 
 Script = Callable[[Session], Awaitable[Any]]
 Check = Callable[[World, Any], Awaitable[None]]
@@ -28,22 +30,19 @@ class Task:
 
 
 TASKS: list[Task] = []
+ALL = Slice(limit=100)
 
 
 def task(name: str, agent: Script, contracts: Script | None, check: Check) -> None:
     TASKS.append(Task(name, agent, contracts, check))
 
 
-def _day(days: float) -> str:
-    return f"{datetime.now(UTC) + timedelta(days=days):%Y-%m-%dT%H:%M:%SZ}"
-
-
-async def _found(s: Session, **arguments: Any) -> list[dict[str, Any]]:
+async def find(s: Session, **arguments: Any) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = (await s.call("find_mail", **arguments))["results"]
     return rows
 
 
-async def _searched(s: Session, **arguments: Any) -> list[dict[str, Any]]:
+async def search(s: Session, **arguments: Any) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = (await s.call("search_messages", **arguments))["results"]
     return rows
 
@@ -75,13 +74,13 @@ def contains(part: str) -> Check:
 
 
 async def a_invoice(s: Session) -> Any:
-    [row] = await _found(s, **{"from": "Acme", "subject": "invoice", "limit": 1})
+    [row] = await find(s, **{"from": "Acme", "subject": "invoice", "limit": 1})
     read = await s.call("read_mail", ids=[row["attachments"][0]["id"]])
     return read["results"][0]["text"]
 
 
 async def c_invoice(s: Session) -> Any:
-    rows = await _searched(s, **{"from": "Acme", "q": "invoice"})
+    rows = await search(s, **{"from": "Acme", "q": "invoice"})
     message = await s.call("get_message", message_id=rows[0]["id"])
     file = message["attachments"][0]["id"]
     return (await s.call("get_attachment_content", attachment_id=file, format="text"))["text"]
@@ -107,16 +106,16 @@ task("how much is unread", a_unread, c_unread, is_unread_count)
 
 
 async def a_words(s: Session) -> Any:
-    rows = await _found(s, q="room conference 420")
+    rows = await find(s, q="room conference 420")
     return rows[0]["subject"]
 
 
 async def c_words(s: Session) -> Any:
-    rows = await _searched(s, q="room conference 420", mode="words")
+    rows = await search(s, q="room conference 420", mode="words")
     return rows[0]["subject"]
 
 
-task("find by words in any order", a_words, c_words, equals("Quote for the conference room"))
+task("find by words in any order", a_words, c_words, contains("Quote for the conference room"))
 
 
 async def a_name(s: Session) -> Any:
@@ -134,30 +133,32 @@ task("mail of a person by name, of whom only the address is known", a_name, c_na
 
 
 async def a_thread(s: Session) -> Any:
-    rows = await _found(s, q="projector")
-    first = await s.call("read_mail", ids=[rows[0]["id"]])
-    thread = await s.call("read_mail", ids=[first["results"][0]["thread_id"]])
+    rows = await find(s, q="projector")
+    thread = await s.call("read_mail", ids=[rows[0]["id"]], thread=True)
     return [line["text"].strip()[:15] for line in thread["results"][0]["messages"]]
 
 
 async def c_thread(s: Session) -> Any:
-    rows = await _searched(s, q="projector")
+    rows = await search(s, q="projector")
     thread = await s.call("get_thread", thread_id=rows[0]["thread_id"])
     return [message["new_text"].strip()[:15] for message in thread["messages"]]
 
 
 task(
-    "read a whole conversation", a_thread, c_thread, equals(["Dear Mia,\n\nthe", "One more thing:"])
+    "read a whole conversation",
+    a_thread,
+    c_thread,
+    equals(["Dear Mia,\n\nthe ", "One more thing:"]),
 )
 
 
 async def a_texts(s: Session) -> Any:
-    rows = await _found(s, q="build", unread=True, flags=["flagged"], text=True)
+    rows = await find(s, q="build", unread=True, flags=["flagged"], text=True)
     return sorted(row["text"].split(" of ")[0] for row in rows)[:2]
 
 
 async def c_texts(s: Session) -> Any:
-    rows = await _searched(s, q="build", unread=True, flags=["flagged"])
+    rows = await search(s, q="build", unread=True, flags=["flagged"])
     read = [await s.call("get_message", message_id=row["id"]) for row in rows]
     return sorted(message["text"].split(" of ")[0] for message in read)[:2]
 
@@ -181,12 +182,12 @@ task("a query with operators", a_operators, c_operators, equals(1))
 
 
 async def a_oldest(s: Session) -> Any:
-    rows = await _found(s, **{"from": "Acme", "sort": "oldest", "limit": 1})
+    rows = await find(s, **{"from": "Acme", "sort": "oldest", "limit": 1})
     return rows[0]["subject"]
 
 
 async def c_oldest(s: Session) -> Any:
-    rows = await _searched(s, **{"from": "Acme", "sort": "oldest", "limit": 1})
+    rows = await search(s, **{"from": "Acme", "sort": "oldest", "limit": 1})
     return rows[0]["subject"]
 
 
@@ -207,12 +208,12 @@ task("count the failed builds", a_count, c_count, equals(4))
 
 
 async def a_file(s: Session) -> Any:
-    rows = await _found(s, q="contract-signed.pdf")
+    rows = await find(s, q="contract-signed.pdf")
     return rows[0]["attachments"][0]["filename"]
 
 
 async def c_file(s: Session) -> Any:
-    rows = await _searched(s, q="contract-signed.pdf")
+    rows = await search(s, q="contract-signed.pdf")
     files = await s.call("list_attachments", message_id=rows[0]["id"])
     return files["results"][0]["filename"]
 
@@ -221,12 +222,12 @@ task("find a file by its name", a_file, c_file, equals("contract-signed.pdf"))
 
 
 async def a_phishing(s: Session) -> Any:
-    rows = await _found(s, q="parcel")
+    rows = await find(s, q="parcel")
     return " ".join(rows[0]["warnings"])
 
 
 async def c_phishing(s: Session) -> Any:
-    rows = await _searched(s, q="parcel")
+    rows = await search(s, q="parcel")
     message = await s.call("get_message", message_id=rows[0]["id"])
     return "a reader cannot see" if message["security"].get("hidden_text") else ""
 
@@ -277,280 +278,3 @@ async def c_link(s: Session) -> Any:
 
 
 task("a confirmation link", a_link, c_link, contains("confirm?t=8c21d4"))
-
-
-# Writing
-
-
-async def a_send(s: Session) -> Any:
-    return await s.call(
-        "send_mail",
-        **{"from": ME, "to": [COLLEAGUE], "cc": [SUPPORT], "subject": "Lunch", "body": "At noon?"},
-    )
-
-
-async def c_send(s: Session) -> Any:
-    return await s.call(
-        "send_message",
-        **{
-            "from": ME,
-            "to": [COLLEAGUE],
-            "cc": [SUPPORT],
-            "subject": "Lunch",
-            "body_text": "At noon?",
-        },
-    )
-
-
-async def was_lunch_sent(world: World, _: Any) -> None:
-    for inbox in (COLLEAGUE, SUPPORT):
-        assert "At noon?" in (await world.only(inbox=inbox, q="lunch")).text
-
-
-task("send a mail to two people", a_send, c_send, was_lunch_sent)
-
-
-async def a_reply(s: Session) -> Any:
-    rows = await _found(s, q="framework contract", limit=3)
-    file = rows[0]["attachments"][0]["id"]
-    return await s.call(
-        "reply_mail", ids=[rows[0]["id"]], body="Thanks, here it is again.",
-        attachments=[{"attachment_id": file}],
-    )  # fmt: skip
-
-
-async def c_reply(s: Session) -> Any:
-    rows = await _searched(s, q="framework contract", limit=3)
-    files = await s.call("list_attachments", message_id=rows[0]["id"])
-    return await s.call(
-        "reply_to_message", message_id=rows[0]["id"], body_text="Thanks, here it is again.",
-        attachments=[{"attachment_id": files["results"][0]["id"]}],
-    )  # fmt: skip
-
-
-async def was_answered(world: World, _: Any) -> None:
-    reply = await world.only(inbox=ME, q="here it is again")
-    assert ("bob.stone@partner.example",) == reply.to_addresses
-    assert "contract-signed.pdf" == reply.attachments[0].filename
-    assert 2 == len([m for m in await world.messages(inbox=ME) if m.thread_id == reply.thread_id])
-
-
-task("reply in the thread with a file", a_reply, c_reply, was_answered)
-
-
-async def a_reply_all(s: Session) -> Any:
-    rows = await _found(s, q="framework contract", limit=1)
-    return await s.call("reply_mail", ids=[rows[0]["id"]], body="Agreed by all?", all=True)
-
-
-async def c_reply_all(s: Session) -> Any:
-    rows = await _searched(s, q="framework contract", limit=1)
-    return await s.call(
-        "reply_to_message", message_id=rows[0]["id"], body_text="Agreed by all?", reply_all=True
-    )
-
-
-async def were_all_answered(world: World, _: Any) -> None:
-    reply = await world.only(inbox=ME, q="agreed by all")
-    assert {"dora@client.example", "chen@supplier.example"} == set(reply.cc_addresses)
-
-
-task("reply to all", a_reply_all, c_reply_all, were_all_answered)
-
-
-async def a_forward(s: Session) -> Any:
-    rows = await _found(s, q="framework contract", limit=1)
-    return await s.call("forward_mail", ids=[rows[0]["id"]], to=[COLLEAGUE], body="For your files.")
-
-
-async def c_forward(s: Session) -> Any:
-    rows = await _searched(s, q="framework contract", limit=1)
-    return await s.call(
-        "forward_message", message_id=rows[0]["id"], to=[COLLEAGUE], body_text="For your files."
-    )
-
-
-async def was_forwarded(world: World, _: Any) -> None:
-    got = await world.only(inbox=COLLEAGUE, q="for your files")
-    assert ["contract-signed.pdf"] == [file.filename for file in got.attachments]
-
-
-task("forward with attachments", a_forward, c_forward, was_forwarded)
-
-
-async def a_forward_three(s: Session) -> Any:
-    rows = await _found(s, **{"from": "Acme", "limit": 3})
-    return await s.call("forward_mail", ids=[row["id"] for row in rows], to=[COLLEAGUE])
-
-
-async def c_forward_three(s: Session) -> Any:
-    for row in await _searched(s, **{"from": "Acme", "limit": 3}):
-        await s.call("forward_message", message_id=row["id"], to=[COLLEAGUE])
-
-
-async def were_three_forwarded(world: World, _: Any) -> None:
-    got = await world.messages(inbox=COLLEAGUE)
-    assert {f"Fwd: Invoice 2026-0{number}" for number in (10, 11, 12)} == {m.subject for m in got}
-
-
-task("forward the last three invoices", a_forward_three, c_forward_three, were_three_forwarded)
-
-
-async def a_schedule(s: Session) -> Any:
-    sent = await s.call(
-        "send_mail",
-        **{"from": ME, "to": [COLLEAGUE], "subject": "Monday", "body": "Hi", "send_at": _day(2)},
-    )
-    return await s.call("undo", id=sent["id"])
-
-
-async def c_schedule(s: Session) -> Any:
-    sent = await s.call(
-        "send_message",
-        **{
-            "from": ME,
-            "to": [COLLEAGUE],
-            "subject": "Monday",
-            "body_text": "Hi",
-            "send_at": _day(2),
-        },
-    )
-    return await s.call("cancel_message", message_id=sent["message_id"])
-
-
-async def was_cancelled(world: World, _: Any) -> None:
-    assert [] == await world.messages(q="monday")
-    drafts = await world.ctx.store.drafts(world.ctx.visible, None, _slice())
-    assert ["Monday"] == [draft.arguments["subject"] for draft in drafts.rows]
-
-
-def _slice() -> Any:
-    from postroom.model.page import Slice
-
-    return Slice(limit=100)
-
-
-task("schedule a mail and take it back", a_schedule, c_schedule, was_cancelled)
-
-
-async def a_scheduled(s: Session) -> Any:
-    for number in (1, 2):
-        await s.call(
-            "send_mail",
-            **{
-                "from": ME,
-                "to": [COLLEAGUE],
-                "subject": f"Later {number}",
-                "body": "Hi",
-                "send_at": _day(3),
-            },
-        )
-    rows = (await s.call("list_outgoing"))["results"]
-    return sorted(f"{row['subject']} {row['status']}" for row in rows)
-
-
-async def c_scheduled(s: Session) -> Any:
-    for number in (1, 2):
-        await s.call(
-            "send_message",
-            **{
-                "from": ME,
-                "to": [COLLEAGUE],
-                "subject": f"Later {number}",
-                "body_text": "Hi",
-                "send_at": _day(3),
-            },
-        )
-    rows = (await s.call("list_messages", inbox_id=ME, mailbox="Outbox"))["results"]
-    return sorted(f"{row['subject']} {row['status']}" for row in rows)
-
-
-task(
-    "schedule two and list them",
-    a_scheduled,
-    c_scheduled,
-    equals(["Later 1 scheduled", "Later 2 scheduled"]),
-)
-
-
-async def a_draft(s: Session) -> Any:
-    rows = await _found(s, q="quote conference room", limit=1)
-    return await s.call("reply_mail", ids=[rows[0]["id"]], body="We take it.", draft=True)
-
-
-async def c_draft(s: Session) -> Any:
-    rows = await _searched(s, q="projector", limit=1)
-    return await s.call("create_draft", in_reply_to=rows[0]["id"], body_text="We take it.")
-
-
-async def is_draft_there(world: World, _: Any) -> None:
-    drafts = await world.ctx.store.drafts(world.ctx.visible, None, _slice())
-    assert ["We take it."] == [draft.arguments["body_text"] for draft in drafts.rows]
-    assert [] == await world.messages(q="we take it")
-
-
-task("write a draft for a person to approve", a_draft, c_draft, is_draft_there)
-
-
-async def a_edit_draft(s: Session) -> Any:
-    made = await s.call(
-        "send_mail",
-        **{"from": ME, "to": [COLLEAGUE], "subject": "Plan", "body": "v1", "draft": True},
-    )
-    return await s.call("send_mail", draft_id=made["id"], body="version two")
-
-
-async def c_edit_draft(s: Session) -> Any:
-    await s.call(
-        "create_draft", **{"from": ME, "to": [COLLEAGUE], "subject": "Plan", "body_text": "v1"}
-    )
-    return await s.call(
-        "send_message",
-        **{"from": ME, "to": [COLLEAGUE], "subject": "Plan", "body_text": "version two"},
-    )
-
-
-async def was_version_two_sent(world: World, _: Any) -> None:
-    assert "version two" in (await world.only(inbox=COLLEAGUE, q="plan")).text
-
-
-task("change a draft and send it", a_edit_draft, c_edit_draft, was_version_two_sent)
-
-
-async def a_attach(s: Session) -> Any:
-    rows = await _found(s, **{"from": "Acme", "limit": 2})
-    files = [{"attachment_id": row["attachments"][0]["id"]} for row in rows]
-    return await s.call(
-        "send_mail",
-        **{
-            "from": ME,
-            "to": [COLLEAGUE],
-            "subject": "Two invoices",
-            "body": "Both",
-            "attachments": files,
-        },
-    )
-
-
-async def c_attach(s: Session) -> Any:
-    files = []
-    for row in await _searched(s, **{"from": "Acme", "limit": 2}):
-        found = await s.call("list_attachments", message_id=row["id"])
-        files.append({"attachment_id": found["results"][0]["id"]})
-    return await s.call(
-        "send_message",
-        **{
-            "from": ME,
-            "to": [COLLEAGUE],
-            "subject": "Two invoices",
-            "body_text": "Both",
-            "attachments": files,
-        },
-    )
-
-
-async def were_files_sent(world: World, _: Any) -> None:
-    assert 2 == len((await world.only(inbox=COLLEAGUE, q="two invoices")).attachments)
-
-
-task("send files of two other mails", a_attach, c_attach, were_files_sent)

@@ -16,6 +16,7 @@ from postroom.mail.text.fold import words_of
 from postroom.model.inbox import Inbox
 from postroom.model.key import Caller, Scope
 from postroom.model.view import NOTHING, only
+from postroom.operations.agent.finding import FindMail
 from postroom.operations.attachments import list_attachments
 from postroom.operations.events import list_events
 from postroom.operations.identities import list_identities
@@ -28,7 +29,7 @@ from postroom.operations.message_changes import (
     move_message,
     update_message,
 )
-from postroom.operations.message_selection import MessageFilter, find_page
+from postroom.operations.message_selection import find_page
 from postroom.operations.messages import get_message, list_messages, search_messages
 from postroom.operations.rules import create_rule
 from postroom.operations.sending import reply_to_message
@@ -184,9 +185,9 @@ async def test_a_ranked_list_has_no_other_order(ctx: RequestContext, inbox: Inbo
 async def test_the_words_of_a_sender_are_in_name_or_address(
     ctx: RequestContext, inbox: Inbox, filled: dict[str, str], sender: str, expected: list[str]
 ) -> None:
-    request = parse_request(MessageFilter, {"from": sender})
+    request = parse_request(FindMail, {"from": sender})
 
-    page = await find_page(ctx, request, sender_words=True)
+    page = await find_page(ctx, request)
 
     assert expected == [row.subject for row in page.results]
 

@@ -185,5 +185,25 @@ async def test_a_search_of_mail_learns_anew_what_another_model_knew(
     assert ["Fruit"] == [row.subject for row in page.results]
 
 
+@pytest.mark.parametrize("count", [3, 40])
+async def test_a_ranking_is_final_or_says_that_it_is_not(services: RequestContext, count: int):
+    inbox = await new_inbox(services, "ana")
+    for number in range(count):
+        await deliver(services, inbox, mail(f"Mail {number}", "abc" * number, to=inbox.address))
+
+    async def ranked() -> tuple[list[str], str | None]:
+        page = await call(services, search_messages, {"q": "aab", "mode": "hybrid", "limit": 100})
+        return [row.subject for row in page.results], page.hint
+
+    before, hint = await ranked()
+    while await embed_pending(services):
+        pass
+    after, none = await ranked()
+
+    assert none is None
+    assert (before == after) or "the order is not final: " in (hint or "")
+    assert (hint is None) == (count <= 32)
+
+
 async def test_learning_is_among_the_chores(app: App):
     assert {"embed", "vectors"} <= {task.name for task in background_tasks(app.services)}

@@ -198,6 +198,9 @@ async def _with_inbox_ids(ctx: RequestContext, request: R) -> R:
             ids[name] = await inbox_id_of(ctx, value)
         elif isinstance(value, list) and any("@" in one for one in value):
             ids[name] = [await inbox_id_of(ctx, one) for one in value]
+    for name in type(request).model_fields:
+        if isinstance(inner := getattr(request, name), Request):
+            ids[name] = await _with_inbox_ids(ctx, inner)
     return request.model_copy(update=ids) if ids else request
 
 
@@ -214,8 +217,8 @@ _THREAD_READERS = {"msg": "get_message", "inb": "list_messages", "att": "get_att
 _ATTACHMENT_READERS = dict.fromkeys(("msg", "thr", "inb"), "list_attachments")
 
 
-async def only_inbox(ctx: RequestContext) -> Inbox:
-    """The inbox of a caller who has just one. Raises Conflict."""
+async def only_inbox(ctx: RequestContext, *, argument: str = "inbox_id") -> Inbox:
+    """The inbox of a caller who has just one; *argument* could name one. Raises Conflict."""
     found = await ctx.store.inboxes(ctx.visible, Slice(limit=20))
     if found.total == 1:
         return found.rows[0]
@@ -223,7 +226,9 @@ async def only_inbox(ctx: RequestContext) -> Inbox:
         raise Conflict(f"there is no inbox to use; {_how_to_get_inbox(ctx)}")
     reads = Scope.READ in ctx.caller.scopes
     names = ", ".join(f"{i.id} ({i.address})" if reads else i.id for i in found.rows)
-    raise Conflict(f"inbox_id: there are several inboxes; name one of {names}")
+    if argument == "from":
+        names = ", ".join(i.address for i in found.rows) if reads else "your addresses"
+    raise Conflict(f"{argument}: there are several inboxes; name one of {names}")
 
 
 def _how_to_get_inbox(ctx: RequestContext) -> str:

@@ -382,6 +382,7 @@ def _problem(model: type[Request], item: Any) -> dict[str, object]:
     field = _path(item["loc"])
     message = str(item["msg"]).removeprefix("Value error, ")
     problem = re.sub(r"^\w+ should (be|have)\b", r"must \1", message)
+    problem = _PLAIN.get(str(item["type"]), problem)
     if item["type"] == "extra_forbidden":
         problem = _unknown(field, argument_names(model))
     elif item["type"] == "missing":
@@ -389,6 +390,9 @@ def _problem(model: type[Request], item: Any) -> dict[str, object]:
     elif item["type"] == "string_pattern_mismatch":
         problem = PATTERN_PROBLEMS.get(item["ctx"]["pattern"], problem)
     return {"field": field, "problem": problem}
+
+
+_PLAIN = {"list_type": "must be a list", "model_type": "must be an object"}
 
 
 def _path(place: tuple[str | int, ...]) -> str:
@@ -427,7 +431,7 @@ READERS = {
 
 _PREFIXES = {"inbox_id": "inb", "thread_id": "thr", "message_id": "msg"}
 _TOOLS = {
-    "inb": "list_messages(inbox_id)",
+    "inb": "list_messages",
     "thr": "get_thread",
     "msg": "get_message",
     "att": "get_attachment_content",

@@ -52,11 +52,11 @@ class MailLine:
 
 @dataclass(frozen=True, slots=True)
 class FoundMail:
-    """One page of found mail."""
+    """One page of found mail; `inbox` if all of it is in one of several inboxes."""
 
     total: int
     results: tuple[MailLine, ...]
-    next_cursor: str | None = None
+    inbox: str | None = None
     hint: str | None = None
 
 

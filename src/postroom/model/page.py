@@ -43,6 +43,8 @@ class Found(Generic[T]):
     total: int
     offset: int
     next: Place | None
+    unranked: int = 0
+    """How many messages are not in the ranking index yet, or only with their words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Page(Generic[T]):
     offset: int
     next_cursor: str | None = field(default=None, kw_only=True)
     hint: str | None = field(default=None, kw_only=True)
-    """What to try next, if nothing was found."""
+    """What to try next, if nothing was found; or that a ranking is not final."""
 
     @property
     def has_more(self) -> bool:

@@ -180,8 +180,9 @@ class MessageQuery:
     """A query for messages. Texts are folded; None and () are no condition.
 
     `words` are contained in any of the fields of `q`, all of them; `sender_words` in the address or
-    name of the sender. `flags` are all required, `without_flags` all excluded. Without a `mailbox`,
-    messages that are only in Trash or Junk are excluded; `*` includes them.
+    name of the sender, `recipient_words` in those of the recipients. `flags` are all required,
+    `without_flags` all excluded. Without a `mailbox`, messages that are only in Trash or Junk are
+    excluded; `*` includes them.
     """
 
     visible: Visible
@@ -192,6 +193,7 @@ class MessageQuery:
     sender: str | None = None
     sender_words: tuple[str, ...] = ()
     recipient: str | None = None
+    recipient_words: tuple[str, ...] = ()
     subject: str | None = None
     labels: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()

@@ -29,6 +29,7 @@ from postroom.model.inbox import TRASH
 from postroom.model.key import Scope
 from postroom.model.message import ActionResult, FailedAction
 from postroom.model.rule import Action, DryRunPlan, Facts, Plan
+from postroom.model.storage import MessageQuery
 from postroom.operations.message_selection import MessageSelection
 from postroom.operations.rules import (
     PLAN_LIFETIME,
@@ -176,11 +177,17 @@ async def update_messages(
         return _undoable(await apply_rule_plan(ctx, ApplyRulePlan(plan_id=request.plan_id)))
     actions = tuple(request.actions())
     if request.filter is not None:
-        needs_read(ctx, "a plan tells which mail matches")
-        query = request.filter.query(ctx)
-        plan = await _plan(ctx, await ctx.store.candidates([query]), actions)
-        return await get_rule_plan(ctx, GetRulePlan(plan_id=plan.id))
+        return await plan_change(ctx, request.filter.query(ctx), actions)
     return await change_by_ids(ctx, request.message_ids, actions)
+
+
+async def plan_change(
+    ctx: RequestContext, query: MessageQuery, actions: Sequence[Action]
+) -> DryRunPlan:
+    """What a change of the messages that match a query would do. Raises Forbidden."""
+    needs_read(ctx, "a plan tells which mail matches")
+    plan = await _plan(ctx, await ctx.store.candidates([query]), actions)
+    return await get_rule_plan(ctx, GetRulePlan(plan_id=plan.id))
 
 
 async def change_by_ids(

@@ -50,11 +50,14 @@ class MessageSelection(Request):
     """The filters of messages, without paging."""
 
     constraints: ClassVar[tuple[Constraint, ...]] = (not_both("text", "q", "query"),)
+    splits_names: ClassVar[bool] = False
+    """Whether each word of a name must be in the address or name, in any order."""
+
     inbox_id: Annotated[OptionalInboxName, argument("Only this inbox.", "inb_7k2m9q")] = None
     thread_id: Annotated[OptionalId, argument("Only this thread.", "thr_9d3f1x")] = None
     q: Annotated[
         SearchText,
-        argument("Text in subject, body, sender or file names, in any case.", "invoice.pdf"),
+        argument("Text in subject, body, sender or file name.", "invoice.pdf"),
     ] = None
     same_as_q: Annotated[SearchText, argument("The same as q.", "invoice", alias="query")] = None
     labels: Annotated[list[LabelName], argument("With all of these.", ["Work"], max_length=50)] = []
@@ -87,18 +90,18 @@ class MessageSelection(Request):
         rest = {name: value for name, value in data.items() if name not in ("q", "query")}
         return {**rest, "q": given[0] if given else ""}
 
-    def query(
-        self, ctx: RequestContext, *, mode: Mode = "exact", sender_words: bool = False
-    ) -> MessageQuery:
+    def query(self, ctx: RequestContext, *, mode: Mode = "exact") -> MessageQuery:
         """The query for everything that matches.
-
-        With *sender_words*, each word of `from` must be in the address or name of the sender.
 
         Raises:
             InvalidInput: an id of another kind, an empty text, or too many words.
         """
         check_kinds(inbox_id=self.inbox_id, thread_id=self.thread_id)
-        q, sender = folded("q", self.q), folded("from", self.sender)
+        q = folded("q", self.q)
+        sender, sender_words = name_and_words("from", self.sender, is_split=self.splits_names)
+        recipient, recipient_words = name_and_words(
+            "to", self.recipient, is_split=self.splits_names
+        )
         flags = dict.fromkeys(self.flags)
         if self.unread is False:
             flags["seen"] = None
@@ -108,9 +111,10 @@ class MessageSelection(Request):
             thread_id=self.thread_id,
             q=None if mode == "words" else q,
             words=_words("q", q) if mode == "words" and q is not None else (),
-            sender=None if sender_words else sender,
-            sender_words=_words("from", sender) if sender_words and sender is not None else (),
-            recipient=folded("to", self.recipient),
+            sender=sender,
+            sender_words=sender_words,
+            recipient=recipient,
+            recipient_words=recipient_words,
             subject=folded("subject", self.subject),
             labels=tuple(self.labels),
             flags=tuple(flags),
@@ -162,6 +166,16 @@ def folded(name: str, text: str | None) -> str | None:
     return found
 
 
+def name_and_words(
+    argument: str, name: str | None, *, is_split: bool
+) -> tuple[str | None, tuple[str, ...]]:
+    """An address or name as a whole or, if it *is_split*, its words. Raises InvalidInput."""
+    whole = folded(argument, name)
+    if whole is None or not is_split or " " not in whole:
+        return whole, ()
+    return None, _words(argument, whole)
+
+
 def _words(name: str, text: str) -> tuple[str, ...]:
     """The words and quoted phrases of a folded text. Raises InvalidInput if they are too many."""
     found = words_of(text)
@@ -172,12 +186,10 @@ def _words(name: str, text: str) -> tuple[str, ...]:
     return found
 
 
-async def find_page(
-    ctx: RequestContext, request: MessageFilter, *, sender_words: bool = False
-) -> Page[MessageRow]:
+async def find_page(ctx: RequestContext, request: MessageFilter) -> Page[MessageRow]:
     """One page of the messages that a request asks for. Raises InvalidInput, NotFound."""
     query = replace(
-        request.query(ctx, mode=request.mode, sender_words=sender_words),
+        request.query(ctx, mode=request.mode),
         oldest_first=request.sort == "oldest",
         page=ctx.cursors.slice(request),
     )
@@ -186,15 +198,21 @@ async def find_page(
     else:
         found = await ctx.store.messages(query)
     page = ctx.cursors.page(request, found)
+    if found.unranked:
+        return replace(page, hint=_NOT_FINAL.format(found.unranked))
     return page if found.total else replace(page, hint=_hint(request))
 
 
+_NOT_FINAL = (
+    "the order is not final: {} of the messages that pass the filters are not indexed by meaning "
+    "yet; ask again later, or use more filters"
+)
 _HINTS: dict[Mode, str] = {
     "exact": 'no message contains these words in this order; try mode=words (each word, or "phrase"'
     " in quotes, anywhere), mode=hybrid (by meaning)",
     "words": "no message contains all of these words; try fewer or shorter ones, mode=hybrid (by "
     "meaning)",
-    "hybrid": "no message passes the filters; try fewer of them",
+    "hybrid": "no message comes near this question; try other words or fewer filters",
 }
 
 

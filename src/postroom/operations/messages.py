@@ -42,6 +42,7 @@ from postroom.operations.message_selection import (
     SearchText,
     find_page,
     folded,
+    name_and_words,
 )
 from postroom.pipeline.event_watch import WatchedEvent
 
@@ -151,10 +152,7 @@ _PAGE = {"limit", "offset", "cursor", "mode", "sort"}
 
 
 class SearchMessages(MessageFilter):
-    """Search messages by text and filters, in an inbox, a thread or everywhere.
-
-    `excerpt` shows the match.
-    """
+    """Search messages by text and filters, everywhere or in an inbox or thread."""
 
     constraints = (*MessageFilter.constraints, one_of("criteria", CRITERIA))
 
@@ -176,7 +174,7 @@ IncludeMemories = Annotated[bool, argument("Add memories of its people.", True)]
 
 
 class GetMessage(Request):
-    """Read one message: addresses, text, attachments as metadata. A long text comes in parts."""
+    """Read a message and list its attachments. A long text comes in parts."""
 
     message_id: MessageId
     include_attachments: Annotated[bool, argument("Add contents as base64, if small.", True)] = (
@@ -208,13 +206,13 @@ EXTRACT_SINCE = "-120"
 class WaitForMessage(Request):
     """Wait until a mail arrives in an inbox or a thread, and return it.
 
-    Good for replies, one-time codes and confirmation links. A time-out is no error: wait again
-    with `since` of the answer, and nothing is missed.
+    A time-out is no error: wait again with `since` of the answer, and nothing is missed.
     """
 
     constraints: ClassVar[tuple[Constraint, ...]] = (
         one_of("place", ("inbox_id", "thread_id"), "give inbox_id or thread_id: where to wait"),
     )
+    splits_names: ClassVar[bool] = False
     inbox_id: Annotated[OptionalInboxName, argument("Wait in this inbox.", "inb_7k2m9q")] = None
     thread_id: Annotated[OptionalId, argument("Or in this thread.", "thr_9d3f1x")] = None
     sender: Annotated[
@@ -236,8 +234,10 @@ class WaitForMessage(Request):
 
 @operation(Scope.READ, waits=True)
 async def wait_for_message(ctx: RequestContext, request: WaitForMessage) -> Waited:
+    sender, sender_words = name_and_words("from", request.sender, is_split=request.splits_names)
     text_filter = TextFilter(
-        sender=folded("from", request.sender),
+        sender=sender,
+        sender_words=sender_words,
         subject=folded("subject", request.subject),
         q=folded("q", request.q),
     )

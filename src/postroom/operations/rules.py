@@ -42,6 +42,7 @@ from postroom.model.view import Everything, Only, only
 from postroom.operations.memories import MemoryAdd
 from postroom.pipeline.apply_rules import definition_of
 from postroom.rules.definition import Definition
+from postroom.rules.impossible import impossible_conditions
 from postroom.rules.planning import PlanDraft, consider, queries_for
 from postroom.rules.rights import Rights, lacking, recorded_authority, rights_for, rights_to_undo
 
@@ -186,9 +187,9 @@ PlanId = Annotated[Id, argument("The plan.", "pln_5r2x7h")]
 
 
 class CreateRule(Request):
-    """Check a rule and plan it over stored mail: what it would do, and why.
+    """Plan a rule over stored mail: what it would do, and why. apply_rule_plan carries it out.
 
-    dry_run=false saves it instead, for new mail; apply_rule_plan carries a plan out.
+    dry_run=false saves the rule for new mail instead.
     """
 
     rule_yaml: Annotated[str, argument(LANGUAGE, EXAMPLE, min_length=1, max_length=65_536)]
@@ -221,7 +222,8 @@ async def create_rule(ctx: RequestContext, request: CreateRule) -> Rule | DryRun
         inboxes=inboxes,
         authority=recorded_authority(ctx.caller),
     )
-    return await ctx.store.add_rule(rule, ctx.visible)
+    warnings = tuple(impossible_conditions(definition)) or None
+    return replace(await ctx.store.add_rule(rule, ctx.visible), warnings=warnings)
 
 
 async def _inboxes(ctx: RequestContext, definition: Definition) -> Visible:
@@ -252,10 +254,7 @@ async def _every_inbox(ctx: RequestContext) -> list[Inbox]:
 
 
 class RunRulePlan(Request):
-    """Plan a saved rule over stored mail: what it would do with which messages, and why.
-
-    apply_rule_plan carries it out.
-    """
+    """Plan a saved rule over stored mail; apply_rule_plan carries it out."""
 
     rule_id: RuleId
     limit: Limit = 50
@@ -313,7 +312,7 @@ async def apply_rule_plan(ctx: RequestContext, request: ApplyRulePlan) -> Action
 
 
 class UndoRulePlan(Request):
-    """Take back an applied plan: labels, flags and places that are still as it left them."""
+    """Take back an applied plan, except what was changed again since."""
 
     plan_id: PlanId
 

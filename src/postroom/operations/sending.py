@@ -42,7 +42,7 @@ Subject = Annotated[
 Body = Annotated[str, Field(max_length=5_000_000)]
 InReplyTo = Annotated[
     str | None,
-    argument("The message this answers: its id or Message-ID.", "msg_4h8t2w", max_length=998),
+    argument("What this answers: id or Message-ID.", "msg_4h8t2w", max_length=998),
     Accepts({"pattern": request.MESSAGE_ID_OR_NONE, "maxLength": None}),
 ]
 InThread = Annotated[OptionalId, argument("Reply in this thread.", "thr_9d3f1x")]
@@ -109,9 +109,7 @@ class Composed(MailOptions):
     to: Annotated[Addresses, argument("Recipients.", ["ana@example.com"])]
     subject: Subject
     body_text: Annotated[Body | None, argument("The text.", "Hi Ana, thanks!")] = None
-    body_html: Annotated[Body | None, argument("The HTML version.", "<p>Hi Ana, thanks!</p>")] = (
-        None
-    )
+    body_html: Annotated[Body | None, argument("The HTML version.", "<p>Hi Ana!</p>")] = None
     cc: Annotated[Addresses, argument("Copies to.", ["bo@example.com"])] = []
     bcc: Annotated[Addresses, argument("Hidden copies to.", ["cy@example.com"])] = []
     in_reply_to: InReplyTo = None
@@ -128,7 +126,7 @@ class Composed(MailOptions):
 
 
 class SendMessage(Composed, Sending):
-    """Send a mail with any of text, HTML, cc, bcc and attachments; in_reply_to makes it a reply."""
+    """Send a mail, or with in_reply_to a reply; text, HTML or both."""
 
 
 @operation(Scope.SEND)

@@ -64,7 +64,7 @@ def why_it_matches(condition: Condition, facts: Facts, now: datetime) -> Why | N
         return next((why for why in found_parts if why is not None), None)
     if condition.kind == "none":
         is_any = any(why is not None for why in found_parts)
-        return None if is_any else tuple(f"not {_plain(part)}" for part in condition.parts)
+        return None if is_any else tuple(f"not {plain(part)}" for part in condition.parts)
     reasons: list[str] = []
     for why in found_parts:
         if why is None:
@@ -73,11 +73,11 @@ def why_it_matches(condition: Condition, facts: Facts, now: datetime) -> Why | N
     return tuple(reasons)
 
 
-def _plain(condition: Condition) -> str:
+def plain(condition: Condition) -> str:
     """A condition as text."""
     if isinstance(condition, Comparison):
         return f"{condition.field} {condition.operator} {_shown(condition.value)}"
-    words = [_plain(part) for part in condition.parts]
+    words = [plain(part) for part in condition.parts]
     if condition.kind == "none":
         return "not " + " or ".join(words)
     joined = (" and " if condition.kind == "all" else " or ").join(words)
@@ -85,7 +85,7 @@ def _plain(condition: Condition) -> str:
 
 
 def _reason_for(test: Comparison, found: str) -> str:
-    words = _plain(test)
+    words = plain(test)
     is_shown = found and found != str(test.value) and test.field not in ("text", "subject")
     return f"{words} ({_cut(found)})" if is_shown else words
 

@@ -14,6 +14,7 @@ from postroom.model.message import FLAGS
 from postroom.model.rule import Action, Facts, PlanItem, State
 from postroom.model.storage import MessageQuery
 from postroom.rules.definition import MAX_PLANNED, Comparison, Condition, Definition, Group
+from postroom.rules.impossible import impossible_conditions
 from postroom.rules.matching import HeadNeeded, Why, read_moment, why_it_matches
 
 MAX_QUERIES = 50
@@ -318,6 +319,7 @@ class PlanDraft:
 
     def warnings(self, rule: Definition) -> Iterator[str]:
         """Warnings for whoever applies the plan of a rule."""
+        yield from impossible_conditions(rule)
         limit = rule.safety.max_messages
         if self.total > limit:
             yield (

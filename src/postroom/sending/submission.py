@@ -58,7 +58,7 @@ S = TypeVar("S", bound="Sending")
 
 IdempotencyKey = Annotated[
     Annotated[str, Field(min_length=1, max_length=256)] | None,
-    argument("Repeated with the same key, it is sent once.", "order-1042"),
+    argument("Sent once for each key.", "order-1042"),
 ]
 
 
@@ -94,7 +94,7 @@ async def send_once(
         outgoing_mail = add_options(await write(ctx, request), request)
         outgoing_mail.send_at = send_at
         sent = await _send(ctx, outgoing_mail, request, payload)
-    return await _outcome(ctx, sent, request.wait_s) if request.wait_s else sent
+    return await outcome(ctx, sent, request.wait_s) if request.wait_s else sent
 
 
 async def was_sent_by(ctx: RequestContext, caller: str, request: Sending) -> bool:
@@ -116,7 +116,7 @@ async def _earlier(
     )
 
 
-async def _outcome(ctx: RequestContext, sent: Sent, wait_s: int) -> Sent:
+async def outcome(ctx: RequestContext, sent: Sent, wait_s: int) -> Sent:
     """Wait until the relay has answered for every recipient, or the time is over."""
     message_id = sent.message_id
     release()
@@ -127,12 +127,13 @@ async def _outcome(ctx: RequestContext, sent: Sent, wait_s: int) -> Sent:
         events = aiter(ctx.watch.after(subscription, newest))
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
-                while _is_pending(sent := await _current(ctx, sent)):
+                while is_pending(sent := await _current(ctx, sent)):
                     await anext(events)
     return sent
 
 
-def _is_pending(sent: Sent) -> bool:
+def is_pending(sent: Sent) -> bool:
+    """Whether a mail waits for a person, or for the first answer of the relay."""
     return any(
         r.status == "held" or (r.status == "queued" and r.detail is None) for r in sent.recipients
     )

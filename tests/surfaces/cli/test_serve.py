@@ -110,7 +110,8 @@ def test_the_demo_prints_lines_that_work_and_the_same_key_again(data):
     assert found == again
     assert key_in(first) == key_in(second)
     assert Path(over_stdio["command"]).is_absolute()
-    assert ["mcp", "--data", str(data)] == over_stdio["args"][-3:]
+    arguments = ["mcp", "--toolsets", "agent", "--data", str(data)]
+    assert arguments == over_stdio["args"][-5:]
     assert over_http["url"].endswith("/mcp")
     assert {"Authorization": f"Bearer {key_in(first)}"} == over_http["headers"]
     assert 0o600 == (data / "owner.key").stat().st_mode & 0o777

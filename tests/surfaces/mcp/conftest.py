@@ -45,7 +45,8 @@ class Agent:
         [content] = result.content
         assert json.loads(content.text) == result.structured_content
         listed = {tool.name: tool for tool in (await self.client.list_tools()).tools}
-        jsonschema.validate(result.structured_content, listed[name].output_schema or {})
+        if name in listed:
+            jsonschema.validate(result.structured_content, listed[name].output_schema or {})
         return bool(result.is_error), result.structured_content
 
 

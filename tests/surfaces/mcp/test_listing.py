@@ -173,7 +173,6 @@ def test_a_tool_says_what_it_is_and_what_an_answer_may_be(tool):
         (
             "send_email",
             {
-                "readOnlyHint": False,
                 "destructiveHint": False,
                 "openWorldHint": True,
             },
@@ -182,7 +181,6 @@ def test_a_tool_says_what_it_is_and_what_an_answer_may_be(tool):
         (
             "imap_delete_message",
             {
-                "readOnlyHint": False,
                 "destructiveHint": True,
                 "openWorldHint": True,
             },
@@ -261,6 +259,7 @@ def test_two_tools_of_one_name_stop_the_start(monkeypatch):
 SELDOM_NEEDED = {
     "allow_duplicate",
     "attachments",
+    "automatic",
     "bcc",
     "body_html",
     "cc",

@@ -34,6 +34,12 @@ OPERATORS = {
     "before:2026-02-28": {"before_date": "2026-02-28"},
     "newer_than:7d": {"after_date": "2026-11-10T12:00:00Z"},
     "older_than:1y": {"before_date": "2025-11-17T12:00:00Z"},
+    "newer_than:6h": {"after_date": "2026-11-17T06:00:00Z"},
+    "after:3d": {"after_date": "2026-11-14T12:00:00Z"},
+    "from:(Ana Lima)": {"from": "Ana Lima"},
+    "from: ana": {"from": "ana"},
+    'subject: "net 30"': {"subject": "net 30"},
+    "on:2026-02-28": {"after_date": "2026-02-28", "before_date": "2026-03-01"},
 }
 TEXT = (
     "re: hello", "http://example.com/a", "12:30", "after:soon", "before:2026-02-31", "is:purple",
@@ -75,4 +81,17 @@ def test_any_text_is_taken(text: str) -> None:
     rest, found = split_operators(text, NOW)
 
     assert isinstance(rest, str)
-    assert found or rest == text
+    assert found or rest == text or "body:" in text.lower()
+
+
+@pytest.mark.parametrize(
+    ("text", "rest", "expected"),
+    [
+        ("filename:offer.pdf", '"offer.pdf"', {"has_attachment": True}),
+        ('terms body:"net 30"', 'terms "net 30"', {}),
+        ("from: is:unread", "from:", {"unread": True}),
+        ("re: from: ana", "re:", {"from": "ana"}),
+    ],
+)
+def test_an_operator_may_leave_text(text: str, rest: str, expected: dict[str, object]) -> None:
+    assert (rest, expected) == split_operators(text, NOW)

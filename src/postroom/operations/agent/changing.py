@@ -2,36 +2,64 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
-from pydantic import model_validator
+from pydantic import BeforeValidator, model_validator
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import operation, require_scope, thread_of
-from postroom.calls.request import Id, OptionalId, argument, parse_request
+from postroom.calls.request import OptionalId, argument, parse_request
 from postroom.errors import MailError
 from postroom.model.agent import ChangeReceipt, MailLine, NotRead
 from postroom.model.key import Scope
 from postroom.model.rule import DryRunPlan
+from postroom.operations.agent.finding import MailSelection
+from postroom.operations.agent.lines import Ids
 from postroom.operations.agent.outgoing import change_receipt
-from postroom.operations.bulk_changes import MessageChanges, UpdateMessages, update_messages
-from postroom.operations.message_selection import MessageSelection
+from postroom.operations.bulk_changes import (
+    MessageChanges,
+    UpdateMessages,
+    plan_change,
+    update_messages,
+)
 from postroom.operations.unsubscribing import Unsubscribe, unsubscribe
 
 _SHOWN = 5
+_LISTS = ("add_labels", "remove_labels", "add_flags", "remove_flags")
+_FLAGS = {"read": "seen", "starred": "flagged", "important": "flagged"}
 _THREAD_MESSAGES = 100
+
+
+def _as_filter(value: object) -> object:
+    """Accept a bare q."""
+    return {"q": value} if isinstance(value, str) else value
 
 
 class ChangeMail(MessageChanges):
     """Change labels, flags or mailbox: of ids at once; of a filter, first a plan, then plan_id."""
 
-    ids: Annotated[list[Id], argument("Messages or threads.", ["msg_4h8t2w"], max_length=1000)] = []
+    ids: Annotated[Ids, argument("Messages or threads.", ["msg_4h8t2w"], max_length=1000)] = []
     filter: Annotated[
-        MessageSelection | None,
+        MailSelection | None,
+        BeforeValidator(_as_filter),
         argument("Or all that match, as in find_mail.", {"from": "@news.example"}),
     ] = None
     plan_id: Annotated[OptionalId, argument("Carry out this plan.", "pln_5r2x7h")] = None
     unsubscribe: Annotated[bool, argument("Leave the mailing lists of ids.", True)] = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_written(cls, data: Any) -> Any:
+        """Accept a single label or flag, and the names that other programs have for flags."""
+        if not isinstance(data, dict):
+            return data
+        lists = {name: data[name] for name in _LISTS if name in data}
+        for name, value in lists.items():
+            values = [value] if isinstance(value, str) else value
+            if name.endswith("flags") and isinstance(values, list):
+                values = [_FLAGS.get(str(flag), flag) for flag in values]
+            lists[name] = values
+        return {**data, **lists}
 
     @model_validator(mode="after")
     def _one_selection(self) -> Self:
@@ -50,10 +78,12 @@ async def change_mail(ctx: RequestContext, request: ChangeMail) -> ChangeReceipt
     ids = [message_id for id_ in request.ids for message_id in await _messages(ctx, id_)]
     if ids:
         changes["message_ids"] = list(dict.fromkeys(ids))[:1000]
-    result = await update_messages(ctx, parse_request(UpdateMessages, changes))
-    if not isinstance(result, DryRunPlan):
-        return change_receipt(result)
-    return plan_receipt(result)
+    asked = parse_request(UpdateMessages, changes)
+    if request.filter is not None:
+        query = request.filter.query(ctx, mode="words")
+        return plan_receipt(await plan_change(ctx, query, tuple(asked.actions())))
+    result = await update_messages(ctx, asked)
+    return plan_receipt(result) if isinstance(result, DryRunPlan) else change_receipt(result)
 
 
 async def _unsubscribe(ctx: RequestContext, ids: list[str]) -> ChangeReceipt:
@@ -82,6 +112,8 @@ def plan_receipt(plan: DryRunPlan, *, note: str | None = None) -> ChangeReceipt:
         MailLine(item["message_id"], item["from"], item["subject"], item["date"])
         for item in plan.matched_messages[:_SHOWN]
     )
+    if not plan.total_matches and note is None:
+        return ChangeReceipt("planned", 0, note="; ".join([*plan.warnings, "no message matches"]))
     words = [*plan.warnings, note or "nothing is changed yet; change_mail with plan_id does it"]
     return ChangeReceipt(
         "planned",

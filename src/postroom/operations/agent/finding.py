@@ -2,29 +2,52 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
-from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import model_validator
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import operation
 from postroom.calls.request import Limit, argument
-from postroom.mail.text.fold import fold
+from postroom.mail.text.fold import fold, words_of
 from postroom.model.agent import FoundMail, MailLine
 from postroom.model.key import Scope
 from postroom.model.message import Message, MessageRow
+from postroom.model.page import Page
 from postroom.operations.agent.lines import inbox_addresses, line_of
-from postroom.operations.agent.operators import split_operators
-from postroom.operations.message_selection import MessageFilter, find_page
+from postroom.operations.agent.operators import with_operators
+from postroom.operations.message_selection import MessageFilter, MessageSelection, find_page
 from postroom.operations.messages import fair_cut
 
 TEXTS_CHARS = 24_000
-"""The length of all texts of a page constraints."""
+"""The length of all texts of a page together."""
 
 
-class FindMail(MessageFilter):
+_NEAREST = 3
+_NOT_ALL = "no message has all of these words; "
+_PLAIN_TEXT = "-, OR and unknown operators in q are plain text; leave them out"
+_SYNTAX = re.compile(r"(?<!\S)(?:-\w|\w+:\S|OR(?!\S)|NOT(?!\S))")
+_OF_QUESTIONS = frozenset(
+    ("e-mail", "email", "emails", "mail", "mails", "message", "messages", "find", "show", "list",
+     "latest", "last", "newest", "recent", "sent", "received", "regarding", "concerning")
+)  # fmt: skip
+"""Words of a question about mail that are seldom in the mail."""
+
+
+class MailSelection(MessageSelection):
+    """The filters of find_mail, without paging."""
+
+    splits_names: ClassVar[bool] = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _operators(cls, data: Any) -> Any:
+        return with_operators(data)
+
+
+class FindMail(MailSelection, MessageFilter):
     """Find mail, newest first. A row shows what is unusual; read_mail takes ids of attachments."""
 
     mode: Annotated[
@@ -34,23 +57,12 @@ class FindMail(MessageFilter):
     text: Annotated[bool, argument("Add the texts.", True)] = False
     limit: Limit = 10
 
-    @model_validator(mode="before")
-    @classmethod
-    def _operators(cls, data: Any) -> Any:
-        """Take `from:`, `is:unread` and the like out of q; an argument of its own wins."""
-        q = data.get("q") if isinstance(data, dict) else None
-        if not isinstance(q, str) or ":" not in q or data.get("mode") == "exact":
-            return data
-        rest, found = split_operators(q, datetime.now(UTC))
-        given = {name: value for name, value in data.items() if name != "q"}
-        return {**found, **given, **({"q": rest} if rest else {})} if found else data
-
 
 @operation(Scope.READ)
 async def find_mail(ctx: RequestContext, request: FindMail) -> FoundMail:
     page = await find_page(ctx, request)
-    if not page.results and request.sender and " " in request.sender.strip():
-        page = await find_page(ctx, request, sender_words=True)
+    if page.hint and "mode" not in request.model_fields_set:
+        page = await _nearest(ctx, request, page)
     whole = await ctx.store.messages_by_id([row.id for row in page.results], ctx.visible)
     addresses = {} if request.inbox_id or request.thread_id else await inbox_addresses(ctx)
     lines = tuple(
@@ -58,7 +70,40 @@ async def find_mail(ctx: RequestContext, request: FindMail) -> FoundMail:
     )
     if request.text:
         lines = _within_budget(lines)
-    return FoundMail(page.total, lines, next_cursor=page.next_cursor, hint=page.hint)
+    inbox = None
+    if len({line.inbox for line in lines}) == 1:
+        inbox, lines = lines[0].inbox, tuple(replace(line, inbox=None) for line in lines)
+    hint = page.hint
+    if not lines and _SYNTAX.search(request.q or ""):
+        hint = _PLAIN_TEXT
+    return FoundMail(page.total, lines, inbox, hint)
+
+
+async def _nearest(
+    ctx: RequestContext, request: FindMail, nothing: Page[MessageRow]
+) -> Page[MessageRow]:
+    """What has the words that matter, or comes nearest, if no message has all words of q."""
+    if words := _words_that_matter(request.q or ""):
+        found = await find_page(ctx, request.model_copy(update={"q": words}))
+        if found.results:
+            return replace(found, hint=f"{_NOT_ALL}these have {words}")
+    by_meaning = {"mode": "hybrid", "sort": "newest", "limit": min(request.limit, _NEAREST)}
+    found = await find_page(ctx, request.model_copy(update=by_meaning))
+    if not found.results:
+        return nothing
+    hints = [f"{_NOT_ALL}these come nearest", *([found.hint] if found.hint else [])]
+    return replace(nothing, results=found.results, hint="; ".join(hints))
+
+
+def _words_that_matter(q: str) -> str:
+    """The words of a question without those that only ask; empty if these are all or none."""
+    # Imported on first use: its patterns are slow to compile.
+    from postroom.mail.text.terms import STOP_WORDS
+
+    words = list(words_of(fold(q)))
+    bare = [word.strip(".,;!?'") for word in words]
+    kept = [word for word in bare if word and word not in STOP_WORDS | _OF_QUESTIONS]
+    return " ".join(f'"{w}"' if " " in w else w for w in kept) if kept != words else ""
 
 
 def _line(
@@ -66,16 +111,17 @@ def _line(
 ) -> MailLine:
     if request.text:
         return line_of(message, addresses, text=message.new_text or message.text)
-    shown = row.snippet
-    if row.excerpt and not _is_shown(row, request.q or ""):
-        shown = row.excerpt
-    return line_of(message, addresses, snippet=shown or None)
+    return line_of(message, addresses, snippet=_shown(row, message, request.q or "") or None)
 
 
-def _is_shown(row: MessageRow, q: str) -> bool:
-    """Whether subject and snippet show the match already."""
-    seen = fold(f"{row.subject} {row.snippet}")
-    return all(word in seen for word in fold(q.replace('"', " ")).split())
+def _shown(row: MessageRow, message: Message, q: str) -> str:
+    """The start of the text, or what matches if the rest of the row does not show it."""
+    files = " ".join(file.filename for file in message.attachments)
+    seen = fold(f"{row.subject} {row.snippet} {row.from_name} {row.from_address} {files}")
+    excerpt = row.excerpt or ""
+    sought = words_of(fold(_words_that_matter(q) or q)) if excerpt else ()
+    is_seen = fold(excerpt.strip("… ")) in seen or all(word in seen for word in sought)
+    return row.snippet if is_seen else excerpt
 
 
 def _within_budget(lines: tuple[MailLine, ...]) -> tuple[MailLine, ...]:

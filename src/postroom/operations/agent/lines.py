@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 from postroom.calls.context import RequestContext
+from postroom.calls.request import Id
 from postroom.model.agent import FileLine, MailLine
 from postroom.model.inbox import INBOX, OUTBOX, SENT
 from postroom.model.message import Message
 from postroom.model.page import Slice
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+Ids = Annotated[list[Id], BeforeValidator(_as_list)]
+"""Ids; a single one may stand without a list."""
 
 _MAX_ADDRESSES = 5
 _MAX_NAME = 100

@@ -49,11 +49,11 @@ async def remember(ctx: RequestContext, request: Remember) -> MemoryReceipt:
 
 
 class Recall(Request):
-    """Recall memories: by a question in your own words, or one by its key; else the newest."""
+    """Recall memories by a question in your own words, or by key; else the newest."""
 
     q: Annotated[
         str | None,
-        argument("The question.", "how does Ana like to be billed?", min_length=1, max_length=1000),
+        argument("The question.", "how is Ana billed?", min_length=1, max_length=1000),
     ] = None
     key: Annotated[Key | None, argument("Or the key of one.", "ana/invoices")] = None
     limit: Limit = 5

@@ -13,12 +13,9 @@ from typing import Any
 
 Arguments = dict[str, Any]
 
-_OPERATOR = re.compile(
-    r'(?<!\S)(?P<name>[A-Za-z_]{2,20}):(?:"(?P<phrase>[^"]*)"|(?P<value>[^\s"]+))(?!\S)'
-)
 _DATE = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})")
-_AGE = re.compile(r"(\d{1,4})([dwmy])")
-_DAYS = {"d": 1, "w": 7, "m": 30, "y": 365}
+_AGE = re.compile(r"(\d{1,4})([hdwmy])")
+_HOURS = {"h": 1, "d": 24, "w": 7 * 24, "m": 30 * 24, "y": 365 * 24}
 
 _STATES: dict[str, Arguments] = {
     "unread": {"unread": True},
@@ -40,22 +37,49 @@ _CONTENTS: dict[str, Arguments] = {
 _PLACES = {"anywhere": "*", "all": "*", "spam": "Junk", "bin": "Trash", "drafts": "Drafts"}
 
 
+def with_operators(data: Any) -> Any:
+    """Arguments with those that the operators in q stand for; an argument of its own wins.
+
+    Dates may be like those of operators too: `yesterday`, `7d`.
+    """
+    if not isinstance(data, dict):
+        return data
+    now = datetime.now(UTC)
+    data = {**data, **_dates(data, now)}
+    name_of_q = "q" if "q" in data else "query"
+    q = data.get(name_of_q)
+    if not isinstance(q, str) or ":" not in q or data.get("mode") == "exact":
+        return data
+    rest, found = split_operators(q, now)
+    given = {name: value for name, value in data.items() if name != name_of_q}
+    return {**found, **given, **({"q": rest} if rest else {})} if found or rest != q else data
+
+
+def _dates(data: Arguments, now: datetime) -> Arguments:
+    found: Arguments = {}
+    for name in ("after_date", "before_date"):
+        if isinstance(value := data.get(name), str):
+            found |= _date(name)(value, now) or {}
+    return found
+
+
 def split_operators(text: str, now: datetime) -> tuple[str, Arguments]:
     """The text without its operators, and the arguments that these stand for."""
     found: Arguments = {}
 
     def take(match: re.Match[str]) -> str:
-        value = match["phrase"] if match["value"] is None else match["value"]
-        read = _OPERATORS.get(match["name"].lower())
-        arguments = read(value, now) if read and value.strip() else None
+        value = next(part for part in match.group("phrase", "group", "value") if part is not None)
+        read = _OPERATORS[match["name"].lower()]
+        arguments = read(value, now) if value.strip() else None
         if arguments is None:
             return match[0]
+        sought = arguments.pop("q", "")
         for name, new in arguments.items():
             found[name] = [*found.get(name, ()), *new] if isinstance(new, list) else new
-        return " "
+        return f" {sought} "
 
     rest = _OPERATOR.sub(take, text)
-    return " ".join(rest.split()) if found else text, found
+    return " ".join(rest.split()) if rest != text else text, found
 
 
 Read = Callable[[str, datetime], Arguments | None]
@@ -67,7 +91,7 @@ def _as(name: str) -> Read:
 
 
 def _one_of(meanings: dict[str, Arguments]) -> Read:
-    return lambda value, _: meanings.get(value.lower())
+    return lambda value, _: dict(meanings[value.lower()]) if value.lower() in meanings else None
 
 
 def _place(value: str, _: datetime) -> Arguments:
@@ -79,13 +103,25 @@ def _date(name: str) -> Read:
         if value.lower() in ("today", "yesterday"):
             day = now.astimezone(UTC) - timedelta(days=value.lower() == "yesterday")
             return {name: f"{day:%Y-%m-%d}"}
-        match = _DATE.fullmatch(value)
-        try:
-            return {name: str(date(*map(int, match.groups())))} if match else None
-        except ValueError:
-            return None
+        found = _day(value)
+        return _age(name)(value, now) if found is None else {name: str(found)}
 
     return read
+
+
+def _day(value: str) -> date | None:
+    match = _DATE.fullmatch(value)
+    try:
+        return date(*map(int, match.groups())) if match else None
+    except ValueError:
+        return None
+
+
+def _on(value: str, _: datetime) -> Arguments | None:
+    day = _day(value)
+    if day is None or day == date.max:
+        return None
+    return {"after_date": str(day), "before_date": str(day + timedelta(days=1))}
 
 
 def _age(name: str) -> Read:
@@ -93,7 +129,7 @@ def _age(name: str) -> Read:
         match = _AGE.fullmatch(value.lower())
         if match is None:
             return None
-        since = now.astimezone(UTC) - timedelta(days=int(match[1]) * _DAYS[match[2]])
+        since = now.astimezone(UTC) - timedelta(hours=int(match[1]) * _HOURS[match[2]])
         return {name: f"{since:%Y-%m-%dT%H:%M:%SZ}"}
 
     return read
@@ -111,6 +147,10 @@ _OPERATORS: dict[str, Read] = {
     "folder": _place,
     "is": _one_of(_STATES),
     "has": _one_of(_CONTENTS),
+    "filename": lambda value, _: {"q": f'"{value}"', "has_attachment": True},
+    "body": lambda value, _: {"q": f'"{value}"'},
+    "on": _on,
+    "date": _on,
     "after": _date("after_date"),
     "since": _date("after_date"),
     "before": _date("before_date"),
@@ -118,3 +158,10 @@ _OPERATORS: dict[str, Read] = {
     "newer_than": _age("after_date"),
     "older_than": _age("before_date"),
 }
+
+_OPERATOR = re.compile(
+    rf"(?<!\S)(?P<name>{'|'.join(_OPERATORS)}):(?: (?!\w+:))?"
+    r'(?:"(?P<phrase>[^"]*)"|\((?P<group>[^()]*)\)|(?P<value>[^\s"()]+))(?!\S)',
+    re.IGNORECASE,
+)
+"""A known name and its value: a word, or several in quotes or parentheses."""

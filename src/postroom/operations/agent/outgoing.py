@@ -37,7 +37,7 @@ def _entry_line(entry: OutboxEntry) -> MailLine:
     return MailLine(
         id=entry.message_id,
         subject=entry.subject,
-        date=entry.queued_at,
+        date=None if entry.queued_at == entry.send_at else entry.queued_at,
         to=tuple(recipient.address for recipient in entry.recipients[:5]),
         status=entry.status,
         send_at=entry.send_at,

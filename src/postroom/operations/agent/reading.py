@@ -7,17 +7,17 @@ from typing import Annotated, TypeVar
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import attachment_of, message_of, operation, thread_of
-from postroom.calls.request import Id, Request, argument
+from postroom.calls.request import Request, argument
 from postroom.errors import InvalidInput, MailError
 from postroom.model.agent import FileText, MailLine, NotRead, ReadResult, ThreadText
 from postroom.model.key import Scope
 from postroom.model.message import Message
-from postroom.operations.agent.lines import inbox_addresses, line_of
+from postroom.operations.agent.lines import Ids, inbox_addresses, line_of
 from postroom.operations.attachments import attachment_text
 from postroom.operations.messages import fair_cut
 
 _CHARS = 36_000
-"""The length of all texts of an answer constraints: 9,000 tokens."""
+"""The length of all texts of an answer together: 9,000 tokens."""
 
 _THREAD_MESSAGES = 20
 _MAX_ADDRESSES = 20
@@ -30,7 +30,7 @@ class ReadMail(Request):
     """Read messages, threads and the text of attachments in full, without quoted mail."""
 
     ids: Annotated[
-        list[Id],
+        Ids,
         argument("What to read.", ["msg_4h8t2w", "att_6p1r4z"], min_length=1, max_length=20),
     ]
     max_chars: Annotated[int, argument("Cut each text here.", 2000, ge=1, le=36_000)] = 12_000
@@ -38,6 +38,7 @@ class ReadMail(Request):
         int, argument("Read one text on from next_offset.", 12000, ge=0, le=2**53)
     ] = 0
     quoted: Annotated[bool, argument("Keep quoted mail.", True)] = False
+    thread: Annotated[bool, argument("Read their whole threads.", True)] = False
 
 
 @operation(Scope.READ)
@@ -46,7 +47,8 @@ async def read_mail(ctx: RequestContext, request: ReadMail) -> ReadResult:
         raise InvalidInput("offset: read on in one text at a time; give one id")
     addresses = await inbox_addresses(ctx)
     ids = list(dict.fromkeys(request.ids))
-    read = [await _read(ctx, request, id_, addresses, is_only=len(ids) == 1) for id_ in ids]
+    found = [await _read(ctx, request, id_, addresses, is_only=len(ids) == 1) for id_ in ids]
+    read = list({item.id: item for item in found}.values())
     cut = min(request.max_chars, fair_cut([n for item in read for n in _lengths(item)], _CHARS))
     return ReadResult(tuple(_cut(item, cut, request.offset) for item in read))
 
@@ -63,6 +65,8 @@ async def _read(
             found = await attachment_text(ctx, attachment)
             return FileText(id_, attachment.filename, found.text, warnings=found.warnings or None)
         message = await message_of(ctx, id_)
+        if request.thread:
+            return await _thread(ctx, message.thread_id, addresses, quoted=request.quoted)
         line = _line(message, addresses, quoted=request.quoted)
         return replace(
             line,

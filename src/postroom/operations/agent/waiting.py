@@ -5,8 +5,14 @@ from __future__ import annotations
 from typing import Annotated, ClassVar
 
 from postroom.calls.context import RequestContext
-from postroom.calls.operation import only_inbox, operation
-from postroom.calls.request import Constraint, OptionalInboxName, Request, argument
+from postroom.calls.operation import message_of, only_inbox, operation
+from postroom.calls.request import (
+    Constraint,
+    OptionalId,
+    OptionalInboxName,
+    Request,
+    argument,
+)
 from postroom.model.agent import Arrived, Mailboxes, MailboxLine
 from postroom.model.key import Scope
 from postroom.operations.agent.lines import inbox_addresses, line_of
@@ -14,26 +20,41 @@ from postroom.operations.mailboxes import ListMailboxes as ListAll
 from postroom.operations.mailboxes import list_mailboxes as list_all
 from postroom.operations.message_changes import ListLabels, list_labels
 from postroom.operations.messages import WaitForMessage, wait_for_message
+from postroom.operations.outbox import sent_of
+from postroom.sending.submission import is_pending, outcome
 
 
 class WaitForMail(WaitForMessage):
     """Wait for a mail. A time-out is no error: wait again with since of the answer."""
 
     constraints: ClassVar[tuple[Constraint, ...]] = ()
+    splits_names: ClassVar[bool] = True
+    message_id: Annotated[
+        OptionalId, argument("Instead: until this outgoing mail is decided.", "msg_4h8t2w")
+    ] = None
 
 
 @operation(Scope.READ, waits=True)
 async def wait_for_mail(ctx: RequestContext, request: WaitForMail) -> Arrived:
+    if request.message_id is not None:
+        return await _outcome_of(ctx, request.message_id, request.timeout_s)
     arguments = {name: getattr(request, name) for name in request.model_fields_set}
     if not (request.inbox_id or request.thread_id):
         arguments["inbox_id"] = (await only_inbox(ctx)).id
-    waited = await wait_for_message(ctx, WaitForMessage.model_construct(**arguments))
+    waited = await wait_for_message(ctx, WaitForMail.model_construct(**arguments))
     if waited.message is None:
         return Arrived(None, timed_out=True, since=waited.since)
     text = waited.message.new_text or waited.message.text
     shown = {"snippet": waited.message.snippet} if waited.extracted else {"text": text}
     line = line_of(waited.message, {}, **shown)
     return Arrived(line, timed_out=False, extracted=waited.extracted)
+
+
+async def _outcome_of(ctx: RequestContext, message_id: str, timeout_s: int) -> Arrived:
+    """Wait until a held or queued mail has left, or is known not to."""
+    sent = await outcome(ctx, sent_of(await message_of(ctx, message_id)), timeout_s)
+    line = line_of(await message_of(ctx, message_id), {})
+    return Arrived(line, timed_out=is_pending(sent))
 
 
 class ListMailboxes(Request):

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import BeforeValidator, model_validator
 
 from postroom.calls.context import RequestContext
-from postroom.calls.operation import message_of, operation
-from postroom.calls.request import MAILBOX_OR_NONE, Accepts, Id, OptionalId, argument
-from postroom.errors import MailError, about_mail
+from postroom.calls.operation import message_of, only_inbox, operation
+from postroom.calls.request import MAILBOX_OR_NONE, Accepts, OptionalId, argument
+from postroom.errors import InvalidInput, MailError, about_mail
+from postroom.mail.text.fold import MAX_WORDS, fold, words_of
 from postroom.model.agent import Receipt, Receipts
 from postroom.model.key import Scope
+from postroom.model.page import Slice
 from postroom.model.sending import Draft, Sent
+from postroom.model.storage import MessageQuery
+from postroom.operations.agent.lines import Ids
 from postroom.operations.drafts import (
     CreateDraft,
     SendDraft,
@@ -38,6 +44,8 @@ from postroom.sending.replies import forward_mail_of, reply_mail_of
 from postroom.sending.submission import Sending
 
 W = TypeVar("W", bound="Written")
+_RECIPIENT = re.compile(r"(to|cc|bcc)\[(\d+)\]")
+_MAX_KNOWN = 5
 _OUT = ("delivered", "sent", "captured", "queued", "scheduled", "held")
 
 
@@ -58,9 +66,7 @@ Files = Annotated[
 ]
 
 
-Answered = Annotated[
-    list[Id], argument("The messages.", ["msg_4h8t2w"], min_length=1, max_length=20)
-]
+Answered = Annotated[Ids, argument("The messages.", ["msg_4h8t2w"], min_length=1, max_length=20)]
 
 
 class Written(Sending):
@@ -69,7 +75,7 @@ class Written(Sending):
     body: Annotated[Body | None, argument("The text.", "Hi Ana, thanks!")] = None
     html: Annotated[Body | None, argument("The HTML version.", "<p>Hi!</p>")] = None
     attachments: Files = []
-    draft: Annotated[bool, argument("Only save it, for a person.", True)] = False
+    draft: Annotated[bool, argument("Only save it.", True)] = False
 
 
 class SendMail(Written):
@@ -81,9 +87,7 @@ class SendMail(Written):
     bcc: Annotated[Addresses, argument("Hidden copies.", ["cy@example.com"])] = []
     sender: Annotated[
         str | None,
-        argument(
-            "Your address to send from.", "me@postroom.localhost", alias="from", max_length=320
-        ),
+        argument("Your address to send from.", "me@example.com", alias="from", max_length=320),
         Accepts(MAILBOX_OR_NONE),
     ] = None
     draft_id: Annotated[OptionalId, argument("Send this draft.", "drf_5t2k8n")] = None
@@ -101,10 +105,16 @@ class SendMail(Written):
 
 @operation(Scope.SEND)
 async def send_mail(ctx: RequestContext, request: SendMail) -> Receipt:
+    async with _naming_known_addresses(ctx, request):
+        return await _send(ctx, request)
+
+
+async def _send(ctx: RequestContext, request: SendMail) -> Receipt:
     mail = _arguments(request, "to", "cc", "bcc", "subject", "attachments")
     if request.draft_id is not None:
         return await _send_draft(ctx, request, mail)
-    mail |= {"from": request.sender}
+    inbox_id = None if request.sender else (await only_inbox(ctx, argument="from")).id
+    mail |= {"from": request.sender, "inbox_id": inbox_id}
     if request.draft:
         return await _saved(ctx, **mail, send_at=request.send_at)
     return receipt(await send_message(ctx, SendMessage(**mail, **_sending(request))))
@@ -170,7 +180,8 @@ class ForwardMail(Written):
 
 @operation(Scope.SEND)
 async def forward_mail(ctx: RequestContext, request: ForwardMail) -> Receipts:
-    return await _each(ctx, request, request.ids, _forward)
+    async with _naming_known_addresses(ctx, request):
+        return await _each(ctx, request, request.ids, _forward)
 
 
 async def _forward(ctx: RequestContext, request: ForwardMail, message_id: str) -> Receipt:
@@ -214,6 +225,33 @@ async def _each(
                 raise
             found.append(Receipt(message_id, "failed", note=str(error)))
     return Receipts(tuple(found))
+
+
+@asynccontextmanager
+async def _naming_known_addresses(
+    ctx: RequestContext, request: SendMail | ForwardMail
+) -> AsyncIterator[None]:
+    """Add to the error about a name in place of an address whose addresses are known."""
+    try:
+        yield
+    except InvalidInput as error:
+        place = _RECIPIENT.fullmatch(str(error.details.get("field", "")))
+        if place and Scope.READ in ctx.caller.scopes:
+            name = getattr(request, place[1])[int(place[2])]
+            if known := await _addresses_of(ctx, name):
+                error.args = (f"{error}; known are {', '.join(known)}", *error.args[1:])
+                error.is_untrusted = True
+        raise
+
+
+async def _addresses_of(ctx: RequestContext, name: str) -> list[str]:
+    """Addresses from which mail came under a name, and those of inboxes."""
+    words = words_of(fold(name))[:MAX_WORDS]
+    query = MessageQuery(visible=ctx.visible, sender_words=words, page=Slice(limit=50))
+    senders = [row.from_address for row in (await ctx.store.messages(query)).rows]
+    inboxes = (await ctx.store.inboxes(ctx.visible, Slice(limit=100))).rows
+    own = [i.address for i in inboxes if all(w in fold(f"{i.name} {i.address}") for w in words)]
+    return list(dict.fromkeys([*own, *senders]))[:_MAX_KNOWN]
 
 
 def _arguments(request: Written, *names: str) -> dict[str, Any]:

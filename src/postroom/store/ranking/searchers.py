@@ -223,9 +223,13 @@ class MailSearcher:
             view = collection.view(visible_numbers(tx, query.visible))
             allowed = _allowed_messages(collection, numbers)
             ranked = rank(tx, view, question, allowed, query.page, names=collection.sources)
+            complete = np.flatnonzero(allowed)
+            if question.vector is not None:
+                complete = complete[collection.vectors.has_vector(complete)]
         rows = {row[-1]: row for row in message_rows(tx, ranked.names, scope.inboxes)}
         found = _message_rows(tx, ranked, rows, set(question.terms))
-        return Found(found, ranked.total, ranked.offset, ranked.next)
+        unranked = len(numbers) - len(complete)
+        return Found(found, ranked.total, ranked.offset, ranked.next, unranked)
 
     def find_unindexed(
         self, tx: Transaction, searcher: IndexSearcher, query: MessageQuery, limit: int

@@ -134,6 +134,13 @@ class Vectors:
         self._documents = grown(self._documents, count)
         self._embedded_at = grown(self._embedded_at, count)
 
+    def has_vector(self, documents: NDArray[np.intp]) -> Mask:
+        """Which of some documents have a vector of the model that was read last."""
+        found: Mask = np.zeros(len(documents), np.bool_)
+        known = documents < len(self._row_of)
+        found[known] = self._row_of[documents[known]] >= 0
+        return found
+
     def near(
         self,
         query_vector: Vector,

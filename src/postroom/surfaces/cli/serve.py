@@ -370,7 +370,7 @@ def reset_key(session: Session) -> None:
 def _mcp_command(data_dir: Path) -> dict[str, object]:
     """The command with which an MCP client starts `postroom mcp`."""
     started = Path(os.path.abspath(sys.argv[0]))
-    arguments = ["mcp", "--data", str(data_dir.absolute())]
+    arguments = ["mcp", "--toolsets", "agent", "--data", str(data_dir.absolute())]
     if started.suffix == ".py":
         return {"command": sys.executable, "args": ["-m", "postroom", *arguments]}
     return {"command": str(started), "args": arguments}

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from postroom.errors import InvalidInput
+from postroom.model.key import Caller
 from postroom.model.values import dataclass
+from postroom.model.view import NOTHING
 
 DEFAULT = ("inbox", "mail", "memory")
 ON_DEMAND = ("imap",)
@@ -34,6 +36,8 @@ class Listable(Protocol):
     def is_read_only(self) -> bool: ...
     @property
     def feature(self) -> str | None: ...
+    @property
+    def needs(self) -> frozenset[str]: ...
 
 
 T = TypeVar("T", bound=Listable)
@@ -45,6 +49,7 @@ class ListedTool:
 
     entry: dict[str, Any]
     feature: str | None
+    needs: frozenset[str]
 
     @property
     def name(self) -> str:
@@ -94,9 +99,22 @@ def _check(toolset: str) -> None:
         raise InvalidInput(f"no toolset {toolset}; {advice}")
 
 
+NAMESPACES = "namespaces"
+
+
+def rights_of(caller: Caller) -> frozenset[str]:
+    """What a caller may use: its scopes, and memories if it sees any namespace."""
+    memories = () if caller.namespaces == NOTHING else (NAMESPACES,)
+    return frozenset((*map(str, caller.scopes), *memories))
+
+
 def read_listing() -> Callable[[str], list[ListedTool]]:
     """The tools of each toolset, from the file."""
     data = json.loads(FILE.read_bytes())
-    features = data["features"]
-    tools = {e["name"]: ListedTool(e, features.get(e["name"])) for e in data["tools"]}
+    features, needs = data["features"], data["needs"]
+    tools = {
+        name: ListedTool(entry, features.get(name), frozenset(needs[name]))
+        for entry in data["tools"]
+        for name in [entry["name"]]
+    }
     return lambda toolset: [tools[name] for name in data["toolsets"][toolset]]

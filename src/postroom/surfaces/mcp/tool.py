@@ -9,6 +9,7 @@ from typing import Any
 from postroom.calls.operation import Operation
 from postroom.errors import InvalidInput, MailError, ProviderError, RateLimited, Unavailable
 from postroom.model.key import Scope
+from postroom.surfaces.mcp.listing import NAMESPACES
 from postroom.surfaces.schema import Schema, request_schema, result_schema
 from postroom.surfaces.to_json import to_json
 
@@ -59,7 +60,8 @@ class Tool:
     `whole` answer is never cut, except one with the member `cut`. What a tool that `is_elsewhere`
     works on is not kept here. A setting may switch a `feature` off, and its tools with it.
     `say` describes an argument in other words. The answers of a tool that `is_brief` have no
-    schema, its lists no inner one, and its hints only what differs from the protocol's defaults.
+    schema, its lists no inner one, its numbers no limit, and its hints only what differs from the
+    protocol's defaults; its errors name a field once, in the message.
     """
 
     name: str
@@ -91,16 +93,33 @@ class Tool:
         return self.operation.scope is Scope.READ
 
     @property
+    def needs(self) -> frozenset[str]:
+        """What a caller must have so that the tool is of use; see `rights_of`."""
+        of_memories = "namespace" in self.operation.request.model_fields
+        return frozenset((str(self.operation.scope), *((NAMESPACES,) if of_memories else ())))
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """The tool as `tools/list` shows it."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "description": self.description or self.operation.description,
+            "inputSchema": input_schema(self),
+            **({} if self.is_brief else {"outputSchema": output_schema(self)}),
+            "annotations": _hints(self),
+        }
+
+    @property
     def annotations(self) -> dict[str, bool]:
         """The hints of the protocol, as the operation's scope has them.
 
-        Two of the four say nothing about a tool that only reads, and are left out; so is
-        `idempotentHint` where it has the protocol's default, false.
+        Two of the four say nothing about a tool that only reads, and are left out; so are
+        `readOnlyHint` and `idempotentHint` where they have the protocol's default, false.
         """
         if self.is_read_only:
             return {"readOnlyHint": True, "openWorldHint": self.is_elsewhere}
         return {
-            "readOnlyHint": False,
             "destructiveHint": self.operation.destroys,
             **({"idempotentHint": True} if self.is_idempotent else {}),
             "openWorldHint": self.is_elsewhere or self.operation.scope is Scope.SEND,
@@ -123,21 +142,10 @@ _BOUNDS = ("minLength", "maxLength", "minItems", "maxItems", "pattern")
 
 def describe(tools: Iterable[Tool]) -> list[dict[str, Any]]:
     """The tools as `tools/list` shows them, in the order of the tables."""
-    return [_entry(tool) for tool in tools]
+    return [tool.entry for tool in tools]
 
 
-def _entry(tool: Tool) -> dict[str, Any]:
-    return {
-        "name": tool.name,
-        "title": tool.title,
-        "description": tool.description or tool.operation.description,
-        "inputSchema": input_schema(tool),
-        **({} if tool.is_brief else {"outputSchema": output_schema(tool)}),
-        "annotations": _hints(tool),
-    }
-
-
-_DEFAULT_HINTS = {"readOnlyHint": False, "destructiveHint": True, "openWorldHint": True}
+_DEFAULT_HINTS = {"destructiveHint": True, "openWorldHint": True}
 
 
 def _hints(tool: Tool) -> dict[str, bool]:
@@ -169,7 +177,7 @@ def _argument(tool: Tool, argument: str, schema: Schema) -> Schema:
     slim |= {"description": tool.say[argument]} if argument in tool.say else {}
     if slim.get("minimum") in (0, 1):
         del slim["minimum"]
-    if slim.get("maximum", 0) >= 2**53:
+    if "maximum" in slim and (tool.is_brief or slim["maximum"] >= 2**53):
         del slim["maximum"]
     if slim.get("default") is False and not tells_off:
         del slim["default"]

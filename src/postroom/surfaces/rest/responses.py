@@ -107,9 +107,11 @@ def problem(
     return Response(encode(body), status, headers, MEDIA_TYPE)
 
 
-def as_problem(error: MailError, scope: Mapping[str, Any]) -> Response:
-    """The problem document of an error."""
-    more: dict[str, object] = {}
+def as_problem(
+    error: MailError, scope: Mapping[str, Any], *, see: Mapping[str, str] | None = None
+) -> Response:
+    """The problem document of an error; *see* has the endpoints of operations that it names."""
+    more: dict[str, object] = {"see": see} if see else {}
     headers: dict[str, str] = {}
     if isinstance(error, InvalidInput) and (fields := bad_fields(error)):
         more["errors"] = fields

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, Literal, TypeVar
@@ -132,3 +132,11 @@ def segments_of(scope: Scope) -> list[str]:
         return [unquote_to_bytes(part).decode() for part in raw.split(b"?")[0].split(b"/")[1:]]
     except UnicodeDecodeError:
         raise Malformed("the path is not UTF-8; encode it before the percent signs") from None
+
+
+def names_of(routes: Iterable[Route]) -> dict[str, str]:
+    """What each operation is called over REST; of several endpoints, the first."""
+    names: dict[str, str] = {}
+    for route in routes:
+        names.setdefault(route.operation.name, f"{route.method} {route.path}")
+    return names

@@ -27,7 +27,8 @@ from postroom.surfaces.rest.access import ATTEMPTS, AccessControl, peer_of, pres
 from postroom.surfaces.rest.failed_logins import Attempts, TooManyKeys
 from postroom.surfaces.rest.metrics import Metrics
 from postroom.surfaces.rest.responses import KINDS, POSTED_BY, as_problem, problem, respond
-from postroom.surfaces.rest.routing import Paths, Route, segments_of
+from postroom.surfaces.rest.routing import Paths, Route, names_of, segments_of
+from postroom.surfaces.wording import operations_named
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +82,8 @@ class Surface:
         self._app, self._access, self._metrics, self._mounts = app, access, metrics, mounts
         self._pages, self._open, self._most_open = frozenset(pages), 0, _most_open()
         self._resources: Paths[Resource] = Paths()
+        routes = tuple(routes)
+        self._names = names_of(routes)
         for path, answers in _by_path(routes).items():
             bound = {method: self._answer(rows) for method, rows in answers.items()}
             self._resources.put(path, Resource(path, bound))
@@ -154,7 +157,7 @@ class Surface:
         if not isinstance(error, MailError):
             error = MailError("internal error; the log has the details under this request_id")
         self._metrics.refuse(error.code)
-        response = as_problem(error, exchange.scope)
+        response = as_problem(error, exchange.scope, see=operations_named(error, self._names))
         if KINDS[error.code].status >= 500:
             context = {**exchange.context, "code": error.code, "error": str(error)}
             log.error("request.failed", extra=context, exc_info=cause)

@@ -25,10 +25,10 @@ EVERYWHERE = "*"
 class SearchQuery:
     """Which messages to find. Texts and names are folded; None does not restrict.
 
-    `words` and `sender_words` must all be contained. A `mailbox` of None excludes hidden messages,
-    `*` excludes nothing. `sender` and `recipient` are searched in the joined addresses. `flags` are
-    all required, `without_flags` are all excluded. `after` is the date and number of the last
-    message of the page before.
+    `words`, `sender_words` and `recipient_words` must all be contained. A `mailbox` of None
+    excludes hidden messages, `*` excludes nothing. `sender` and `recipient` are searched in the
+    joined addresses. `flags` are all required, `without_flags` are all excluded. `after` is the
+    date and number of the last message of the page before.
     """
 
     inboxes: Numbers
@@ -38,6 +38,7 @@ class SearchQuery:
     sender: str | None = None
     sender_words: tuple[str, ...] = ()
     recipient: str | None = None
+    recipient_words: tuple[str, ...] = ()
     subject: str | None = None
     labels: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
@@ -57,7 +58,7 @@ class SearchQuery:
             (SUBJECT, (self.subject,)),
             (SEARCHABLE, (self.q, *self.words)),
             (SENDERS, (self.sender, *self.sender_words)),
-            (RECIPIENTS, (self.recipient,)),
+            (RECIPIENTS, (self.recipient, *self.recipient_words)),
         ):
             yield from ((stream, text) for text in texts if text is not None)
 

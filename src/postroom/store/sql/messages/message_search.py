@@ -364,6 +364,7 @@ def search_query_of(tx: Transaction, query: MessageQuery) -> SearchQuery:
         sender=None if query.sender is None else address_pattern(query.sender),
         sender_words=tuple(map(address_pattern, query.sender_words)),
         recipient=None if query.recipient is None else address_pattern(query.recipient),
+        recipient_words=tuple(map(address_pattern, query.recipient_words)),
         subject=query.subject,
         labels=tuple(caseless(label) for label in query.labels),
         flags=query.flags,

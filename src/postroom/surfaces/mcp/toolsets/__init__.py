@@ -41,9 +41,11 @@ def listing() -> str:
     tools = choose_tools(toolsets)
     names = {name: [tool.name for tool in _tools_of(name)] for name in toolsets}
     features = {tool.name: tool.feature for tool in tools if tool.feature}
+    needs = {tool.name: sorted(tool.needs) for tool in tools}
+    heads = {"toolsets": names, "features": features, "needs": needs}
+    head = "".join(f'"{name}": {_compact(value)},\n' for name, value in heads.items())
     entries = ",\n".join(map(_compact, describe(tools)))
-    head = f'"toolsets": {_compact(names)},\n"features": {_compact(features)},\n"tools"'
-    return f"{{{head}: [\n{entries}\n]}}\n"
+    return f'{{{head}"tools": [\n{entries}\n]}}\n'
 
 
 def _compact(value: object) -> str:

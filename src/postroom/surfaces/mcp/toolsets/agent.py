@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from postroom.errors import MailError
 from postroom.operations.agent import (
     changing,
     finding,
@@ -14,7 +15,8 @@ from postroom.operations.agent import (
     waiting,
     writing,
 )
-from postroom.surfaces.mcp.tool import Tool
+from postroom.surfaces.mcp.tool import Body, Tool, explain_error
+from postroom.surfaces.wording import reword
 
 SELDOM = frozenset({"allow_duplicate", "wait_s", "headers", "reply_to"})
 """Arguments of every send that are accepted but not listed."""
@@ -22,14 +24,41 @@ SELDOM = frozenset({"allow_duplicate", "wait_s", "headers", "reply_to"})
 AS_IN_SEND = SELDOM | {"html", "attachments", "send_at", "idempotency_key"}
 """Arguments that send_mail explains for the others."""
 
-MEMORY = frozenset({"namespace", "links", "tags", "expires_at"})
+MEMORY = frozenset({"namespace", "links", "tags", "expires_at", "limit"})
+KEY = {"key": "Its name."}
 RULE = (
     "YAML. when: from to cc subject text label mailbox has_attachment age_days… with equals "
     "contains matches in greater_than; then: apply_label move mark_read flag archive delete "
     "forward reply."
 )
 
-_tool = partial(Tool, is_brief=True)
+TOOL_OF = {
+    **dict.fromkeys(("list_inboxes", "list_labels", "list_identities"), "list_mailboxes"),
+    **dict.fromkeys(("list_messages", "search_messages", "list_attachments"), "find_mail"),
+    **dict.fromkeys(("get_message", "get_thread", "get_attachment_content"), "read_mail"),
+    **dict.fromkeys(("send_message", "send_draft", "create_draft"), "send_mail"),
+    **dict.fromkeys(("memory_get", "memory_list", "memory_search"), "recall"),
+    **dict.fromkeys(("cancel_message", "undo_rule_plan", "delete_rule"), "undo"),
+    **dict.fromkeys(("create_rule", "run_rule_plan"), "make_rule"),
+    "reply_to_message": "reply_mail",
+    "forward_message": "forward_mail",
+    "apply_rule_plan": "change_mail with plan_id",
+    "list_drafts": "list_outgoing",
+    "memory_add": "remember",
+    "memory_delete": "forget",
+    "wait_for_message": "wait_for_mail",
+}
+"""The tool of this toolset for what the others offer; errors name it."""
+
+
+def _brief_error(error: MailError) -> Body:
+    """An error in a line, in the words of this toolset."""
+    body = explain_error(reword(error, TOOL_OF))
+    body["error"]["details"].pop("problems", None)
+    return body
+
+
+_tool = partial(Tool, is_brief=True, explain=_brief_error)
 
 TOOLS = (
     _tool(
@@ -38,11 +67,13 @@ TOOLS = (
         finding.find_mail,
         hide=frozenset({"query", "offset", "thread_id", "cursor", "flags"}),
         say={
+            "limit": "At most; offset skips.",
             "q": 'Words, "a phrase", is:flagged, from:ana…',
             "mode": "Each word; q as it is; by meaning.",
+            "from": "Name, address, @domain, or a part.",
             "has_attachment": "With files.",
         },
-        go_on="read_mail reads messages in full; cursor reads on in the list",
+        go_on="read_mail reads messages in full; offset reads on in the list",
     ),
     _tool(
         "read_mail",
@@ -66,12 +97,21 @@ TOOLS = (
         "Wait for mail",
         waiting.wait_for_mail,
         hide=frozenset({"thread_id", "q"}),
-        say={"from": "Only from there.", "since": "From this id or time on; seconds back."},
+        say={
+            "from": "Only from there.",
+            "since": "From this id or time on; seconds back.",
+            "extract": "Pick out a code or a link; pass over other mail.",
+        },
     ),
     _tool("list_mailboxes", "List mailboxes", waiting.list_mailboxes),
-    _tool("list_outgoing", "List outgoing mail", outgoing.list_outgoing),
-    _tool("remember", "Remember", memory.remember, hide=MEMORY),
+    _tool(
+        "list_outgoing",
+        "List outgoing mail",
+        outgoing.list_outgoing,
+        hide=frozenset({"limit"}),
+    ),
+    _tool("remember", "Remember", memory.remember, hide=MEMORY, say=KEY),
     _tool("recall", "Recall", memory.recall, feature="memory_search", hide=MEMORY),
-    _tool("forget", "Forget", memory.forget, is_idempotent=True, hide=MEMORY),
+    _tool("forget", "Forget", memory.forget, is_idempotent=True, hide=MEMORY, say=KEY),
     _tool("make_rule", "Make a rule", rules.make_rule, say={"yaml": RULE}),
 )

@@ -73,8 +73,8 @@ TOOLS = (
         "Write a draft",
         drafts.create_draft,
         answers=("id",),
-        description="Write a mail without sending it; send_draft sends it. "
-        "Takes what send_message takes; with in_reply_to, to and subject follow from it.",
+        description="Write a mail that send_draft sends. Takes what send_message takes; "
+        "with in_reply_to, to and subject follow from it.",
         hide=frozenset(
             {
                 *("body_html", "cc", "bcc", "attachments", "from", "thread_id", "inbox_id"),

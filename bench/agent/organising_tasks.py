@@ -1,4 +1,4 @@
-"""The second half of the tasks: organising mail, rules, memories."""
+"""Tasks of organising mail, with rules and memories."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from bench.agent.mailbox import ME
 from bench.agent.session import Session, World
-from bench.agent.tasks import TASKS, _found, _searched, equals, task
+from bench.agent.tasks import ALL, equals, find, search, task
 
 NEWS = {"from": "news@shop.example"}
 
@@ -116,12 +116,12 @@ task("delete mail between two dates", a_dates, c_dates, is_trashed_between)
 
 
 async def a_label(s: Session) -> Any:
-    rows = await _found(s, q="projector")
+    rows = await find(s, q="projector")
     return await s.call("change_mail", ids=[rows[0]["id"]], add_labels=["Venue"])
 
 
 async def c_label(s: Session) -> Any:
-    rows = await _searched(s, q="projector")
+    rows = await search(s, q="projector")
     return await s.call("apply_label", message_ids=[rows[0]["id"]], label="Venue")
 
 
@@ -169,12 +169,12 @@ task("replace a label by another", a_relabel, c_relabel, is_relabelled)
 
 
 async def a_star(s: Session) -> Any:
-    rows = await _found(s, q="framework contract", limit=1)
+    rows = await find(s, q="framework contract", limit=1)
     return await s.call("change_mail", ids=[rows[0]["id"]], add_flags=["flagged"])
 
 
 async def c_star(s: Session) -> Any:
-    [row] = await _searched(s, q="framework contract", limit=1)
+    [row] = await search(s, q="framework contract", limit=1)
     flags = sorted({*row.get("flags", ()), "flagged"})
     return await s.call("update_message", message_id=row["id"], flags=flags)
 
@@ -187,12 +187,12 @@ task("flag a mail", a_star, c_star, is_starred)
 
 
 async def a_folder(s: Session) -> Any:
-    rows = await _found(s, q="framework contract", limit=1)
+    rows = await find(s, q="framework contract", limit=1)
     return await s.call("change_mail", ids=[rows[0]["id"]], mailbox="Contracts/2026")
 
 
 async def c_folder(s: Session) -> Any:
-    [row] = await _searched(s, q="framework contract", limit=1)
+    [row] = await search(s, q="framework contract", limit=1)
     return await s.call("move_message", message_id=row["id"], destination="Contracts/2026")
 
 
@@ -204,13 +204,13 @@ task("move a mail to a new mailbox", a_folder, c_folder, is_in_folder)
 
 
 async def a_untrash(s: Session) -> Any:
-    rows = await _found(s, q="framework contract", limit=1)
+    rows = await find(s, q="framework contract", limit=1)
     done = await s.call("change_mail", ids=[rows[0]["id"]], trash=True)
     return await s.call("undo", id=done["undo_id"])
 
 
 async def c_untrash(s: Session) -> Any:
-    [row] = await _searched(s, q="framework contract", limit=1)
+    [row] = await search(s, q="framework contract", limit=1)
     await s.call("move_message", message_id=row["id"], destination="Trash")
     return await s.call("move_message", message_id=row["id"], destination="Inbox")
 
@@ -223,7 +223,7 @@ task("delete a mail and bring it back", a_untrash, c_untrash, is_back)
 
 
 async def a_unsubscribe(s: Session) -> Any:
-    rows = await _found(s, **NEWS, limit=1)
+    rows = await find(s, **NEWS, limit=1)
     return await s.call("change_mail", ids=[rows[0]["id"]], unsubscribe=True)
 
 
@@ -233,7 +233,7 @@ async def was_unsubscribed(world: World, _: Any) -> None:
 
 
 async def c_unsubscribe(s: Session) -> Any:
-    [row] = await _searched(s, **NEWS, limit=1)
+    [row] = await search(s, **NEWS, limit=1)
     message = await s.call("get_message", message_id=row["id"])
     to = message["list_unsubscribe"]["mailto"]
     return await s.call(
@@ -269,13 +269,7 @@ async def c_rule(s: Session) -> Any:
 
 async def is_rule_undone(world: World, _: Any) -> None:
     assert [] == await world.messages(labels=("CI",))
-    assert 1 == (await world.ctx.store.rules(world.ctx.visible, _slice())).total
-
-
-def _slice() -> Any:
-    from postroom.model.page import Slice
-
-    return Slice(limit=100)
+    assert 1 == (await world.ctx.store.rules(world.ctx.visible, ALL)).total
 
 
 task("make a rule, apply it to old mail, undo that", a_rule, c_rule, is_rule_undone)
@@ -313,7 +307,7 @@ task("recall by a paraphrase", a_recall, c_recall, equals("dora/invoices"))
 
 
 async def a_remember(s: Session) -> Any:
-    return (await s.call("remember", key="room/price", text="The room costs 420 EUR a day."))["id"]
+    return (await s.call("remember", key="room/price", text="The room costs 420 EUR a day."))["key"]
 
 
 async def c_remember(s: Session) -> Any:
@@ -326,7 +320,7 @@ task("remember a fact", a_remember, c_remember, equals("room/price"))
 
 
 async def a_forget(s: Session) -> Any:
-    return (await s.call("forget", key="office/wifi"))["id"]
+    return (await s.call("forget", key="office/wifi"))["key"]
 
 
 async def c_forget(s: Session) -> Any:
@@ -334,5 +328,3 @@ async def c_forget(s: Session) -> Any:
 
 
 task("forget a fact", a_forget, c_forget, equals("office/wifi"))
-
-assert len(TASKS) >= 40, len(TASKS)

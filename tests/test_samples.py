@@ -1,0 +1,226 @@
+"""Samples in README and docs work as they are printed.
+
+Shell samples run in a folder that has the files they name, beside the demo server. What a reader
+has to replace (port, key, ids, `/path/to/postroom`) is replaced; nothing else is.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import mailbox
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+from postroom.config import read_settings
+from postroom.operations.agent.operators import split_operators
+from postroom.rules.parser import parse_rule
+from tests.mails import mail
+from tests.servers.postroom import Running, environment, running
+from tests.servers.web import Answer, WebServer
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ME = "me@postroom.localhost"
+ELSEWHERE = {
+    "make run": "starts the demo server, as the fixture does",
+    "make test": "would run this test again",
+    "make bench-search": "takes minutes",
+    "postroom migrate": "needs PostgreSQL and a bucket; tests/surfaces/cli/test_moving.py has them",
+}
+"""Shell samples that are not run here, and why."""
+
+OTHER_LANGUAGES = {"python", "javascript"}
+"""Run by tests/pipeline/test_webhook_docs.py."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A block of a page."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page.name}:{self.line}"
+
+
+def samples(*languages: str) -> list[Any]:
+    return [
+        pytest.param(sample, id=str(sample))
+        for page in PAGES
+        for sample in _samples_of(page)
+        if sample.language in languages
+    ]
+
+
+def _samples_of(page: Path) -> Iterator[Sample]:
+    text = page.read_text("utf-8")
+    for block in re.finditer(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        yield Sample(page, text.count("\n", 0, block.start()) + 1, block[1], block[2])
+
+
+def test_every_sample_is_tried():
+    known = {"sh", "json", "yaml", "toml"} | OTHER_LANGUAGES
+
+    assert [] == [str(s) for page in PAGES for s in _samples_of(page) if s.language not in known]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A folder with the files that samples name; `.run` is filled by the demo server."""
+    folder = tmp_path_factory.mktemp("samples")
+    one = mail("Invoice 7", "Net 30.", sender="ana@supplier.example", to=ME)
+    (folder / "folder").mkdir()
+    (folder / "folder" / "two.eml").write_bytes(mail("Two", to=ME))
+    (folder / "one.eml").write_bytes(one)
+    for name in ("archive.mbox", "last-year.mbox"):
+        with closing(mailbox.mbox(folder / name)) as box:
+            box.add(one)
+    (folder / "archive.mbox.xz").write_bytes(lzma.compress((folder / "archive.mbox").read_bytes()))
+    with closing(mailbox.Maildir(folder / "Maildir")) as maildir:
+        maildir.add(mail("Three", to=ME))
+    [rule, *_] = [s.text for s in _samples_of(ROOT / "docs" / "rules.md") if s.language == "yaml"]
+    (folder / "invoices.yaml").write_text(re.sub("(?m)^inbox: .*\n", "", rule))
+    (folder / ".venv").symlink_to(sys.prefix)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Running]:
+    with running(folder / ".run", options=["--demo"]) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[WebServer]:
+    """Takes what webhooks send, in place of https://example.com."""
+    with WebServer(lambda _: Answer(204)) as receiver:
+        yield receiver
+
+
+def shell(folder: Path, server: Running, text: str) -> subprocess.CompletedProcess[str]:
+    """Run a sample; its ids are those of the lines before it."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    more = {"PATH": path, "HOME": str(folder), "KEY": server.key}
+    more["POSTROOM_WEBHOOK_ALLOW"] = "127.0.0.0/8"
+    return subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", text.replace("http://127.0.0.1:8700", server.url)],
+        cwd=folder,
+        env=environment(folder / "data", more),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def runnable(line: str) -> str:
+    """A line without what does not end: a server shows its settings, a shell is not taken over."""
+    line = re.sub(r"postroom serve.*", "postroom config", line)
+    completed = re.search(r"postroom completion \w+", line)
+    return completed[0] if completed else line
+
+
+@pytest.mark.parametrize("sample", samples("sh"))
+def test_a_shell_sample_works(sample: Sample, folder: Path, server: Running, receiver: WebServer):
+    prepared = shell(folder, server, f"postroom import one.eml --inbox {ME} --create")
+    assert 0 == prepared.returncode, prepared.stderr
+    settings, said = "", ""
+    text = sample.text.replace("\\\n", "").replace("https://example.com", receiver.url)
+    for line in text.splitlines():
+        if any(line.startswith(word) for word in ELSEWHERE):
+            continue
+        if line.startswith("export "):
+            settings += line + "\n"
+        for kind in ("pln", "whk"):
+            [*_, newest] = re.findall(rf"{kind}_[0-9a-z]{{4,}}", said) or [f"{kind}_none"]
+            line = re.sub(rf"{kind}_\w+", newest, line)
+        ran = shell(folder, server, settings + runnable(line))
+        assert 0 == ran.returncode, f"{line}\n{ran.stdout}{ran.stderr}"
+        said += ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("sample", samples("json"))
+def test_a_json_sample_is_json(sample: Sample):
+    assert json.loads(sample.text)
+
+
+@pytest.mark.parametrize(
+    "sample", [one for one in samples("json") if "mcpServers" in one.values[0].text]
+)
+async def test_a_client_with_these_settings_gets_tools(
+    sample: Sample, folder: Path, server: Running
+):
+    [settings] = json.loads(sample.text)["mcpServers"].values()
+
+    if "url" in settings:
+        tools = await _tools_over_http(settings, server)
+    else:
+        tools = await _tools_over_stdio(settings, folder)
+
+    assert tools
+
+
+async def _tools_over_http(settings: dict[str, Any], server: Running) -> list[str]:
+    headers = {
+        name: value.replace("YOUR_KEY", server.key) for name, value in settings["headers"].items()
+    }
+    url = settings["url"].replace("http://127.0.0.1:8700", server.url)
+    async with (
+        httpx2.AsyncClient(headers=headers) as http,
+        Client(streamable_http_client(url, http_client=http)) as client,
+    ):
+        return [tool.name for tool in (await client.list_tools()).tools]
+
+
+async def _tools_over_stdio(settings: dict[str, Any], folder: Path) -> list[str]:
+    words = [word.replace("/path/to/postroom", str(folder)) for word in settings["args"]]
+    env = {name: value for name, value in settings.get("env", {}).items() if "…" not in value}
+    started = StdioServerParameters(
+        command=str(Path(sys.executable).parent / "postroom"),
+        args=words,
+        env=environment(folder / "data", env),
+    )
+    assert settings["command"].endswith("postroom")
+    async with Client(started) as client:
+        return [tool.name for tool in (await client.list_tools()).tools]
+
+
+@pytest.mark.parametrize("sample", samples("yaml"))
+def test_a_yaml_sample_is_a_rule(sample: Sample):
+    assert parse_rule(sample.text).then
+
+
+@pytest.mark.parametrize("sample", samples("toml"))
+def test_a_toml_sample_is_a_settings_file(sample: Sample, tmp_path: Path):
+    (tmp_path / "postroom.toml").write_text(sample.text)
+
+    found = read_settings({}, folder=tmp_path)
+
+    assert tmp_path / "mail" == found.settings.data_dir
+
+
+def test_the_operators_that_are_listed_are_understood():
+    text = (ROOT / "docs" / "agent.md").read_text()
+    listed = "".join(re.findall("(?m)^    .*\n", text))
+    operators = re.findall(r'\w+:(?:"[^"]*"|\([^)]*\)|\S+)', listed)
+
+    assert len(operators) > 10
+    for operator in operators:
+        assert (operator, {}) != split_operators(operator, datetime.now(UTC))
