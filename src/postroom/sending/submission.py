@@ -116,8 +116,11 @@ async def _earlier(
     )
 
 
-async def outcome(ctx: RequestContext, sent: Sent, wait_s: int) -> Sent:
+async def outcome(
+    ctx: RequestContext, sent: Sent, wait_s: int, waits: Callable[[Sent], bool] | None = None
+) -> Sent:
     """Wait until the relay has answered for every recipient, or the time is over."""
+    waits = waits or is_pending
     message_id = sent.message_id
     release()
     with ctx.watch.subscribe(
@@ -127,7 +130,7 @@ async def outcome(ctx: RequestContext, sent: Sent, wait_s: int) -> Sent:
         events = aiter(ctx.watch.after(subscription, newest))
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
-                while is_pending(sent := await _current(ctx, sent)):
+                while waits(sent := await _current(ctx, sent)):
                     await anext(events)
     return sent
 

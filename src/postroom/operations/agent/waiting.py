@@ -15,6 +15,7 @@ from postroom.calls.request import (
 )
 from postroom.model.agent import Arrived, Mailboxes, MailboxLine
 from postroom.model.key import Scope
+from postroom.model.sending import Sent
 from postroom.operations.agent.lines import inbox_addresses, line_of
 from postroom.operations.mailboxes import ListMailboxes as ListAll
 from postroom.operations.mailboxes import list_mailboxes as list_all
@@ -51,10 +52,16 @@ async def wait_for_mail(ctx: RequestContext, request: WaitForMail) -> Arrived:
 
 
 async def _outcome_of(ctx: RequestContext, message_id: str, timeout_s: int) -> Arrived:
-    """Wait until a held or queued mail has left, or is known not to."""
-    sent = await outcome(ctx, sent_of(await message_of(ctx, message_id)), timeout_s)
+    """Wait until a person has decided about a held mail, or the relay has answered."""
+    sent = sent_of(await message_of(ctx, message_id))
+    waits = _is_held if _is_held(sent) else is_pending
+    sent = await outcome(ctx, sent, timeout_s, waits)
     line = line_of(await message_of(ctx, message_id), {})
-    return Arrived(line, timed_out=is_pending(sent))
+    return Arrived(line, timed_out=waits(sent))
+
+
+def _is_held(sent: Sent) -> bool:
+    return sent.status == "held"
 
 
 class ListMailboxes(Request):
