@@ -47,8 +47,8 @@ def test_a_list_on_a_pipe_is_plain_with_tabs(postroom, inbox, receive):
 
     [titles, row] = [line.split("\t") for line in postroom("search", "tab").out.splitlines()]
 
-    assert ["id", "date", "from address", "subject", "flags", "labels"] == titles
-    assert ["2026-03-01T09:00:00Z", "ana@example.com", "Tab here", "", ""] == row[1:]
+    assert ["id", "date", "from address", "subject", "flags", "labels", "status"] == titles
+    assert ["2026-03-01T09:00:00Z", "ana@example.com", "Tab here", "", "", ""] == row[1:]
 
 
 def test_nothing_found_leaves_the_pipe_empty(postroom, inbox):

@@ -126,12 +126,10 @@ def sync(session: Session, /, *, account_id: str) -> None:
 async def _call(
     session: Session, app: App, operation: Operation[Any, Any], arguments: dict[str, Any]
 ) -> None:
-    from postroom.calls.operation import call
-    from postroom.model.key import OWNER
+    from postroom.surfaces.cli.backends import Local
     from postroom.surfaces.cli.output import show
 
-    result = await call(app.context(OWNER), operation, arguments)
-    show(operation, result, as_json=session.as_json)
+    show(session, operation, await Local(app).body(operation, arguments))
 
 
 async def _secret(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -13,17 +12,12 @@ from typing import Any
 
 import click
 
-from postroom.app import App
-from postroom.calls.operation import Operation, call
+from postroom.calls.operation import Operation
 from postroom.calls.request import Request
 from postroom.errors import InvalidInput
-from postroom.model.event import EventStream, Waited, WebhookPing
-from postroom.model.key import OWNER, Scope
 from postroom.model.limits import Limits
-from postroom.model.message import ActionResult, Download
 from postroom.surfaces.cli.commands import Bound
-from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK, TIMED_OUT, explain_failures
-from postroom.surfaces.cli.output import follow, save, show
+from postroom.surfaces.cli.performing import perform
 from postroom.surfaces.cli.session import Session
 from postroom.surfaces.schema import Schema, field_schema
 
@@ -68,6 +62,11 @@ class Field:
     @property
     def option(self) -> str:
         return "--" + self.name.replace("_", "-")
+
+    @property
+    def spelling(self) -> str:
+        """The option to name in a message."""
+        return "--attach" if self.name == "attachments" else SHORTER.get(self.name, self.option)
 
     @property
     def help(self) -> str:
@@ -236,36 +235,8 @@ def bind(row: Bound, name: str) -> click.Command:
 
     @click.pass_obj
     def run(session: Session, /, **values: Any) -> int:
-        arguments = arguments_of(fields, values, session.settings.limits) | dict(row.pin)
-        save_to = values.get("save_to") or ""
-        return session.run(
-            lambda app: _call(app, operation, arguments, save_to, as_json=session.as_json)
-        )
+        session.options = {field.name: field.spelling for field in fields}
+        arguments = arguments_of(fields, values, session.limits) | dict(row.pin)
+        return perform(session, operation, arguments, values.get("save_to") or "")
 
     return click.Command(name, params=params, callback=run, help=operation.description)
-
-
-async def _call(
-    app: App,
-    operation: Operation[Any, Any],
-    arguments: dict[str, Any],
-    save_to: str,
-    *,
-    as_json: bool,
-) -> int:
-    """Call an operation and print its result; the first failure decides the exit code."""
-    async with app.sending() if operation.scope is Scope.SEND else nullcontext():
-        result = await call(app.context(OWNER), operation, arguments)
-    if isinstance(result, Download):
-        await save(result, save_to, as_json=as_json)
-    elif isinstance(result, EventStream):
-        await follow(result, as_json=as_json)
-    else:
-        show(operation, result, as_json=as_json)
-    if isinstance(result, ActionResult) and result.failed:
-        return explain_failures(result.failed, as_json=as_json)
-    if isinstance(result, Waited) and result.timed_out:
-        return TIMED_OUT
-    if isinstance(result, WebhookPing) and result.status == "failed":
-        return EXIT_CODES["provider_error"]
-    return OK

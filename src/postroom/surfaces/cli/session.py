@@ -6,8 +6,8 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +17,8 @@ from postroom.errors import Conflict, InvalidInput
 if TYPE_CHECKING:
     from postroom.app import App
     from postroom.config import Configuration, Settings
+    from postroom.model.limits import Limits
+    from postroom.surfaces.cli.backends import Backend
 
 T = TypeVar("T")
 
@@ -27,7 +29,10 @@ class Session:
 
     data: str | None = None
     output: str = "table"
+    wide: bool = False
     shows_traceback: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+    """The options of the command by the arguments that they set, for errors."""
 
     @property
     def as_json(self) -> bool:
@@ -85,6 +90,17 @@ class Session:
         from postroom.wiring import is_installation
 
         return others if is_installation(settings.data_dir) else []
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of what a command reads before it asks for anything."""
+        return self.settings.limits
+
+    def perform(self, work: Callable[[Backend], Awaitable[T]]) -> T:
+        """Do the work where the operations are."""
+        from postroom.surfaces.cli.backends import Local
+
+        return self.run(lambda app: work(Local(app)))
 
     def run(self, work: Callable[[App], Awaitable[T]]) -> T:
         """Open the installation, do the work and close it."""
