@@ -14,6 +14,7 @@ from postroom.surfaces.to_json import answer, presented, to_json
 
 if TYPE_CHECKING:
     from postroom.app import App
+    from postroom.surfaces.rest.client import Client
 
 Body = dict[str, Any]
 Events = AsyncIterator[Body | None]
@@ -56,3 +57,14 @@ class Local(Backend):
 async def _bodies(stream: EventStream) -> Events:
     async for event in stream.events:
         yield None if event is None else presented({"untrusted": True, **to_json(event)})
+
+
+class Remote(Backend):
+    """A server, with the rights of a key."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def call(self, operation: Operation[Any, Any], arguments: Mapping[str, Any]) -> Answer:
+        answered = await self._client.call(operation, arguments)
+        return presented(answered) if isinstance(answered, dict) else answered

@@ -138,6 +138,13 @@ program = Program(
     help="Postroom: the mail room for AI agents.",
     params=[
         *everywhere(),
+        _option("--url", metavar="URL", help="Use this server instead of a data folder."),
+        _option(
+            "--key",
+            metavar="KEY",
+            help="The key for --url. Other users of this machine can see it; prefer --key-file.",
+        ),
+        _option("--key-file", metavar="FILE", help="A file with the key for --url."),
         _option(
             "--traceback",
             "shows_traceback",

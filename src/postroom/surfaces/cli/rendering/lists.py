@@ -107,7 +107,9 @@ def table_of(kind: type, rows: list[Row], screen: Screen) -> list[str]:
     if screen.is_terminal and not screen.is_wide:
         columns = columns_of(TERMINAL[kind])
     is_compact = screen.is_terminal and not screen.is_wide
-    by_name = {name: [_cell(kind, row, name, is_compact) for row in rows] for name in columns}
+    by_name = {
+        name: [_cell(kind, row, name, is_compact=is_compact) for row in rows] for name in columns
+    }
     if is_compact:
         by_name = {name: _with_short_ids(cells) for name, cells in by_name.items()}
     return lines_of(list(columns.values()), list(zip(*by_name.values(), strict=True)), screen)
@@ -117,7 +119,7 @@ def _with_short_ids(cells: list[str]) -> list[str]:
     return short_ids(cells) if any(map(is_id, cells)) else cells
 
 
-def _cell(kind: type, row: Row, name: str, is_compact: bool) -> str:
+def _cell(kind: type, row: Row, name: str, *, is_compact: bool) -> str:
     """What stands in one cell."""
     words = scope_words(kind, row, name)
     if words is not None:
