@@ -8,6 +8,7 @@ from postroom.calls.operation import Operation
 from postroom.model.event import Waited, WebhookPing
 from postroom.model.message import ActionResult, Download, FailedAction, Message
 from postroom.surfaces.cli.backends import Backend, Body
+from postroom.surfaces.cli.editor import kept_unless_done, wants_editor, write
 from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK, TIMED_OUT, explain_failures
 from postroom.surfaces.cli.output import follow, save, show
 from postroom.surfaces.cli.session import Session
@@ -20,7 +21,14 @@ def perform(
     session: Session, operation: Operation[Any, Any], arguments: dict[str, Any], save_to: str = ""
 ) -> int:
     """Call an operation and print its result; the first failure decides the exit code."""
-    return session.perform(lambda at: _perform(session, at, operation, arguments, save_to))
+    if not wants_editor(session, operation, arguments):
+        return session.perform(lambda at: _perform(session, at, operation, arguments, save_to))
+    written = write(session, operation, arguments)
+    with kept_unless_done(session, operation, written) as done:
+        code = session.perform(lambda at: _perform(session, at, operation, written, save_to))
+        if code == OK:
+            done()
+    return code
 
 
 async def _perform(

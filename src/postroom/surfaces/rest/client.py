@@ -20,7 +20,7 @@ from postroom.model.event import EventStream
 from postroom.model.message import Download, FailedAction
 from postroom.surfaces.rest.responses import as_error
 from postroom.surfaces.rest.routes import ROUTES
-from postroom.surfaces.rest.routing import Route
+from postroom.surfaces.rest.routing import NOTHING_HERE, Route
 
 Body = dict[str, Any]
 Events = AsyncIterator[Body | None]
