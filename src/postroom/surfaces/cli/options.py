@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from postroom.calls.operation import Operation
 from postroom.calls.request import Request
 from postroom.errors import InvalidInput
 from postroom.model.limits import Limits
 from postroom.surfaces.cli.commands import Bound
+from postroom.surfaces.cli.completion import Complete, completes, files
 from postroom.surfaces.cli.performing import perform
 from postroom.surfaces.cli.session import Session
 from postroom.surfaces.schema import Schema, field_schema
@@ -64,6 +66,16 @@ class Field:
         return "--" + self.name.replace("_", "-")
 
     @property
+    def choices(self) -> list[str]:
+        found: list[str] = self.schema.get("items", self.schema).get("enum", [])
+        return found
+
+    @property
+    def complete(self) -> Complete | None:
+        """What completes its values in a shell."""
+        return files if self.is_bytes else completes(self.name, self.choices)
+
+    @property
     def spelling(self) -> str:
         """The option to name in a message."""
         return "--attach" if self.name == "attachments" else SHORTER.get(self.name, self.option)
@@ -71,9 +83,8 @@ class Field:
     @property
     def help(self) -> str:
         words = [self.schema.get("description", "")]
-        choices = self.schema.get("items", self.schema).get("enum")
-        if choices:
-            words.append(f"One of {', '.join(choices)}.")
+        if self.choices:
+            words.append(f"One of {', '.join(self.choices)}.")
         if "default" in self.schema and self.schema.get("type") != "boolean":
             words.append(f"[default: {_shown(self.schema['default'])}]")
         return " ".join(words)
@@ -81,7 +92,10 @@ class Field:
     def parameters(self) -> Iterator[click.Parameter]:
         """The options for it."""
         if self.name == "attachments":
-            yield click.Option(["--attach"], multiple=True, metavar="FILE", help="A file to send.")
+            words = "A file to send."
+            yield click.Option(
+                ["--attach"], multiple=True, metavar="FILE", help=words, shell_complete=files
+            )
             words = "The id of a stored attachment to send."
             yield click.Option(["--attach-id"], multiple=True, metavar="ID", help=words)
             return
@@ -91,6 +105,7 @@ class Field:
                 [f"{self.name}_file", FROM_FILE[self.name]],
                 metavar="FILE",
                 help=f"Read {self.option} from a file; - is standard input.",
+                shell_complete=files,
             )
 
     def _option(self) -> click.Option:
@@ -100,7 +115,13 @@ class Field:
         names = [self.name, self.option, *([SHORTER[self.name]] if self.name in SHORTER else [])]
         metavar = _METAVARS.get(self.schema.get("type", ""), "TEXT")
         metavar = "FILE" if self.is_bytes else _PAIRS.get(self.name, metavar)
-        return click.Option(names, multiple=self.is_list, metavar=metavar, help=self.help)
+        return click.Option(
+            names,
+            multiple=self.is_list,
+            metavar=metavar,
+            help=self.help,
+            shell_complete=self.complete,
+        )
 
     def given(self, values: Mapping[str, Any], alone: list[str], limits: Limits) -> Any:
         """The value that was given, or None. Takes positional values from *alone*.
@@ -169,7 +190,18 @@ def parameters_of(fields: list[Field]) -> list[click.Parameter]:
     if not plain:
         return params
     metavar = " ".join(f"[{f.name.upper()}]" + ("..." if f.is_list else "") for f in plain)
-    return [click.Argument(["alone"], nargs=-1, required=False, metavar=metavar), *params]
+
+    def complete(ctx: click.Context, param: click.Parameter, begun: str) -> list[CompletionItem]:
+        """Complete the argument that stands at this place, unless its option gave it."""
+        left = [f for f in plain if not ctx.params.get(f.name)]
+        at = min(len(ctx.params.get("alone") or ()), len(left) - 1)
+        found = left[at].complete if left else None
+        return found(ctx, param, begun) if found else []
+
+    alone = click.Argument(
+        ["alone"], nargs=-1, required=False, metavar=metavar, shell_complete=complete
+    )
+    return [alone, *params]
 
 
 def arguments_of(fields: list[Field], values: Mapping[str, Any], limits: Limits) -> dict[str, Any]:

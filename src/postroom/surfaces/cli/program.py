@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from postroom.config.preferences import preference
 from postroom.errors import InvalidInput, MailError, StorageFull
 from postroom.surfaces.cli.commands import COMMANDS, TOP, Bound, Own
 from postroom.surfaces.cli.exit_codes import BROKEN_PIPE, EXIT_CODES, INTERRUPTED, OK, explain
@@ -127,6 +128,10 @@ def _load(row: Bound | Own, name: str) -> click.Command:
         from postroom.surfaces.cli.options import bind
 
         command = bind(row, name)
+    if isinstance(row, Own) and preference("_POSTROOM_COMPLETE"):
+        from postroom.surfaces.cli.completion import attach
+
+        attach(command.params)
     known = {param.name for param in command.params}
     command.params += [param for param in everywhere() if param.name not in known]
     command.context_settings.setdefault("help_option_names", ["-h", "--help"])

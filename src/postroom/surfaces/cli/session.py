@@ -146,6 +146,12 @@ class Session:
             return read_key_file(str(settings.key_file))
         return settings.key
 
+    @property
+    def is_there(self) -> bool:
+        """Whether there is a store to open; opening creates one."""
+        settings = self.settings
+        return settings.database_url is not None or (settings.data_dir / "postroom.db").exists()
+
     def perform(self, work: Callable[[Backend], Awaitable[T]]) -> T:
         """Do the work where the operations are."""
         import asyncio
