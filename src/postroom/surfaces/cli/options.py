@@ -204,6 +204,12 @@ def parameters_of(fields: list[Field]) -> list[click.Parameter]:
     return [alone, *params]
 
 
+def spellings(fields: list[Field]) -> dict[str, str]:
+    """The option for each argument, and for the ids of attachments."""
+    found = {field.name: field.spelling for field in fields}
+    return {"attachment_id": "--attach-id", **found} if "attachments" in found else found
+
+
 def arguments_of(fields: list[Field], values: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
     """The arguments of the operation. Raises InvalidInput."""
     alone = list(values.get("alone", ()))
@@ -267,7 +273,7 @@ def bind(row: Bound, name: str) -> click.Command:
 
     @click.pass_obj
     def run(session: Session, /, **values: Any) -> int:
-        session.options = {field.name: field.spelling for field in fields}
+        session.options = spellings(fields)
         arguments = arguments_of(fields, values, session.limits) | dict(row.pin)
         return perform(session, operation, arguments, values.get("save_to") or "")
 

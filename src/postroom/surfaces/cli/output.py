@@ -15,6 +15,7 @@ from postroom.model.message import Download
 from postroom.surfaces.cli.backends import Body, Events
 from postroom.surfaces.cli.rendering.screen import Screen, Text
 from postroom.surfaces.cli.rendering.views import render
+from postroom.surfaces.cli.rendering.wording import in_our_words
 from postroom.surfaces.cli.session import Session
 from postroom.surfaces.cli.terminal import cell, inert, write_bytes, write_json
 
@@ -24,6 +25,8 @@ def show(session: Session, operation: Operation[Any, Any], body: Body) -> None:
     if session.as_json:
         write_json(body)
         return
+    if "hint" in body:
+        body = {**body, "hint": in_our_words(body["hint"], session.options)}
     text = Text(Screen.here(is_wide=session.wide))
     render(text, operation.result, body)
     text.show()

@@ -24,8 +24,13 @@ _ROWS = {row.name: row for row in COMMANDS}
 
 def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     """Store an option that may be given before or after the command; the last one wins."""
+    session = ctx.find_object(Session)
+    if session is None:
+        return
+    options = (one for one in ctx.command.params if isinstance(one, click.Option))
+    session.options = {str(one.name): max(one.opts, key=len) for one in options}
     if value is not None and param.name is not None:
-        setattr(ctx.find_object(Session), param.name, value)
+        setattr(session, param.name, value)
 
 
 def _option(*names: str, **more: Any) -> click.Option:

@@ -29,7 +29,7 @@ _CONNECT_S, _ANSWER_S = 10.0, 120.0
 _FAILURES = ("not_found", "conflict", "provider_error", "provider_auth", "provider_timeout")
 """What can be wrong with the one message of an action."""
 
-_ENDPOINT = re.compile(r"\b(GET|POST|PATCH|DELETE) (/v1/[\w/{}]+)")
+_ENDPOINT = re.compile(r"\b(GET|POST|PATCH|DELETE) (/v1/[\w/{}@.%-]*\w\b}?)")
 
 
 class Client:
@@ -131,7 +131,7 @@ class Client:
         return dict(body)
 
     def _error_of(self, response: httpx2.Response, body: Body) -> MailError:
-        code, detail = str(body["code"]), _ENDPOINT.sub(_operation_named, str(body["detail"]))
+        code, detail = str(body["code"]), str(body["detail"])
         if code == "rate_limited":
             return RateLimited(detail, retry_after=int(body.get("retry_after", 1)))
         if code == "unavailable":
@@ -153,11 +153,17 @@ class Client:
         return error
 
 
-def _operation_named(found: re.Match[str]) -> str:
-    """The operation of an endpoint that a message names."""
-    shape = re.sub(r"{\w+}", "{}", found[2])
-    routes = (r for r in ROUTES if re.sub(r"{\w+}", "{}", r.path) == shape)
-    return next((r.operation.name for r in routes if r.method == found[1]), found[0])
+def operations_named(text: str) -> str:
+    """A message with operations in place of endpoints, such as `GET /v1/labels`."""
+    return _ENDPOINT.sub(_operation_of, text)
+
+
+def _operation_of(found: re.Match[str]) -> str:
+    for route in ROUTES:
+        shape = re.sub(r"{\w+}", "[^/]+", route.path)
+        if route.method == found[1] and not route.when and re.fullmatch(shape, found[2]):
+            return route.operation.name
+    return found[0]
 
 
 def _route_of(operation: Operation[Any, Any]) -> Route:

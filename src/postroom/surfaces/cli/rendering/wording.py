@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from functools import cache
 
@@ -11,12 +12,16 @@ from postroom.surfaces.cli.commands import COMMANDS, Bound
 Options = Mapping[str, str]
 """The option for each argument of an operation."""
 
-_VERBS = "give|drop|without|repeat|leave out|set|pass|add|use|such as|mean"
+_VERBS = "give|drop|without|repeat|leave out|leave|set|pass|add|use|needs|such as|mean"
 _WORD = re.compile(r"(?<![\w/.@-])[a-z]+(?:_[a-z]+)+(?![\w@/-])")
 
 
 def in_our_words(text: str, options: Options) -> str:
-    """A message with options for arguments, and commands for operations."""
+    """A message with options for arguments, and commands for operations and endpoints."""
+    if " /v1/" in text:
+        from postroom.surfaces.rest.client import operations_named  # late, for a quick start
+
+        text = operations_named(text)
     return _with_commands(_with_options(text, options))
 
 
@@ -44,7 +49,7 @@ def _with_options(text: str, options: Options) -> str:
     alone = rf"(?<=[`‘“]){named}(?=[`’”])"
     begins = rf"^{named}(?=: | cannot | must | is required| needs | and )"
     after = rf"(?<=\bcombined with ){named}(?![\w-])"
-    told = rf"\b(?P<verb>{_VERBS}) {named}(?=$|[.,;:?)]| or | and | too\b| instead\b| twice\b)"
+    told = rf"\b(?P<verb>{_VERBS}) {named}(?=$|[.,;:?)]| or | and | too\b| instead\b| out\b)"
 
     def option(found: re.Match[str]) -> str:
         return found[0].replace(found["name"], options[found["name"]])
@@ -63,7 +68,7 @@ def _with_value(option: str, value: str) -> str:
     """`--force` for `force=true`, `--mode words` for `mode=words`."""
     if value == "true":
         return option
-    return f"--no-{option[2:]}" if value == "false" else f"{option} {value}"
+    return f"--no-{option[2:]}" if value == "false" else f"{option} {shlex.quote(value)}"
 
 
 def _with_commands(text: str) -> str:
