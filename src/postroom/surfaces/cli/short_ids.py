@@ -8,26 +8,7 @@ from typing import Any
 
 from postroom.errors import Forbidden, InvalidInput, NotFound
 from postroom.surfaces.cli.backends import Backend
-from postroom.surfaces.cli.rendering.tables import is_id
-
-KINDS = {
-    "attachment_id": "att",
-    "before": "msg",
-    "delivery_id": "dlv",
-    "draft_id": "drf",
-    "identity_id": "idn",
-    "in_reply_to": "msg",
-    "inbox_id": "inb",
-    "inboxes": "inb",
-    "key_id": "key",
-    "message_id": "msg",
-    "message_ids": "msg",
-    "rule_id": "rul",
-    "thread_id": "thr",
-    "thread_ids": "thr",
-    "webhook_id": "whk",
-}
-"""Arguments that are ids, and their kind."""
+from postroom.surfaces.cli.rendering.tables import KINDS, MIXED, is_id
 
 LISTS = {
     "dlv": "webhooks.list_deliveries",
@@ -56,7 +37,7 @@ async def with_whole_ids(backend: Backend, arguments: dict[str, Any]) -> dict[st
         kind = KINDS.get(name)
         if name == "attachments":
             whole[name] = [await _with_attachment(backend, file) for file in value]
-        elif isinstance(value, str) and (kind or name == "target"):
+        elif isinstance(value, str) and (kind or name in MIXED):
             whole[name] = await _whole_id(backend, kind, value, whole)
         elif isinstance(value, list) and kind:
             whole[name] = [await _whole_id(backend, kind, one, whole) for one in value]

@@ -18,7 +18,6 @@ from postroom.surfaces.cli.rendering.screen import Screen, Text
 from postroom.surfaces.cli.rendering.tables import (
     Column,
     columns_of,
-    is_id,
     lines_of,
     local_time,
     short_ids,
@@ -54,7 +53,7 @@ TERMINAL: dict[type, str] = {
     Account: "id provider address:30 state synced total? detail:* last_refusal:30?",
     Identity: "id email:* name:24 inbox_id? is_default?",
     Inbox: "id address:* name:24 created_at?",
-    MessageRow: "id date marks who:22 subject:* labels:14? status:24",
+    MessageRow: "id date marks who:22 subject:* labels:14? status",
     ThreadRow: "id last_date message_count participants:26 subject:* labels:14?",
     Attachment: "id size filename:* content_type:24? message_id?",
     Label: "name:* message_count",
@@ -62,8 +61,7 @@ TERMINAL: dict[type, str] = {
     Webhook: "id enabled url:* types:20? inboxes:20? stopped:30",
     WebhookDelivery: "id created_at type status attempts? code detail:*",
     Draft: "id updated_at to:24 subject:* send_at",
-    OutboxEntry: "message_id status send_at attempts? next_attempt_at? is_paused? recipients:28 "
-    "subject:*",
+    OutboxEntry: "message_id status attempts? next_attempt_at? is_paused? recipients:28 subject:*",
     Event: "at type inbox_id? message_id id:*",
     Key: "id name:* scopes:24 inboxes:20 accounts:16? namespaces:16? created_at? last_used_at?",
     MemoryRow: "key:30 updated_at trust tags:16? summary:*",
@@ -94,7 +92,11 @@ def show_page(text: Text, kind: type, page: Row) -> None:
     text.add(*table_of(kind, rows, text.screen))
     if page.get("has_more"):
         seen = page.get("offset", 0) + len(rows)
-        text.note(f"{seen} of {page.get('total')}; more: --cursor {page.get('next_cursor')}")
+        # A cursor goes on stably while mail arrives; a person would have to copy it.
+        at = (
+            f"--offset {seen}" if text.screen.is_terminal else f"--cursor {page.get('next_cursor')}"
+        )
+        text.note(f"{seen} of {page.get('total')}; more: {at}")
 
 
 def table_of(kind: type, rows: list[Row], screen: Screen) -> list[str]:
@@ -111,12 +113,8 @@ def table_of(kind: type, rows: list[Row], screen: Screen) -> list[str]:
         name: [_cell(kind, row, name, is_compact=is_compact) for row in rows] for name in columns
     }
     if is_compact:
-        by_name = {name: _with_short_ids(cells) for name, cells in by_name.items()}
+        by_name = {name: short_ids(cells, name) for name, cells in by_name.items()}
     return lines_of(list(columns.values()), list(zip(*by_name.values(), strict=True)), screen)
-
-
-def _with_short_ids(cells: list[str]) -> list[str]:
-    return short_ids(cells) if any(map(is_id, cells)) else cells
 
 
 def _cell(kind: type, row: Row, name: str, *, is_compact: bool) -> str:
@@ -167,7 +165,7 @@ def _marks(row: Row) -> str:
 
 def _status(row: Row) -> str:
     until = row.get("send_at") if row.get("status") == "scheduled" else None
-    return f"{row.get('status') or ''} {local_time(until) if until else ''}".rstrip()
+    return f"{row.get('status') or ''} {local_time(until, is_day=True) if until else ''}".rstrip()
 
 
 def size_words(size: int) -> str:

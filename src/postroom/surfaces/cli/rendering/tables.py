@@ -12,7 +12,29 @@ from postroom.surfaces.cli.rendering.screen import Screen
 SHORT_CHARS = 7
 """The length of a short id without its kind: one of a million is ambiguous with 0.003 %."""
 
-_ID = re.compile(r"([a-z]{3}_)([0-9a-z]{26}|[0-9a-z]{12})")
+KINDS = {
+    "attachment_id": "att",
+    "before": "msg",
+    "delivery_id": "dlv",
+    "draft_id": "drf",
+    "identity_id": "idn",
+    "in_reply_to": "msg",
+    "inbox_id": "inb",
+    "inboxes": "inb",
+    "key_id": "key",
+    "message_id": "msg",
+    "message_ids": "msg",
+    "rule_id": "rul",
+    "thread_id": "thr",
+    "thread_ids": "thr",
+    "webhook_id": "whk",
+}
+"""Arguments that take a short id, and its kind."""
+
+MIXED = frozenset(("target", "since"))
+"""Arguments and columns with ids of several kinds: there, a short id begins with its kind."""
+
+_ID = re.compile(r"[a-z]{3}_(?:[0-9a-z]{26}|[0-9a-z]{12})")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _BETWEEN = 2
 _LEAST = 8
@@ -48,7 +70,13 @@ def title_of(name: str) -> str:
     return _TITLES.get(name, re.sub(r"_(id|at)$", "", name).replace("_", " "))
 
 
-_TITLES = {"marks": "", "who": "from", "message_count": "messages", "is_default": "default"}
+_TITLES = {
+    "marks": "",
+    "who": "from",
+    "message_count": "messages",
+    "last_date": "date",
+    "is_default": "default",
+}
 
 
 def lines_of(columns: Sequence[Column], rows: Sequence[Sequence[str]], screen: Screen) -> list[str]:
@@ -107,20 +135,22 @@ def is_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-def short_ids(texts: Sequence[str]) -> list[str]:
-    """Ids of one kind without it, as short as they can be told apart; other texts as they are."""
-    kinds = {match[1] for text in texts if (match := _ID.fullmatch(text))}
-    if len(kinds) != 1:
-        return [_ID.sub(lambda m: m[1] + m[2][:SHORT_CHARS], text) for text in texts]
-    different = set(texts)
+def short_ids(texts: Sequence[str], column: str = "id") -> list[str]:
+    """Ids as short as they can be told apart, without their kind where the column says it.
+
+    Only kinds that commands accept so are shortened; other texts stay as they are.
+    """
+    has_kind = column in MIXED
+    different = {text for text in texts if is_id(text) and text[:3] in KINDS.values()}
     chars = SHORT_CHARS
     while len({_shortened(text, chars) for text in different}) < len(different):
         chars += 1
-    return [_shortened(text, chars) for text in texts]
+    kept = 4 if has_kind else 0
+    return [t[:kept] + _shortened(t, chars) if t in different else t for t in texts]
 
 
 def _shortened(text: str, chars: int) -> str:
-    return _ID.sub(lambda match: match[2][:chars], text)
+    return text[4 : 4 + chars]
 
 
 def local_time(text: str, now: datetime | None = None, *, is_day: bool = False) -> str:
