@@ -8,7 +8,7 @@ from postroom.calls.operation import call
 from postroom.model.key import OWNER
 from postroom.operations import keys, webhooks
 from postroom.surfaces.cli.session import Session
-from tests.surfaces.cli.test_output import on_a_terminal
+from tests.surfaces.cli.pseudo_terminal import on_a_terminal
 
 SCOPES = ["admin", "read", "send", "write"]
 

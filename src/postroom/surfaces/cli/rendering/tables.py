@@ -123,11 +123,19 @@ def _fitted(columns: Sequence[Column], needed: dict[int, int], width: int) -> di
     for at in [at for at in reversed(widths) if columns[at].is_spare]:
         if left() < least:
             del widths[at]
+    for at in [at for at in reversed(widths) if at not in (0, rest)]:
+        # Even the others, if the terminal is very narrow.
+        if left() + sum(_shrinkable(widths, columns)) < min(least, _LEAST):
+            del widths[at]
     for at in reversed([at for at in widths if columns[at].most]):
         widths[at] = max(min(widths[at], _LEAST), widths[at] - max(0, least - left()))
     if rest is not None:
         widths[rest] = max(_LEAST, min(needed[rest], left()))
     return widths
+
+
+def _shrinkable(widths: dict[int, int], columns: Sequence[Column]) -> list[int]:
+    return [max(0, cells - _LEAST) for at, cells in widths.items() if columns[at].most]
 
 
 def is_id(text: str) -> bool:
