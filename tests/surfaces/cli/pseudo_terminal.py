@@ -10,9 +10,11 @@ import struct
 import subprocess
 import termios
 from pathlib import Path
+from threading import Timer
 
 from tests.servers.postroom import command, environment
 
+_PATIENCE_S = 60
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -39,12 +41,15 @@ def on_a_terminal(
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - so Ctrl-C works
     )
     os.close(theirs)
+    patience = Timer(_PATIENCE_S, started.kill)
+    patience.start()
     seen, left = bytearray(), dict(types or {})
     while chunk := _read(ours):
         seen += chunk
         for shown in [shown for shown in left if shown.encode() in seen]:
             os.write(ours, left.pop(shown))
     os.close(ours)
+    patience.cancel()
     assert code == started.wait(300), seen.decode()
     return seen.decode()
 

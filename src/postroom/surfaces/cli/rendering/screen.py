@@ -105,7 +105,8 @@ def _page(text: str) -> bool:
 @contextmanager
 def _interrupts_ignored() -> Iterator[None]:
     """Ctrl-C is for the pager, which goes on."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Not SIG_IGN, which the pager would inherit.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         yield
     finally:
