@@ -137,7 +137,7 @@ def scope_words(kind: type, row: Row, name: str) -> str | None:
     if kind not in (Key, Webhook) or name not in row:
         return None
     value = row[name]
-    if kind is Webhook and name in ("types", "inboxes") and value in (None, []):
+    if kind is Webhook and name == "types" and not value:
         return "all"
     if name not in _VIEWS or value:
         return None
