@@ -284,6 +284,20 @@ def test_another_server_is_recognised(local, status, body, kind):
     assert f"is no Postroom server (HTTP {status}" in refused.err
 
 
+def test_the_end_of_a_stream_is_told(local):
+    event = b'data: {"id":"evt_1","at":"2026-01-01T00:00:00Z","type":"x","inbox_id":"i","data":{}}'
+    body, kind = b": open\n\n" + event + b"\n\n", "text/event-stream"
+    handler = type("Handler", (Stranger,), {"body": body, "kind": kind})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+
+        ended = local("--url", f"http://127.0.0.1:{other.server_port}", "events", "tail")
+        other.shutdown()
+
+    assert (7, "2026-01-01T00:00:00Z\tx\ti\n") == (ended.code, ended.out)
+    assert "the server ended the stream of events" in ended.err
+
+
 ANYWHERE = {
     "account add", "account login", "account sync", "rule check", "rule test", "completion",
     "version",

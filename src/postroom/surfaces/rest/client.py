@@ -193,6 +193,7 @@ async def _events(response: httpx2.Response) -> Events:
     except httpx2.HTTPError as error:
         said = str(error) or "it was closed"
         raise Unavailable(f"the stream of events broke off: {said}", retry_after=1) from None
+    raise Unavailable("the server ended the stream of events; start again", retry_after=1)
 
 
 def check_url(url: str) -> str:
