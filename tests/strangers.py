@@ -245,6 +245,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "list_inboxes": {},
     "list_keys": {},
     "list_labels": {},
+    "find_ids": {"prefix": "{message_id}"},
     "list_mailboxes": {},
     "list_live_accounts": {},
     "list_live_mailboxes": {},

@@ -50,6 +50,8 @@ class Settings:
     inbound_window_s: int = 300
     api_key: str | None = field(default=None, repr=False)
     key: str | None = field(default=None, repr=False)
+    key_file: Path | None = None
+    url: str | None = None
     public_url: str | None = None
     toolsets: tuple[str, ...] = ()
     read_only: bool = False
@@ -278,11 +280,13 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "key",
         readers.CLIENT_KEY,
-        "The key that `postroom mcp` uses; an empty value is an error.",
+        "The key that `postroom mcp` and `--url` use; an empty value is an error.",
         "the owner's rights",
         is_secret=True,
         may_be_empty=False,
     ),
+    Setting("key_file", readers.FILE, "A file with the key that `--url` uses."),
+    Setting("url", readers.URL, "The server that commands use instead of a data folder."),
     Setting(
         "public_url",
         readers.URL,

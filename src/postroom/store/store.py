@@ -82,6 +82,7 @@ class Store(MemoryStore):
     remove_message = writes(message_changes.remove_message, audit_if=is_found)
     attachments = reads(message_reads.find_attachments)
     attachment = reads(message_reads.get_attachment)
+    ids_from = reads(message_reads.ids_from)
     labels = reads(message_insert.list_labels)
     count_outdated = reads(message_reparse.count_outdated)
     outdated = reads(message_reparse.outdated)

@@ -60,7 +60,7 @@ def check(session: Session, *, files: tuple[str, ...]) -> int:
 @click.pass_obj
 def test(session: Session, *, file: str, mbox: str, against: str | None) -> int:
     trial = BackTest(read_rules(file), read_rules(against) if against else None)
-    limits = session.settings.limits
+    limits = session.limits
     source = open_source(
         Path(mbox), kind=None, mailbox=INBOX, most_bytes=limits.message_bytes, quoting="mboxrd"
     )

@@ -6,8 +6,8 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +17,8 @@ from postroom.errors import Conflict, InvalidInput
 if TYPE_CHECKING:
     from postroom.app import App
     from postroom.config import Configuration, Settings
+    from postroom.model.limits import Limits
+    from postroom.surfaces.cli.backends import Backend
 
 T = TypeVar("T")
 
@@ -27,7 +29,13 @@ class Session:
 
     data: str | None = None
     output: str = "table"
+    wide: bool = False
+    url: str | None = None
+    key: str | None = None
+    key_file: str | None = None
     shows_traceback: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+    """The options of the command by the arguments that they set, for errors."""
 
     @property
     def as_json(self) -> bool:
@@ -44,7 +52,13 @@ class Session:
         write_json(to_json(result))
 
     def configuration(self, **given: object) -> Configuration:
-        """The settings, overridden by options of the command. Raises ConfigError."""
+        """The settings of this machine, overridden by options of the command.
+
+        Raises:
+            InvalidInput: commands use a server, which has its own settings.
+            ConfigError: a setting is wrong.
+        """
+        self._refuse_server()
         from postroom.config import load
 
         asked = {name: value for name, value in given.items() if value is not None}
@@ -85,6 +99,75 @@ class Session:
         from postroom.wiring import is_installation
 
         return others if is_installation(settings.data_dir) else []
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of what a command reads before it asks for anything."""
+        return self.settings.limits if self.server is None else self._own_settings.limits
+
+    @cached_property
+    def _own_settings(self) -> Settings:
+        from postroom.config import load
+
+        return load().settings
+
+    @cached_property
+    def server(self) -> str | None:
+        """The URL of the server to use; None for a data folder. Raises InvalidInput."""
+        if self.data is not None and self.url is not None:
+            raise InvalidInput("--url and --data cannot be combined; drop one")
+        if self.url is None and (self.key or self.key_file) and not self._own_settings.url:
+            raise InvalidInput("--key and --key-file are for a server; name it with --url")
+        return self.url or (None if self.data is not None else self._own_settings.url)
+
+    def _refuse_server(self) -> None:
+        """Refuse a command that needs a data folder, if a server is named."""
+        if self.server is None:
+            return
+        import click
+
+        ctx = click.get_current_context(silent=True)
+        command = f"`{ctx.command_path}`" if ctx is not None else "this command"
+        what_to_do = "drop --url" if self.url else "unset POSTROOM_URL, or give --data"
+        raise InvalidInput(
+            f"{command} works on the data folder of this machine, not at a server; {what_to_do}, "
+            "or run it where the server is"
+        )
+
+    def _key_of_server(self) -> str | None:
+        if self.key is not None and self.key_file is not None:
+            raise InvalidInput("--key and --key-file cannot be combined; drop --key")
+        if self.key is not None:
+            return self.key
+        if self.key_file is not None:
+            return read_key_file(self.key_file)
+        settings = self._own_settings
+        if settings.key is None and settings.key_file is not None:
+            return read_key_file(str(settings.key_file))
+        return settings.key
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is a store to open; opening creates one."""
+        settings = self.settings
+        return settings.database_url is not None or (settings.data_dir / "postroom.db").exists()
+
+    def perform(self, work: Callable[[Backend], Awaitable[T]]) -> T:
+        """Do the work where the operations are."""
+        import asyncio
+
+        from postroom.surfaces.cli.backends import Local
+
+        if self.server is None:
+            return self.run(lambda app: work(Local(app)))
+        return asyncio.run(self._at_server(self.server, work))
+
+    async def _at_server(self, url: str, work: Callable[[Backend], Awaitable[T]]) -> T:
+        from postroom.surfaces.cli.backends import Remote
+        from postroom.surfaces.rest.client import connected
+
+        async with connected(url, self._key_of_server()) as client:
+            return await work(Remote(client))
 
     def run(self, work: Callable[[App], Awaitable[T]]) -> T:
         """Open the installation, do the work and close it."""

@@ -27,7 +27,7 @@ from postroom.surfaces.rest.access import ATTEMPTS, AccessControl, peer_of, pres
 from postroom.surfaces.rest.failed_logins import Attempts, TooManyKeys
 from postroom.surfaces.rest.metrics import Metrics
 from postroom.surfaces.rest.responses import KINDS, POSTED_BY, as_problem, problem, respond
-from postroom.surfaces.rest.routing import Paths, Route, names_of, segments_of
+from postroom.surfaces.rest.routing import NOTHING_HERE, Paths, Route, names_of, segments_of
 from postroom.surfaces.wording import operations_named
 
 log = logging.getLogger(__name__)
@@ -176,7 +176,7 @@ class Surface:
         if resource is None:
             hint = f"what there is: {', '.join(sorted(self._pages))}"
             hint = f"GET {_INDEX} lists what there is" if _INDEX in self._pages else hint
-            raise NotFound(f"there is nothing at this path; {hint}")
+            raise NotFound(f"{NOTHING_HERE}; {hint}")
         exchange.route = resource.path
         answer = resource.answers.get("GET" if request.method == "HEAD" else request.method)
         if answer is None:
