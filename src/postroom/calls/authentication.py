@@ -1,4 +1,4 @@
-"""Authentication: the caller of a key, and waits that end when a key is revoked."""
+"""Authentication: the caller of a key, and waits that end with the key."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import secrets
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from postroom.pipeline.services import Services
 
 OWNER_KEY_ID = "owner"
 _RETRY_S = 15.0
+_CHECK_S = 600.0
 T = TypeVar("T")
 
 
@@ -47,6 +48,12 @@ async def authenticate(services: Services, secret: str | None) -> Caller:
         raise Unauthenticated(
             "unknown key; it may have been revoked. Create one with `postroom key create`"
         )
+    if key.has_expired(services.clock()):
+        # Only who has the key is told so: it is too long to be guessed.
+        raise Unauthenticated(
+            f"this key expired at {key.expires_at:%Y-%m-%dT%H:%M:%SZ}; ask the owner for another, "
+            f"or to extend it with `postroom key update {key.id} --expires 30d`"
+        )
     from postroom.pipeline.apply_rules import caller_of_key  # late, for a quick start
 
     return replace(await caller_of_key(services, key), secret_hash=secret_hash)
@@ -54,7 +61,7 @@ async def authenticate(services: Services, secret: str | None) -> Caller:
 
 @asynccontextmanager
 async def revocation(ctx: RequestContext) -> AsyncIterator[asyncio.Task[None]]:
-    """A task that ends when the caller's key is revoked or loses a right.
+    """A task that ends when the caller's key is revoked, expires or loses a right.
 
     It never ends for a caller without a key.
     """
@@ -75,7 +82,16 @@ async def _revoked(ctx: RequestContext) -> None:
         except MailError:
             await asyncio.sleep(_RETRY_S)
             continue
-        await ctx.store.notifier.wait("keys", position)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_seconds_left(ctx)):
+                await ctx.store.notifier.wait("keys", position)
+
+
+def _seconds_left(ctx: RequestContext) -> float | None:
+    """How long to wait before the expiry is checked; the clock of the machine may be set."""
+    if ctx.caller.expires_at is None:
+        return None
+    return min(max((ctx.caller.expires_at - ctx.clock()).total_seconds(), 0.0) + 0.01, _CHECK_S)
 
 
 async def _has_rights(ctx: RequestContext, secret_hash: bytes) -> bool:
@@ -83,7 +99,7 @@ async def _has_rights(ctx: RequestContext, secret_hash: bytes) -> bool:
     from postroom.pipeline.apply_rules import caller_of_key  # late, for a quick start
 
     key = await ctx.store.key_by_hash(secret_hash, ctx.clock())
-    if key is None:
+    if key is None or key.has_expired(ctx.clock()):
         return False
     before, now = ctx.caller, await caller_of_key(ctx, key)
     return before.scopes <= now.scopes and all(
@@ -97,13 +113,13 @@ async def _has_rights(ctx: RequestContext, secret_hash: bytes) -> bool:
 
 
 async def unless_revoked(ctx: RequestContext, work: Coroutine[Any, Any, T]) -> T:
-    """Await *work*. Raises Unauthenticated if the key is revoked or limited before it is done."""
+    """Await *work*. Raises Unauthenticated if the key ends or is limited before it is done."""
     working = asyncio.create_task(work)
     try:
         async with revocation(ctx) as revoked:
             await asyncio.wait([working, revoked], return_when=asyncio.FIRST_COMPLETED)
             if revoked.done():
-                raise Unauthenticated("this key was revoked or limited while the request waited")
+                raise Unauthenticated("this key expired, was revoked or limited while it waited")
             return working.result()
     finally:
         working.cancel()

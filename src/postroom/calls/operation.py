@@ -42,6 +42,7 @@ def audit_record_of(ctx: RequestContext, action: str, request: Request) -> Audit
         targets=tuple(_targets(values)),
         details={name: shown for name, v in values.items() if (shown := _shown(name, v))},
         namespace=values.get("namespace"),
+        via=ctx.via,
     )
 
 

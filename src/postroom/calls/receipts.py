@@ -36,7 +36,7 @@ _KEPT = re.compile(
 
 _ALSO: Mapping[type, frozenset[str]] = {
     Inbox: frozenset({"address"}),
-    AuditEntry: frozenset({"at", "actor", "action", "hash"}),
+    AuditEntry: frozenset({"at", "actor", "via", "action", "hash"}),
     Capabilities: frozenset(f.name for f in fields(Capabilities)) - {"address", "last_refusal"},
     LiveCopy: frozenset({"source_mailbox", "destination_mailbox"}),
     LiveMove: frozenset({"source_mailbox", "destination_mailbox"}),

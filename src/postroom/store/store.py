@@ -298,6 +298,7 @@ class Store(MemoryStore):
     has_key = reads(sql_keys.has_key)
     keys = reads(sql_keys.list_keys)
     keys_by_id = reads(sql_keys.keys_by_id)
+    update_key = writes(sql_keys.update_key, audit_if=is_found)
     remove_key = writes(sql_keys.remove_key, audit_if=bool)
 
     async def add_key(self, key: Key, secret_hash: bytes, *, replaces: bool = True) -> bool:
@@ -308,11 +309,12 @@ class Store(MemoryStore):
         )
 
     async def key_by_hash(self, secret_hash: bytes, now: datetime) -> Key | None:
-        """The key with this hash; its `last_used_at` is updated at most once a minute."""
+        """The key with this hash; its `last_used_at` is updated at most once a minute, until it
+        expires."""
         key = await self.engine.read(lambda tx: sql_keys.key_by_hash(tx, secret_hash))
-        if key is not None and (
-            key.last_used_at is None or now - key.last_used_at > _USE_NOTED_EVERY
-        ):
+        if key is None or key.has_expired(now):
+            return key
+        if key.last_used_at is None or now - key.last_used_at > _USE_NOTED_EVERY:
             key_id = key.id
             with suppress(MailError):  # a read must succeed even if the database cannot be written
                 await self.write(lambda tx: sql_keys.mark_used(tx, key_id, now))

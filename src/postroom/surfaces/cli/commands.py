@@ -167,6 +167,7 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Own("audit verify", "administration:verify_audit"),
     Bound("key create", "keys.create_key", ("name",)),
     Bound("key list", "keys.list_keys"),
+    Bound("key update", "keys.update_key", ("key_id",)),
     Bound("key delete", "keys.delete_key", ("key_id",)),
     Own("key reset", "serve:reset_key"),
     Own("config", "administration:config"),

@@ -40,6 +40,7 @@ SHORTER = {
     "tags": "--tag",
     "links": "--link",
     "headers": "--header",
+    "expires_at": "--expires",
 }
 """Option names that differ: options of lists are repeated, so they are singular."""
 

@@ -51,11 +51,11 @@ COLUMNS: dict[type, str] = {
     Draft: "id updated_at to subject send_at",
     OutboxEntry: "message_id status send_at attempts next_attempt_at is_paused recipients subject",
     Event: "id at type inbox_id message_id",
-    Key: "id name scopes inboxes accounts namespaces created_at last_used_at",
+    Key: "id name scopes inboxes accounts namespaces created_at last_used_at expires_at",
     MemoryRow: "key updated_at trust tags summary",
     MemoryHit: "key relevance trust excerpt",
     Rule: "id position enabled name description",
-    AuditEntry: "id at actor action target",
+    AuditEntry: "id at actor via action target",
 }
 """The fields of a row that a list shows."""
 

@@ -18,6 +18,7 @@ from mcp.shared.exceptions import MCPError
 from postroom import __version__
 from postroom.app import App
 from postroom.errors import MailError
+from postroom.model.audit import Via
 from postroom.model.key import AGENT, Caller
 from postroom.surfaces.mcp.listing import ON_DEMAND, choose, read_listing
 from postroom.surfaces.mcp.stdio import leave_in_time, stdio_streams
@@ -50,7 +51,7 @@ def make_server(
     async def authenticated(request: Request) -> Caller:
         return caller_of(request)
 
-    return _server(app, describe(tools), lambda: by_name, authenticated)
+    return _server(app, describe(tools), lambda: by_name, authenticated, "mcp")
 
 
 def _server(
@@ -58,6 +59,7 @@ def _server(
     entries: Sequence[dict[str, Any]],
     load_tools: Callable[[], Mapping[str, Tool]],
     caller_of: Callable[[Request], Awaitable[Caller]],
+    via: Via,
     after_call: Callable[[], None] = lambda: None,
 ) -> Server[Any]:
     listing = types.ListToolsResult.model_validate({"tools": entries})
@@ -79,7 +81,7 @@ def _server(
             await request.session.report_progress(seconds, message=doing)
 
         try:
-            ctx = replace(app.context(await caller_of(request)), report=report)
+            ctx = replace(app.context(await caller_of(request), via), report=report)
             return await call_tool(ctx, tool, params.arguments or {})
         except MailError as error:  # the caller has no key any more
             return failed_call(tool, error)
@@ -158,7 +160,7 @@ async def serve_stdio(
         return {tool.name: tool for tool in tools}
 
     entries = [tool.entry for tool in listed]
-    server = _server(app, entries, load_tools, agent, after_call)
+    server = _server(app, entries, load_tools, agent, "mcp-stdio", after_call)
     with anyio.CancelScope() as serving:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, serving.cancel)

@@ -216,8 +216,9 @@ class Surface:
 
     async def _context(self, request: Request, rows: Sequence[Route]) -> RequestContext:
         if any(row.posted for row in rows):
-            return self._app.context(POSTING)
-        return self._app.context(await self._access.caller(request.headers, request.scope))
+            return self._app.context(POSTING, "rest")
+        caller = await self._access.caller(request.headers, request.scope)
+        return self._app.context(caller, "rest")
 
     def _expected(
         self, ctx: RequestContext, route: Route, request: Request, values: dict[str, str]
