@@ -6,6 +6,7 @@ is written at the function. The others are written out.
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
@@ -346,6 +347,11 @@ class Store(MemoryStore):
     used_blobs = reads(sql_blobs.used_blobs)
     readings = reads(row_checks.readings)
     ping = writes_unaudited(sql_installation.ping)
+
+    async def installation_mark(self) -> str:
+        """Tells installations apart, without the id that their blobs are marked with."""
+        name = await self.ensure_installation_id()
+        return hashlib.sha256(f"installation {name}".encode()).hexdigest()[:16]
 
     async def ensure_installation_id(self) -> str:
         """The id of this installation, created if there is none yet."""

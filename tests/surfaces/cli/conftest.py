@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from postroom.app import open_app
+from postroom.config import read_settings
 from postroom.surfaces.cli.program import main
 from tests.servers.postroom import command, environment
 
@@ -52,11 +56,31 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data"
 
 
+CREATING = ("serve", "worker", "mcp", "import", "restore", "config", "doctor", "migrate")
+
+
+def create_store(data: Path, words: tuple[object, ...]) -> None:
+    """Make the store that most commands need, unless the command makes one or names another."""
+    named = {"--data", "--help", "-h", "inbox", *CREATING}
+    if not named.isdisjoint(map(str, words)) or (data / "postroom.db").exists():
+        return
+    if "POSTROOM_DATABASE_URL" in os.environ:
+        return
+    settings = read_settings({"POSTROOM_DATA_DIR": str(data)}).settings
+
+    async def create() -> None:
+        async with open_app(settings):
+            pass
+
+    asyncio.run(create())
+
+
 @pytest.fixture
 def postroom(data: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> Postroom:
     """Run a command in this process; `stdin` is what it can read."""
 
     def run(*words: object, stdin: bytes = b"") -> Ran:
+        create_store(data, words)
         capsys.readouterr()
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         code = main([str(word) for word in words])
@@ -71,6 +95,7 @@ def process(data: Path) -> Postroom:
     """Run a command in a process of its own."""
 
     def run(*words: object, stdin: bytes = b"", **env: str) -> Ran:
+        create_store(data, words)
         done = subprocess.run(
             command(*(str(word) for word in words)),
             env=environment(data, env),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.surfaces.cli.program import _Lines
+from postroom.surfaces.cli.logs import Lines
 from tests.mails import mail
 from tests.servers.postroom import command, environment
 
@@ -135,7 +135,7 @@ def test_an_error_cannot_steer_the_terminal(data, inbox, output):
 def test_a_log_line_cannot_steer_the_terminal():
     record = logging.makeLogRecord({"msg": "sync.failed", "error": f"NO {STEERING}"})
 
-    line = _Lines("%(message)s").format(record)
+    line = Lines("%(message)s").format(record)
 
     assert line.startswith("sync.failed error=NO ")
     assert set() == set(line) & set(STEERING)

@@ -240,7 +240,8 @@ def bind(row: Bound, name: str) -> click.Command:
         arguments = arguments_of(fields, values, session.settings.limits) | dict(row.pin)
         save_to = values.get("save_to") or ""
         return session.run(
-            lambda app: _call(app, operation, arguments, save_to, as_json=session.as_json)
+            lambda app: _call(app, operation, arguments, save_to, as_json=session.as_json),
+            creates=row.creates_store,
         )
 
     return click.Command(name, params=params, callback=run, help=operation.description)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from postroom.errors import Conflict, InvalidInput
+from postroom.surfaces.cli.logs import start_logging
 
 if TYPE_CHECKING:
     from postroom.app import App
@@ -48,7 +49,9 @@ class Session:
         from postroom.config import load
 
         asked = {name: value for name, value in given.items() if value is not None}
-        return load({"data_dir": self.data, **asked} if self.data is not None else asked)
+        found = load({"data_dir": self.data, **asked} if self.data is not None else asked)
+        start_logging(found.settings)
+        return found
 
     @cached_property
     def settings(self) -> Settings:
@@ -86,10 +89,17 @@ class Session:
 
         return others if is_installation(settings.data_dir) else []
 
-    def run(self, work: Callable[[App], Awaitable[T]]) -> T:
-        """Open the installation, do the work and close it."""
+    def run(self, work: Callable[[App], Awaitable[T]], *, creates: bool = False) -> T:
+        """Open the installation, do the work and close it. Few commands *create* a store.
+
+        Raises:
+            NotFound, Conflict, Forbidden: the data folder cannot be used.
+        """
         import asyncio
 
+        from postroom.surfaces.cli.data_folder import prepare_folder
+
+        prepare_folder(self.settings, creates=creates)
         return asyncio.run(self._run(work))
 
     async def _run(self, work: Callable[[App], Awaitable[T]]) -> T:
@@ -103,10 +113,15 @@ NAME = "owner.key"
 _MAX_BYTES = 1_000
 
 
+def key_file(data_dir: Path) -> Path:
+    """The file that may hold the owner's key."""
+    return data_dir.absolute() / NAME
+
+
 def read_key(data_dir: Path) -> str | None:
     """The key in the file, if there is one."""
     try:
-        return (data_dir / NAME).read_text("ascii").strip() or None
+        return key_file(data_dir).read_text("ascii").strip() or None
     except FileNotFoundError:
         return None
 
@@ -138,7 +153,7 @@ def keep_key(data_dir: Path, key: str) -> None:
         file.write(key + "\n")
         file.flush()
         os.fsync(file.fileno())
-    os.replace(part, data_dir / NAME)
+    os.replace(part, key_file(data_dir))
 
 
 def private(path: str, flags: int) -> int:

@@ -106,7 +106,7 @@ def import_(
             )
 
     try:
-        outcome = session.run(work)
+        outcome = session.run(work, creates=True)
     except KeyboardInterrupt:
         print("interrupted; run it again to continue", file=sys.stderr)
         raise
