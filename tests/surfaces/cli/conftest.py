@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -59,20 +60,26 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 CREATING = ("serve", "worker", "mcp", "import", "restore", "config", "doctor", "migrate")
 
 
-def create_store(data: Path, words: tuple[object, ...]) -> None:
+def create_missing_store(data: Path, words: tuple[object, ...]) -> None:
     """Make the store that most commands need, unless the command makes one or names another."""
-    named = {"--data", "--help", "-h", "inbox", *CREATING}
-    if not named.isdisjoint(map(str, words)) or (data / "postroom.db").exists():
+    creates = str(words[0]) in CREATING or words[:2] == ("inbox", "create")
+    if creates or not {"--data", "--help", "-h"}.isdisjoint(map(str, words)):
         return
-    if "POSTROOM_DATABASE_URL" in os.environ:
-        return
+    if not data.exists() and "POSTROOM_DATABASE_URL" not in os.environ:
+        create_store(data)
+
+
+def create_store(data: Path) -> None:
+    """A store with nothing in it, in a thread since the test may have a loop."""
     settings = read_settings({"POSTROOM_DATA_DIR": str(data)}).settings
 
     async def create() -> None:
         async with open_app(settings):
             pass
 
-    asyncio.run(create())
+    thread = Thread(target=lambda: asyncio.run(create()))
+    thread.start()
+    thread.join()
 
 
 @pytest.fixture
@@ -80,7 +87,7 @@ def postroom(data: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> Pos
     """Run a command in this process; `stdin` is what it can read."""
 
     def run(*words: object, stdin: bytes = b"") -> Ran:
-        create_store(data, words)
+        create_missing_store(data, words)
         capsys.readouterr()
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         code = main([str(word) for word in words])
@@ -95,7 +102,7 @@ def process(data: Path) -> Postroom:
     """Run a command in a process of its own."""
 
     def run(*words: object, stdin: bytes = b"", **env: str) -> Ran:
-        create_store(data, words)
+        create_missing_store(data, words)
         done = subprocess.run(
             command(*(str(word) for word in words)),
             env=environment(data, env),

@@ -103,7 +103,7 @@ STEERING = (
 )
 
 
-def test_json_on_a_terminal_says_in_letters_what_would_steer_it(data, postroom):
+def test_json_on_a_terminal_says_in_letters_what_would_steer_it(data, inbox):
     arguments = ("memory", "add", "k", "--namespace", "n", "--text")
     own = f"own {STEERING} words"
 

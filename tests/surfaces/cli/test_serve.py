@@ -239,7 +239,7 @@ def test_what_cannot_be_served_is_refused(process, name, words):
     result = process(name, "--port", "0", *words)
 
     assert 2 == result.code
-    assert result.err.startswith("error: ")
+    assert result.err.splitlines()[-1].startswith("error: ")
 
 
 def test_an_mcp_client_is_refused_a_key_that_is_none(process, inbox):

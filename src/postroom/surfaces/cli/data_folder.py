@@ -32,6 +32,8 @@ def prepare_folder(settings: Settings, *, creates: bool) -> None:
 
     if not is_new(settings):
         return
+    if any((settings.data_dir / "blobs").glob("*")):
+        return  # its database is elsewhere or lost: opening it says so
     if not creates:
         raise NotFound(no_store(settings.data_dir))
     print(f"note: creating a new store in {settings.data_dir.absolute()}", file=sys.stderr)
