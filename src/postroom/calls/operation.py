@@ -24,7 +24,8 @@ from postroom.model.view import EVERYTHING
 
 _NAMED = frozenset(
     ("label", "labels", "flags", "destination", "mailbox", "to", "cc", "bcc", "recipient", "scopes",
-     "name", "address", "username", "url", "types", "status", "tags", "namespace")
+     "name", "address", "username", "url", "types", "status", "tags", "namespace",
+     "expires_at")
 )  # fmt: skip
 """Arguments that the audit log may hold. Bodies, subjects and secrets are not among them."""
 

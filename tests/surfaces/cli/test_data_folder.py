@@ -141,6 +141,7 @@ def test_only_the_owner_of_a_folder_uses_it(
         assert f"sudo chown -R user{me} {tmp_path}" in told
     else:
         assert f"`sudo -u user{named} postroom mcp … … 'a b'`" in told
+        assert (of_database == me) is (f"chown -R {named} {tmp_path}" in told)
 
 
 @pytest.mark.may_skip("only root can give a folder to another user")

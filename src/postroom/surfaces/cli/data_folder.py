@@ -63,19 +63,26 @@ def check_owner(folder: Path) -> None:
     else:
         return
     assert other is not None
-    raise Forbidden(_another_user(path, other, me, folder_is_mine=owner == me))
+    raise Forbidden(_another_user(path, other, me, folder_is_mine=owner == me, left=keeper == me))
 
 
-def _another_user(path: Path, other: int, me: int, *, folder_is_mine: bool) -> str:
+def _another_user(path: Path, other: int, me: int, *, folder_is_mine: bool, left: bool) -> str:
+    """What to do about the folder of another user, in which we may have *left* our files."""
     says = f"{path.absolute()} belongs to {_user(other)}, but this runs as {_user(me)}"
     folder = path if path.is_dir() else path.parent
     if folder_is_mine and me != _ROOT:
         fix = f"`sudo chown -R {_user(me)} {shlex.quote(str(folder.absolute()))}` makes it yours"
     else:
-        name = f"'#{other}'" if _user(other).startswith("uid ") else _user(other)
-        command = " ".join(["postroom", *map(_shown_word, sys.argv[1:])])
-        fix = f"run `sudo -u {name} {command}`"
+        fix = f"run `{_as_user(other)}`"
+        if left:
+            fix = f"`chown -R {other} {shlex.quote(str(folder.absolute()))}`, then {fix}"
     return f"{says}; {fix}, or choose another folder with --data"
+
+
+def _as_user(uid: int) -> str:
+    """This command as another user runs it."""
+    name = f"'#{uid}'" if _user(uid).startswith("uid ") else _user(uid)
+    return " ".join(["sudo -u", name, "postroom", *map(_shown_word, sys.argv[1:])])
 
 
 _SECRET_OPTIONS = ("--key", "--password", "--token")
@@ -90,7 +97,7 @@ def _shown_word(word: str) -> str:
 
 def check_writable(folder: Path) -> None:
     """Refuse a folder in which nothing can be written, with what to do. Raises Conflict."""
-    if not folder.exists():
+    if not _exists(folder):
         parent = next(path for path in folder.absolute().parents if path.exists())
         if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
             raise Conflict(_not_writable(folder, parent, "cannot be created"))
@@ -104,6 +111,15 @@ def check_writable(folder: Path) -> None:
         raise Conflict(_not_writable(database, database, "cannot be written to"))
 
 
+def _exists(folder: Path) -> bool:
+    try:
+        return folder.exists()
+    except PermissionError:
+        raise Conflict(
+            f"{folder.absolute()} is in a folder that you may not enter; choose another with --data"
+        ) from None
+
+
 def _not_writable(named: Path, closed: Path, problem: str) -> str:
     says = f"{named.absolute()} {problem}"
     if os.statvfs(closed).f_flag & os.ST_RDONLY:
@@ -112,10 +128,10 @@ def _not_writable(named: Path, closed: Path, problem: str) -> str:
             "with --data"
         )
     place = shlex.quote(str(closed.absolute()))
-    if _uid(closed) != os.geteuid():
-        return (
-            f"{says}: {place} belongs to {_user(_uid(closed))}; choose another folder with --data"
-        )
+    owner = _uid(closed)
+    if owner is not None and owner != os.geteuid():
+        fix = f"run `{_as_user(owner)}`, or choose another folder with --data"
+        return f"{says}: {place} belongs to {_user(owner)}; {fix}"
     rights = "u+rwx" if closed.is_dir() else "u+rw"
     return f"{says}; `chmod {rights} {place}`, or choose another folder with --data"
 
@@ -127,8 +143,8 @@ def _uid(path: Path) -> int | None:
         return None
 
 
-def _user(uid: int | None) -> str:
+def _user(uid: int) -> str:
     try:
-        return pwd.getpwuid(-1 if uid is None else uid).pw_name
-    except (KeyError, OverflowError):
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
         return f"uid {uid}"
