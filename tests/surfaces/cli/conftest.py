@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import os
@@ -11,15 +10,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
 
-from postroom.app import open_app
-from postroom.config import read_settings
 from postroom.surfaces.cli.program import main
-from tests.servers.postroom import command, environment
+from tests.servers.postroom import command, create_store, environment
 
 
 @dataclass(frozen=True)
@@ -62,24 +58,11 @@ CREATING = ("serve", "worker", "mcp", "import", "restore", "config", "doctor", "
 
 def create_missing_store(data: Path, words: tuple[object, ...]) -> None:
     """Make the store that most commands need, unless the command makes one or names another."""
-    creates = str(words[0]) in CREATING or words[:2] == ("inbox", "create")
+    creates = not words or str(words[0]) in CREATING or words[:2] == ("inbox", "create")
     if creates or not {"--data", "--help", "-h"}.isdisjoint(map(str, words)):
         return
     if not data.exists() and "POSTROOM_DATABASE_URL" not in os.environ:
         create_store(data)
-
-
-def create_store(data: Path) -> None:
-    """A store with nothing in it, in a thread since the test may have a loop."""
-    settings = read_settings({"POSTROOM_DATA_DIR": str(data)}).settings
-
-    async def create() -> None:
-        async with open_app(settings):
-            pass
-
-    thread = Thread(target=lambda: asyncio.run(create()))
-    thread.start()
-    thread.join()
 
 
 @pytest.fixture

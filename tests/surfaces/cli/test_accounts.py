@@ -10,8 +10,7 @@ import pytest
 
 from tests.providers.accounts.worlds import open_world
 from tests.servers.dovecot import PASSWORD
-from tests.servers.postroom import command, environment
-from tests.surfaces.cli.conftest import create_store
+from tests.servers.postroom import command, create_store, environment
 
 
 @pytest.fixture

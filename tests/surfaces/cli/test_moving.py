@@ -13,7 +13,7 @@ from postroom.model.page import Slice
 from postroom.model.view import EVERYTHING
 from postroom.surfaces.cli.session import Session
 from tests.mails import deliver, mail
-from tests.surfaces.cli.conftest import create_store
+from tests.servers.postroom import create_store
 
 FILES = [("plan.pdf", "application/pdf", b"%PDF-1.4"), ("a.txt", "text/plain", b"a")]
 
