@@ -113,17 +113,22 @@ async def test_a_wait_on_stdio_ends_with_what_its_key_gave(tmp_path: Path, how: 
     assert "revoked or limited while" in error_of(answer["result"])["message"]
 
 
-async def test_a_wait_on_stdio_ends_when_its_key_expires(tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", ["never", "1h"])
+async def test_a_wait_on_stdio_ends_when_its_key_expires(tmp_path: Path, before: str) -> None:
     settings = read_settings({"POSTROOM_DATA_DIR": str(tmp_path)}).settings
     async with open_app(settings) as app:
         inbox_id, key = await keyed(app)
-        soon = (datetime.now(UTC) + timedelta(seconds=3)).isoformat(timespec="seconds")
-        limit = {"key_id": key.id, "expires_at": soon}
-        await call(app.context(OWNER), keys.update_key, limit)
+        owner = app.context(OWNER)
+        await call(owner, keys.update_key, {"key_id": key.id, "expires_at": before})
         with started(tmp_path, env=environ(key.key)) as wire:
             await asyncio.to_thread(wire.hello)
+            waiting = asyncio.create_task(
+                in_thread_of_client(wire, "wait_for_message", inbox_id=inbox_id)
+            )
+            soon = (datetime.now(UTC) + timedelta(seconds=2)).isoformat(timespec="seconds")
+            await call(owner, keys.update_key, {"key_id": key.id, "expires_at": soon})
 
-            answer = await in_thread_of_client(wire, "wait_for_message", inbox_id=inbox_id)
+            answer = await waiting
             after = await in_thread_of_client(wire, "list_inboxes")
     assert "this key expired" in error_of(answer)["message"]
     assert f"key update {key.id} --expires" in error_of(after)["message"]

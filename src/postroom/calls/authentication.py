@@ -8,11 +8,12 @@ import secrets
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, TypeVar
 
 from postroom.calls.context import RequestContext
 from postroom.errors import MailError, Unauthenticated
-from postroom.model.key import MIN_KEY_CHARS, Caller
+from postroom.model.key import MIN_KEY_CHARS, Caller, Key
 from postroom.model.view import is_within
 from postroom.pipeline.services import Services
 
@@ -76,30 +77,32 @@ async def _revoked(ctx: RequestContext) -> None:
     secret_hash = ctx.caller.secret_hash
     while True:
         position = ctx.store.notifier.position("keys")
+        key = None
         try:
-            if secret_hash and not await _has_rights(ctx, secret_hash):
-                return
+            if secret_hash:
+                key = await ctx.store.key_by_hash(secret_hash, ctx.clock())
+                if key is None or not await _has_rights(ctx, key):
+                    return
         except MailError:
             await asyncio.sleep(_RETRY_S)
             continue
         with suppress(TimeoutError):
-            async with asyncio.timeout(_seconds_left(ctx)):
+            async with asyncio.timeout(_seconds_left(key, ctx.clock())):
                 await ctx.store.notifier.wait("keys", position)
 
 
-def _seconds_left(ctx: RequestContext) -> float | None:
+def _seconds_left(key: Key | None, now: datetime) -> float | None:
     """How long to wait before the expiry is checked; the clock of the machine may be set."""
-    if ctx.caller.expires_at is None:
+    if key is None or key.expires_at is None:
         return None
-    return min(max((ctx.caller.expires_at - ctx.clock()).total_seconds(), 0.0) + 0.01, _CHECK_S)
+    return min(max((key.expires_at - now).total_seconds(), 0.0) + 0.01, _CHECK_S)
 
 
-async def _has_rights(ctx: RequestContext, secret_hash: bytes) -> bool:
+async def _has_rights(ctx: RequestContext, key: Key) -> bool:
     """Whether the key still gives all that the caller had when the call began."""
     from postroom.pipeline.apply_rules import caller_of_key  # late, for a quick start
 
-    key = await ctx.store.key_by_hash(secret_hash, ctx.clock())
-    if key is None or key.has_expired(ctx.clock()):
+    if key.has_expired(ctx.clock()):
         return False
     before, now = ctx.caller, await caller_of_key(ctx, key)
     return before.scopes <= now.scopes and all(
