@@ -62,7 +62,9 @@ def key_of(data: Path) -> str:
 
 
 def curl_in(said: str) -> list[str]:
-    return shlex.split(re.search(r"try it +(.+)", said)[1])
+    """The words of the curl line, as a shell passes them on."""
+    words = shlex.split(re.search(r"try it +(.+)", said)[1])
+    return [re.sub(r"\$\(cat (.+)\)", lambda m: Path(m[1]).read_text().strip(), w) for w in words]
 
 
 def clients_in(said: str) -> list[dict[str, object]]:
@@ -73,7 +75,6 @@ def clients_in(said: str) -> list[dict[str, object]]:
 def fetch(curl: list[str]) -> dict[str, object]:
     """What the curl line would get."""
     assert ["curl", "-s"] == curl[:2]
-    curl = [re.sub(r"\$\(cat (.+)\)", lambda m: Path(m[1]).read_text().strip(), w) for w in curl]
     headers = dict(word.split(": ", 1) for word in curl if word.startswith("Authorization"))
     with urllib.request.urlopen(urllib.request.Request(curl[-1], headers=headers)) as answer:
         return json.load(answer)
