@@ -272,6 +272,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "remove_account": {"account_id": "{account_id}"},
     "rename_inbox": {"inbox_id": "{inbox_id}", "name": "Mine"},
     "renew_webhook": {"webhook_id": "{webhook_id}"},
+    "update_key": {"key_id": "key_none", "name": "k"},
     "update_webhook": {"webhook_id": "{webhook_id}", "types": ["message.received"]},
     "reply_to_message": {"message_id": "{message_id}", "body_text": "Hello", "reply_all": True},
     "resume_outbox": {},

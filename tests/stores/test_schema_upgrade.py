@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from postroom.errors import TooOld
+from postroom.model.audit import AuditQuery, AuditRecord
 from postroom.model.page import Slice
 from postroom.model.rule import Loss
 from postroom.model.view import EVERYTHING
@@ -24,7 +25,7 @@ from postroom.store.sqlite.migrations import migrate
 from postroom.store.store import Store
 from postroom.store.upgrade import COLUMNS, TABLES, VERSION
 from tests.stores.memories import NOW
-from tests.stores.old_stores import OLDEST, PARTITIONS, OldStore, reset
+from tests.stores.old_stores import OLDEST, PARTITIONS, VERSIONS, OldStore, reset
 
 Make = Callable[..., OldStore]
 CATALOG = {
@@ -58,7 +59,7 @@ CATALOG = {
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     """Makes a database of an earlier version."""
     url = request.getfixturevalue("database_url") if request.param == "postgres" else ""
-    return lambda version, **more: OldStore(OLDEST, tmp_path, url, **more)
+    return lambda version, **more: OldStore(version, tmp_path, url, **more)
 
 
 async def opened(old: OldStore) -> Store:
@@ -99,8 +100,9 @@ def catalog_of(url: str) -> dict[str, set[Any]]:
         }
 
 
-def test_an_upgraded_file_has_the_schema_of_a_new_one(tmp_path: Path) -> None:
-    OldStore(OLDEST, tmp_path).open()
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_upgraded_file_has_the_schema_of_a_new_one(tmp_path: Path, version: int) -> None:
+    OldStore(version, tmp_path).open()
     new = apsw.Connection(str(tmp_path / "new.db"))
     migrate(new)
     new.close()
@@ -108,8 +110,11 @@ def test_an_upgraded_file_has_the_schema_of_a_new_one(tmp_path: Path) -> None:
     assert schema_of(tmp_path / "new.db") == schema_of(tmp_path / "postroom.db")
 
 
-def test_an_upgraded_server_has_the_schema_of_a_new_one(tmp_path: Path, database_url: str) -> None:
-    with connections.connect(OldStore(OLDEST, tmp_path, database_url).url) as connection:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_upgraded_server_has_the_schema_of_a_new_one(
+    tmp_path: Path, database_url: str, version: int
+) -> None:
+    with connections.connect(OldStore(version, tmp_path, database_url).url) as connection:
         migrate_server(connection)
     upgraded = catalog_of(database_url)
     reset(database_url)
@@ -171,8 +176,24 @@ async def test_values_of_renamed_columns_are_the_same(make: Make) -> None:
     assert before == {query: sorted(old.all(query), key=repr) for query in before}
 
 
-async def test_an_upgraded_store_is_used_as_before(make: Make) -> None:
-    store = await opened(make(OLDEST))
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_the_audit_log_of_an_earlier_version_is_continued(make: Make, version: int) -> None:
+    store = await opened(make(version))
+    query = AuditQuery(EVERYTHING, EVERYTHING)
+    before = await store.audit(query)
+    await store.by(AuditRecord("owner", "rename_inbox", NOW, ("x",), via="cli")).record_audit()
+    after = await store.audit(query)
+    check = await store.check_audit()
+    await store.close()
+
+    assert (before.total + 1, ()) == (check.entries, check.problems)
+    assert {None} == {entry.via for entry in before.rows}
+    assert ["cli", None] == [entry.via for entry in after.rows[:2]]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_an_upgraded_store_is_used_as_before(make: Make, version: int) -> None:
+    store = await opened(make(version))
     inboxes = await store.inboxes(EVERYTHING, Slice(9))
     rules = await store.all_rules()
     losses = await store.upgrade_losses()

@@ -70,6 +70,9 @@ class Settings:
     outlook_login_url: str = "https://login.microsoftonline.com/common"
     outlook_client_id: str | None = None
     fastmail_url: str = "https://api.fastmail.com"
+    log_level: str = "warning"
+    log_format: str = "text"
+    access_log: bool = False
     limits: Limits = field(default_factory=Limits)
     imap: ImapSettings = field(default_factory=ImapSettings)
 
@@ -325,5 +328,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("outlook_login_url", readers.URL, "The URL of Microsoft's sign-in."),
     Setting("outlook_client_id", readers.TEXT, "The OAuth client ID at Microsoft."),
     Setting("fastmail_url", readers.URL, "The base URL of Fastmail's JMAP API."),
+    Setting("log_level", readers.LOG_LEVEL, "The least severe events that are logged, on stderr."),
+    Setting("log_format", readers.LOG_FORMAT, "Log lines as text, or as one JSON object each."),
+    Setting(
+        "access_log",
+        readers.TRUTH,
+        "Log every request: who, route, status and time; never arguments.",
+    ),
     *LIMITS,
 )

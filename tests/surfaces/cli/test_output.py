@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.surfaces.cli.program import _Lines
+from postroom.surfaces.cli.logs import Lines
 from tests.mails import mail
 from tests.surfaces.cli.pseudo_terminal import on_a_terminal
 
@@ -77,7 +77,7 @@ STEERING = (
 )
 
 
-def test_json_on_a_terminal_says_in_letters_what_would_steer_it(data, postroom):
+def test_json_on_a_terminal_says_in_letters_what_would_steer_it(data, inbox):
     arguments = ("memory", "add", "k", "--namespace", "n", "--text")
     own = f"own {STEERING} words"
 
@@ -109,7 +109,7 @@ def test_an_error_cannot_steer_the_terminal(data, inbox, output):
 def test_a_log_line_cannot_steer_the_terminal():
     record = logging.makeLogRecord({"msg": "sync.failed", "error": f"NO {STEERING}"})
 
-    line = _Lines("%(message)s").format(record)
+    line = Lines("%(message)s").format(record)
 
     assert line.startswith("sync.failed error=NO ")
     assert set() == set(line) & set(STEERING)

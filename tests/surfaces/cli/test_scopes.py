@@ -21,7 +21,7 @@ def made(operation, *requests):
     async def make(app):
         return [await call(app.context(OWNER), operation, one) for one in requests]
 
-    return Session().run(make)
+    return Session().run(make, creates=True)
 
 
 @pytest.mark.parametrize(

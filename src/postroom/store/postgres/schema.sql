@@ -55,7 +55,8 @@ CREATE TABLE keys (
     accounts TEXT COLLATE "C" NOT NULL,
     created_at BIGINT NOT NULL,
     last_used_at BIGINT,
-    former_inboxes TEXT COLLATE "C" NOT NULL DEFAULT '[]'
+    former_inboxes TEXT COLLATE "C" NOT NULL DEFAULT '[]',
+    expires_at BIGINT
 );
 
 -- `options`, `capabilities` and `checkpoint` are JSON; `unfetched` lists mail to fetch again.
@@ -515,7 +516,8 @@ CREATE TABLE audit (
     inbox TEXT COLLATE "C",
     details TEXT COLLATE "C" NOT NULL,
     hash BYTEA NOT NULL,
-    namespace TEXT COLLATE "C"
+    namespace TEXT COLLATE "C",
+    via TEXT COLLATE "C"
 );
 CREATE INDEX audit_by_inbox ON audit (inbox, number);
 CREATE INDEX audit_by_target ON audit (target, number);
@@ -537,7 +539,8 @@ CREATE TABLE audit_pending (
     target TEXT COLLATE "C" NOT NULL,
     inbox TEXT COLLATE "C",
     details TEXT COLLATE "C" NOT NULL,
-    namespace TEXT COLLATE "C"
+    namespace TEXT COLLATE "C",
+    via TEXT COLLATE "C"
 );
 
 CREATE TABLE audit_head (

@@ -44,7 +44,8 @@ CREATE TABLE keys (
     accounts TEXT NOT NULL,
     created_at INTEGER NOT NULL,
     last_used_at INTEGER,
-    former_inboxes TEXT NOT NULL DEFAULT '[]'
+    former_inboxes TEXT NOT NULL DEFAULT '[]',
+    expires_at INTEGER
 );
 
 -- `options`, `capabilities` and `checkpoint` are JSON; `unfetched` lists mail to fetch again.
@@ -477,7 +478,8 @@ CREATE TABLE audit (
     inbox TEXT,
     details TEXT NOT NULL,
     hash BLOB NOT NULL,
-    namespace TEXT
+    namespace TEXT,
+    via TEXT
 );
 CREATE INDEX audit_by_inbox ON audit (inbox, number);
 CREATE INDEX audit_by_target ON audit (target, number);
@@ -495,7 +497,8 @@ CREATE TABLE audit_pending (
     target TEXT NOT NULL,
     inbox TEXT,
     details TEXT NOT NULL,
-    namespace TEXT
+    namespace TEXT,
+    via TEXT
 );
 
 CREATE TABLE audit_head (

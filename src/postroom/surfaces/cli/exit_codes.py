@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from postroom.surfaces.cli.session import Session
 
 OK = 0
+PARTIAL = 10
+"""Some of it was done, and the rest is named."""
+
 TIMED_OUT = 124
 """As `timeout` of the GNU core utilities."""
 

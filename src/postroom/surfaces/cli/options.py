@@ -36,6 +36,7 @@ SHORTER = {
     "tags": "--tag",
     "links": "--link",
     "headers": "--header",
+    "expires_at": "--expires",
 }
 """Option names that differ: options of lists are repeated, so they are singular."""
 
@@ -293,6 +294,7 @@ def bind(row: Bound, name: str) -> click.Command:
     def run(session: Session, /, **values: Any) -> int:
         session.options = spellings(fields)
         arguments = arguments_of(fields, values, session.limits) | dict(row.pin)
-        return perform(session, operation, arguments, values.get("save_to") or "")
+        save_to = values.get("save_to") or ""
+        return perform(session, operation, arguments, save_to, creates=row.creates_store)
 
     return click.Command(name, params=params, callback=run, help=operation.description)

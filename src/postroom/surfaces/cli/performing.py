@@ -18,11 +18,18 @@ _MOST_CHARS = 100_000
 
 
 def perform(
-    session: Session, operation: Operation[Any, Any], arguments: dict[str, Any], save_to: str = ""
+    session: Session,
+    operation: Operation[Any, Any],
+    arguments: dict[str, Any],
+    save_to: str = "",
+    *,
+    creates: bool = False,
 ) -> int:
     """Call an operation and print its result; the first failure decides the exit code."""
     if not wants_editor(session, operation, arguments):
-        return session.perform(lambda at: _perform(session, at, operation, arguments, save_to))
+        return session.perform(
+            lambda at: _perform(session, at, operation, arguments, save_to), creates=creates
+        )
     written = write(session, operation, arguments)
     with kept_unless_done(session, operation, written) as done:
         code = session.perform(lambda at: _perform(session, at, operation, written, save_to))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import logging
 import os
-import re
 import sys
 from collections.abc import Collection, Sequence
 from importlib import import_module
@@ -17,6 +15,7 @@ from postroom.config.preferences import preference
 from postroom.errors import InvalidInput, MailError, StorageFull
 from postroom.surfaces.cli.commands import COMMANDS, TOP, Bound, Own
 from postroom.surfaces.cli.exit_codes import BROKEN_PIPE, EXIT_CODES, INTERRUPTED, OK, explain
+from postroom.surfaces.cli.logs import start_logging
 from postroom.surfaces.cli.session import Session
 
 _ROWS = {row.name: row for row in COMMANDS}
@@ -267,48 +266,3 @@ def _explain_bug(error: Exception, session: Session) -> int:
     message = f"internal error: {type(error).__name__}: {error}"
     fault = MailError(f"{message}; `postroom --traceback …` shows where it happened")
     return explain(fault, as_json=session.as_json)
-
-
-_OURS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-_SECRET = re.compile(r"key|secret|passw|token|authorization|cookie", re.IGNORECASE)
-_VALUE_CHARS = 2_000
-_HEAD_LINES, _TAIL_LINES, _LINE_CHARS = 15, 45, 500
-"""How much of a traceback is logged: first lines, last lines, characters per line."""
-
-
-class _Lines(logging.Formatter):
-    """`2026-01-31 09:30:00,000 WARNING postroom.x event name=value …`, on one line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        context = " ".join(
-            f"{name}={'********' if _SECRET.search(name) else _short(value)}"
-            for name, value in vars(record).items()
-            if name not in _OURS
-        )
-        return _visible(f"{super().format(record)} {context}".rstrip())
-
-    def formatException(self, ei: Any) -> str:  # noqa: N802 - the name is logging's
-        """A traceback, without its middle if it is long."""
-        lines = [line[:_LINE_CHARS] for line in super().formatException(ei).splitlines()]
-        left_out = len(lines) - _HEAD_LINES - _TAIL_LINES
-        if left_out > 0:
-            lines[_HEAD_LINES:-_TAIL_LINES] = [f"  ... {left_out} lines left out ..."]
-        return "\n".join(lines)
-
-
-def _visible(text: str) -> str:
-    """Text with control characters escaped: logs are read on terminals and quote other servers."""
-    from postroom.mail.text.invisible import unseen  # late, for a quick start
-
-    return unseen().sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
-
-
-def _short(value: object) -> str:
-    return " ".join(str(value).split())[:_VALUE_CHARS]
-
-
-def start_logging() -> None:
-    """Log warnings and errors to stderr."""
-    lines = logging.StreamHandler(sys.stderr)
-    lines.setFormatter(_Lines("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    logging.basicConfig(level=logging.WARNING, handlers=[lines])

@@ -14,7 +14,8 @@ from postroom.model.inbox import INBOX
 from postroom.model.rule import Action, shown_action
 from postroom.pipeline.backtest import back_test
 from postroom.pipeline.parser import Parser
-from postroom.pipeline.transfer.mail_files import Source, Unreadable, open_source
+from postroom.pipeline.transfer.mail_files import Source, open_source
+from postroom.pipeline.transfer.source_mail import Unreadable
 from postroom.rules.backtest import BackTest, Outcome, shown_test
 from postroom.rules.definition import Definition
 from postroom.rules.parser import parse_rules

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from postroom.errors import Conflict, InvalidInput
+from postroom.surfaces.cli.logs import start_logging
 
 if TYPE_CHECKING:
     from postroom.app import App
@@ -62,7 +63,9 @@ class Session:
         from postroom.config import load
 
         asked = {name: value for name, value in given.items() if value is not None}
-        return load({"data_dir": self.data, **asked} if self.data is not None else asked)
+        found = load({"data_dir": self.data, **asked} if self.data is not None else asked)
+        start_logging(found.settings)
+        return found
 
     @cached_property
     def settings(self) -> Settings:
@@ -152,14 +155,14 @@ class Session:
         settings = self.settings
         return settings.database_url is not None or (settings.data_dir / "postroom.db").exists()
 
-    def perform(self, work: Callable[[Backend], Awaitable[T]]) -> T:
-        """Do the work where the operations are."""
+    def perform(self, work: Callable[[Backend], Awaitable[T]], *, creates: bool = False) -> T:
+        """Do the work where the operations are. Few commands *create* a store."""
         import asyncio
 
         from postroom.surfaces.cli.backends import Local
 
         if self.server is None:
-            return self.run(lambda app: work(Local(app)))
+            return self.run(lambda app: work(Local(app)), creates=creates)
         return asyncio.run(self._at_server(self.server, work))
 
     async def _at_server(self, url: str, work: Callable[[Backend], Awaitable[T]]) -> T:
@@ -169,10 +172,17 @@ class Session:
         async with connected(url, self._key_of_server()) as client:
             return await work(Remote(client))
 
-    def run(self, work: Callable[[App], Awaitable[T]]) -> T:
-        """Open the installation, do the work and close it."""
+    def run(self, work: Callable[[App], Awaitable[T]], *, creates: bool = False) -> T:
+        """Open the installation, do the work and close it. Few commands *create* a store.
+
+        Raises:
+            NotFound, Conflict, Forbidden: the data folder cannot be used.
+        """
         import asyncio
 
+        from postroom.surfaces.cli.data_folder import prepare_folder
+
+        prepare_folder(self.settings, creates=creates)
         return asyncio.run(self._run(work))
 
     async def _run(self, work: Callable[[App], Awaitable[T]]) -> T:
@@ -186,10 +196,15 @@ NAME = "owner.key"
 _MAX_BYTES = 1_000
 
 
+def key_file(data_dir: Path) -> Path:
+    """The file that may hold the owner's key."""
+    return data_dir.absolute() / NAME
+
+
 def read_key(data_dir: Path) -> str | None:
     """The key in the file, if there is one."""
     try:
-        return (data_dir / NAME).read_text("ascii").strip() or None
+        return key_file(data_dir).read_text("ascii").strip() or None
     except FileNotFoundError:
         return None
 
@@ -221,7 +236,7 @@ def keep_key(data_dir: Path, key: str) -> None:
         file.write(key + "\n")
         file.flush()
         os.fsync(file.fileno())
-    os.replace(part, data_dir / NAME)
+    os.replace(part, key_file(data_dir))
 
 
 def private(path: str, flags: int) -> int:

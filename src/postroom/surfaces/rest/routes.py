@@ -158,5 +158,6 @@ ROUTES = (
     Route("GET", "/v1/capabilities", accounts.get_capabilities),
     Route("POST", "/v1/keys", keys.create_key, status=201),
     Route("GET", "/v1/keys", keys.list_keys),
+    Route("PATCH", "/v1/keys/{key_id}", keys.update_key),
     Route("DELETE", "/v1/keys/{key_id}", keys.delete_key, status=204),
 )

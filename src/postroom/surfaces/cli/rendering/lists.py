@@ -41,11 +41,11 @@ COLUMNS: dict[type, str] = {
     Draft: "id updated_at to subject send_at",
     OutboxEntry: "message_id status send_at attempts next_attempt_at is_paused recipients subject",
     Event: "id at type inbox_id message_id",
-    Key: "id name scopes inboxes accounts namespaces created_at last_used_at",
+    Key: "id name scopes inboxes accounts namespaces created_at last_used_at expires_at",
     MemoryRow: "key updated_at trust tags summary",
     MemoryHit: "key relevance trust excerpt",
     Rule: "id position enabled name description",
-    AuditEntry: "id at actor action target",
+    AuditEntry: "id at actor via action target",
 }
 """The fields of a row on a pipe. Scripts rely on them."""
 
@@ -63,15 +63,15 @@ TERMINAL: dict[type, str] = {
     Draft: "id updated_at to:24 subject:* send_at",
     OutboxEntry: "message_id status attempts? next_attempt_at? is_paused? recipients:28 subject:*",
     Event: "at type inbox_id? message_id id:*",
-    Key: "id name:* scopes:24 inboxes:20 accounts:16? namespaces:16? created_at? last_used_at?",
+    Key: "id name:* scopes:24 inboxes:20 accounts:16? namespaces:16? last_used_at? expires_at",
     MemoryRow: "key:30 updated_at trust tags:16? summary:*",
     MemoryHit: "key:30 relevance trust? excerpt:*",
     Rule: "id position enabled name:30 description:*",
-    AuditEntry: "at actor action target:* id?",
+    AuditEntry: "at actor via action target:* id?",
 }
 """The columns of a row on a terminal, see `columns_of`."""
 
-_DAYS = frozenset(("date", "last_date", "updated_at", "created_at", "last_used_at"))
+_DAYS = frozenset(("date", "last_date", "updated_at", "created_at", "last_used_at", "expires_at"))
 """Times of which the day is enough."""
 
 _VIEWS = frozenset(("inboxes", "accounts", "namespaces"))
