@@ -39,6 +39,7 @@ ELSEWHERE = {
     "make run": "starts the demo server, as the fixture does",
     "make test": "would run this test again",
     "make bench-search": "takes minutes",
+    "postroom --url": "needs a server elsewhere; tests/surfaces/cli has one on this machine",
     "postroom migrate": "needs PostgreSQL and a bucket; tests/surfaces/cli/test_moving.py has them",
 }
 """Shell samples that are not run here, and why."""

@@ -19,7 +19,7 @@ from postroom.config import Settings
 from postroom.errors import Conflict, StorageFull, Unavailable
 from postroom.mail.rule_marks import mark_key
 from postroom.model.approval import Policy
-from postroom.model.audit import AuditRecord
+from postroom.model.audit import AuditRecord, Via
 from postroom.model.key import AGENT, ALL_SCOPES, OWNER, Caller, Key
 from postroom.model.storage import Gate
 from postroom.model.values import dataclass
@@ -72,13 +72,18 @@ class App:
         """The agent without a key, under the policy of the settings."""
         return replace(AGENT, policy=self.services.gate.agent)
 
-    def context(self, caller: Caller) -> RequestContext:
-        """The services as this caller sees them."""
+    def context(self, caller: Caller, via: Via = "cli") -> RequestContext:
+        """The services as this caller sees them, who asks by way of *via*."""
         parts = {f.name: getattr(self.services, f.name) for f in fields(self.services)}
         # The agent without a key sees what the owner sees: their cursors are the same.
         cursors = self.cursors.of(OWNER.key_id if caller.is_agent else caller.key_id)
         return RequestContext(
-            **parts, caller=caller, cursors=cursors, rates=self.rates, fair_queue=self.fair_queue
+            **parts,
+            caller=caller,
+            via=via,
+            cursors=cursors,
+            rates=self.rates,
+            fair_queue=self.fair_queue,
         )
 
     def begin_shutdown(self) -> None:
@@ -164,7 +169,9 @@ class App:
         from postroom.pipeline.apply_rules import RuleJobs
         from postroom.sending.replies import caller_of, run_rule_job
 
-        return RuleJobs(self.services, lambda e: run_rule_job(self.context(caller_of(e)), e))
+        return RuleJobs(
+            self.services, lambda e: run_rule_job(self.context(caller_of(e), "rule"), e)
+        )
 
     async def sign_in(
         self,
@@ -215,7 +222,7 @@ class App:
 
     async def _keep_owner_key(self, secret: str, *, replaces: bool = True) -> bool:
         now = self.services.clock().replace(microsecond=0)
-        store = self.services.store.by(AuditRecord(OWNER_KEY_ID, "reset_key", now))
+        store = self.services.store.by(AuditRecord(OWNER_KEY_ID, "reset_key", now, via="cli"))
         key = Key(
             id=OWNER_KEY_ID,
             name="owner",

@@ -14,6 +14,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from postroom.blocking import in_thread
 from postroom.config import Settings
@@ -69,7 +70,8 @@ async def migrate_installation(
         target.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         async with _unchecked_store(target) as new:
             to: Kind = "folder" if target.database_url is None else "PostgreSQL"
-            migration = Migration(old.engine, new.engine, to, is_copy=is_copy)
+            place = _shown_place(target)
+            migration = Migration(old.engine, new.engine, to, place, is_copy=is_copy)
             await migration.check()
             if _share_blobs(source, target) and (is_copy or await migration.is_from_backup()):
                 raise InvalidInput(
@@ -91,6 +93,14 @@ async def migrate_installation(
             await own_blobs(new, open_blobs(target))
             without_login = await _without_login(new, target)
     return TransferResult(rows, copied.count, tuple(copied.problems.values()), without_login, held)
+
+
+def _shown_place(target: Settings) -> str:
+    """Where the target is: a folder, or host and name of a database, without its login."""
+    if target.database_url is None:
+        return str(target.data_dir.absolute())
+    parts = urlsplit(target.database_url)
+    return parts.netloc.rpartition("@")[2] + parts.path
 
 
 async def create_backup(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_ACCOUNTS = 1_000
+_CHECK_S = 10.0
 
 
 def make_embedder(settings: Settings) -> Embedder | None:
@@ -57,6 +59,23 @@ def read_trust(settings: Settings) -> Trust:
         return Trust(servers, read_keys(settings.dkim_keys.read_text("utf-8")))
     except (OSError, ValueError) as error:
         raise _wrong("dkim_keys", f"{settings.dkim_keys}: {error}") from error
+
+
+async def check_relay(settings: Settings) -> str:
+    """Connect to the relay, log in if a user is set, and describe it; nothing is sent.
+
+    Raises ConfigError, ProviderAuthFailed or ProviderError.
+    """
+    from postroom.providers.smtp.relay import SmtpRelay
+
+    relay = make_sender(settings)
+    assert isinstance(relay, SmtpRelay)
+    max_bytes = await replace(relay, response_s=_CHECK_S).check("relay")
+    address = relay.address
+    tls = {"tls": "over TLS", "starttls": "with STARTTLS"}.get(address.security, "without TLS")
+    login = "the login is accepted" if address.username else "no login is set"
+    size = f"; mails up to {max_bytes // 1_048_576} MB" if max_bytes else ""
+    return f"{address.host}:{address.port} answers {tls}; {login}{size}"
 
 
 def make_sender(settings: Settings) -> Sender | None:

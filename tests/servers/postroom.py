@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import subprocess
@@ -13,7 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 
+from postroom.app import open_app
+from postroom.config import read_settings
 from tests.servers.ports import free_port
 
 _PATIENCE_S = 120
@@ -51,6 +55,19 @@ def environment(data: Path, extra: Mapping[str, str] | None = None) -> dict[str,
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     own = {"POSTROOM_DATA_DIR": str(data), "POSTROOM_SMTP_LISTEN": "127.0.0.1:0"}
     return {**kept, **own, **(extra or {})}
+
+
+def create_store(data: Path) -> None:
+    """A store with nothing in it, in a thread since the test may have a loop."""
+    settings = read_settings({"POSTROOM_DATA_DIR": str(data)}).settings
+
+    async def create() -> None:
+        async with open_app(settings):
+            pass
+
+    thread = Thread(target=lambda: asyncio.run(create()))
+    thread.start()
+    thread.join()
 
 
 @contextmanager

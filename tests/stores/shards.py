@@ -27,7 +27,7 @@ REASONS = (
     ("`verify` reads everything", _CHECKED),
     ("a blob belongs to no inbox", r"\braw (IN|>)"),
     ("each account reports the size of its own inbox", r"m WHERE m\.inbox = a\.inbox"),
-    ("only an id is given", r"\b(id|message) (= \?|IN \(…\))"),
+    ("only an id is given", r"\b(id|message) (= \?|>= \?|IN \(…\))"),
     ("events have one order in the whole installation", r"FROM events e"),
     ("a webhook receives events of several inboxes", r"FROM webhook_deliveries .*webhook = \?"),
     ("jobs are claimed across all inboxes", f"{_CLAIMED}|{_INDEXED}|parser_version <"),

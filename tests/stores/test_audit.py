@@ -7,10 +7,20 @@ from datetime import UTC, datetime
 import pytest
 
 from postroom.calls.operation import call
-from postroom.errors import NotFound
+from postroom.errors import InvalidInput, NotFound
 from postroom.model.audit import AuditQuery, AuditRecord
+from postroom.model.key import OWNER
 from postroom.model.view import EVERYTHING, NOTHING, only
-from postroom.operations import drafts, inboxes, keys, memories, message_changes, messages, sending
+from postroom.operations import (
+    drafts,
+    inboxes,
+    keys,
+    memories,
+    message_changes,
+    messages,
+    rules,
+    sending,
+)
 from postroom.operations.inbound import receive_message
 from tests.callers import a_caller
 from tests.mails import deliver, mail, new_inbox
@@ -73,6 +83,43 @@ async def test_every_act_of_a_key_is_in_the_log(app, ctx):
     assert {"destination": "Archive"} == entries[1][3]
     assert "secret" not in str(entries)
     assert all(target for _, _, target, _ in entries)
+
+
+async def test_an_entry_says_how_it_was_asked_for(app, ctx):
+    inbox = await new_inbox(ctx)
+    ways = ("rest", "mcp", "mcp-stdio", "cli")
+    for way in ways:
+        asked = app.context(OWNER, way)
+        await call(asked, inboxes.rename_inbox, {"inbox_id": inbox.id, "name": way})
+
+    page = await call(ctx, keys.list_audit, {})
+    only_mcp = await call(ctx, keys.list_audit, {"via": "mcp"})
+
+    assert [*ways][::-1] == [entry.via for entry in page.results]
+    assert ["mcp"] == [entry.via for entry in only_mcp.results]
+    with pytest.raises(InvalidInput, match="via"):
+        await call(ctx, keys.list_audit, {"via": "telepathy"})
+
+
+async def test_entries_that_a_write_adds_itself_say_how_it_was_asked_for(app, ctx):
+    inbox = await new_inbox(ctx)
+    added = await deliver(ctx, inbox, mail())
+    rule = "name: Flag\nwhen: {subject: Hello}\nthen: [{apply_label: Seen}]\n"
+    asked = app.context(OWNER, "mcp")
+    made = await call(asked, rules.create_rule, {"rule_yaml": rule, "dry_run": False})
+    plan = await call(asked, rules.run_rule_plan, {"rule_id": made.id})
+    await call(asked, rules.apply_rule_plan, {"plan_id": plan.plan_id})
+    await call(app.context(OWNER, "rest"), rules.undo_rule_plan, {"plan_id": plan.plan_id})
+    arriving = {"recipient": inbox.address, "raw": mail()}
+    await call(ctx, receive_message, arriving)
+
+    entries = (await call(ctx, keys.list_audit, {})).results
+    ways = {entry.action: entry.via for entry in entries}
+
+    assert ("mcp", "rest") == (ways["apply_rule_plan"], ways["undo_rule_plan"])
+    assert "rule" == ways["rule_applied"]
+    assert added.message_id in {entry.target for entry in entries}
+    assert () == (await app.services.store.check_audit()).problems
 
 
 async def test_what_is_only_read_or_refused_is_not_in_the_log(ctx):

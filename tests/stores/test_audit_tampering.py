@@ -53,7 +53,18 @@ Tamper = Callable[[apsw.Connection, random.Random, int], None]
 
 
 def alter(db: apsw.Connection, source: random.Random, last: int) -> None:
-    columns = ("at", "actor", "action", "target", "inbox", "details", "id", "hash", "namespace")
+    columns = (
+        "at",
+        "actor",
+        "action",
+        "target",
+        "inbox",
+        "details",
+        "id",
+        "hash",
+        "namespace",
+        "via",
+    )
     column = source.choice(columns)
     value = {"at": 1, "inbox": None, "hash": source.randbytes(32)}.get(column, "x")
     db.execute(f"UPDATE audit SET {column} = ? WHERE number = ?", (value, source.randint(1, last)))
@@ -101,7 +112,7 @@ def forge(db: apsw.Connection, source: random.Random, last: int) -> None:
     seal = AuditHmac(source.randbytes(32))
     new = seal.link(link, b"entry")
     db.execute(
-        "INSERT INTO audit VALUES (?, 'aud_x', 1, 'owner', 'no', 'msg_x', NULL, '{}', ?, NULL)",
+        "INSERT INTO audit VALUES (?, 'aud_x', 1, 'owner', 'no', 'm', NULL, '{}', ?, NULL, 'cli')",
         (last + 1, new),
     )
     proof = seal.head(last + 1, new)
@@ -162,7 +173,7 @@ async def test_a_thousand_tamperings_are_found(folder, tmp_path):
 
 def _restore(db: apsw.Connection, rows: list, heads: list) -> None:
     db.execute("BEGIN; DELETE FROM audit; DELETE FROM audit_head")
-    db.executemany("INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    db.executemany("INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
     db.executemany("INSERT INTO audit_head VALUES (?, ?, ?)", heads)
     db.execute("COMMIT")
 

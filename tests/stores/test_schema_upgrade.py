@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from postroom.errors import TooOld
+from postroom.model.audit import AuditQuery, AuditRecord
 from postroom.model.page import Slice
 from postroom.model.rule import Loss
 from postroom.model.view import EVERYTHING
@@ -24,7 +25,7 @@ from postroom.store.sqlite.migrations import migrate
 from postroom.store.store import Store
 from postroom.store.upgrade import COLUMNS, TABLES, VERSION
 from tests.stores.memories import NOW
-from tests.stores.old_stores import OLDEST, PARTITIONS, OldStore, reset
+from tests.stores.old_stores import OLDEST, PARTITIONS, VERSIONS, OldStore, reset
 
 Make = Callable[..., OldStore]
 CATALOG = {
@@ -52,10 +53,6 @@ CATALOG = {
         SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'public'::regnamespace
     """,
 }
-
-
-VERSIONS = (OLDEST, 40)
-"""The versions whose databases are kept in `dumps`."""
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -139,9 +136,8 @@ def counted(old: OldStore) -> dict[str, int]:
     return {name: int(old.all(f"SELECT count(*) FROM {name}")[0][0]) for name in names}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-async def test_every_row_is_still_there(make: Make, version: int) -> None:
-    old = make(version)
+async def test_every_row_is_still_there(make: Make) -> None:
+    old = make(OLDEST)
     before = counted(old)
     store = await opened(old)
     problems = await store.problems()
@@ -178,6 +174,21 @@ async def test_values_of_renamed_columns_are_the_same(make: Make) -> None:
     old.open()
 
     assert before == {query: sorted(old.all(query), key=repr) for query in before}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_the_audit_log_of_an_earlier_version_is_continued(make: Make, version: int) -> None:
+    store = await opened(make(version))
+    query = AuditQuery(EVERYTHING, EVERYTHING)
+    before = await store.audit(query)
+    await store.by(AuditRecord("owner", "rename_inbox", NOW, ("x",), via="cli")).record_audit()
+    after = await store.audit(query)
+    check = await store.check_audit()
+    await store.close()
+
+    assert (before.total + 1, ()) == (check.entries, check.problems)
+    assert {None} == {entry.via for entry in before.rows}
+    assert ["cli", None] == [entry.via for entry in after.rows[:2]]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

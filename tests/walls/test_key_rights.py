@@ -30,7 +30,7 @@ async def revoked(shared: Shared, key_id: str) -> None:
     await call(shared.app.context(OWNER), keys.delete_key, {"key_id": key_id})
 
 
-def without(column: str, value: str) -> Loss:
+def without(column: str, value: str | int) -> Loss:
     async def lose(shared: Shared, key_id: str) -> None:
         def update(tx: Any) -> None:
             tx.run(f"UPDATE keys SET {column} = :value WHERE id = :id", value=value, id=key_id)
@@ -42,6 +42,7 @@ def without(column: str, value: str) -> Loss:
 
 LOSSES: dict[str, Loss] = {
     "revoked": revoked,
+    "expired": without("expires_at", 1),
     "no inbox": without("inboxes", "[]"),
     "no scope": without("scopes", '["write"]'),
 }

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ async def revoke(app: App, key_id: str) -> None:
     await call(app.context(OWNER), keys.delete_key, {"key_id": key_id})
 
 
-def changed(column: str, value: str) -> Change:
+def changed(column: str, value: str | int) -> Change:
     """The key loses what a column gave it."""
 
     async def change(app: App, key_id: str) -> None:
@@ -42,6 +43,7 @@ CHANGES: dict[str, Change] = {
     "revoked": revoke,
     "without the scope": changed("scopes", '["write"]'),
     "without the inbox": changed("inboxes", "[]"),
+    "expired": changed("expires_at", 1),
     "with another secret": changed("secret_hash", "other"),
 }
 
@@ -109,6 +111,27 @@ async def test_a_wait_on_stdio_ends_with_what_its_key_gave(tmp_path: Path, how: 
                 answer = await asyncio.to_thread(wire.read)
     assert "wait" == answer["id"]
     assert "revoked or limited while" in error_of(answer["result"])["message"]
+
+
+@pytest.mark.parametrize("before", ["never", "1h"])
+async def test_a_wait_on_stdio_ends_when_its_key_expires(tmp_path: Path, before: str) -> None:
+    settings = read_settings({"POSTROOM_DATA_DIR": str(tmp_path)}).settings
+    async with open_app(settings) as app:
+        inbox_id, key = await keyed(app)
+        owner = app.context(OWNER)
+        await call(owner, keys.update_key, {"key_id": key.id, "expires_at": before})
+        with started(tmp_path, env=environ(key.key)) as wire:
+            await asyncio.to_thread(wire.hello)
+            waiting = asyncio.create_task(
+                in_thread_of_client(wire, "wait_for_message", inbox_id=inbox_id)
+            )
+            soon = (datetime.now(UTC) + timedelta(seconds=2)).isoformat(timespec="seconds")
+            await call(owner, keys.update_key, {"key_id": key.id, "expires_at": soon})
+
+            answer = await waiting
+            after = await in_thread_of_client(wire, "list_inboxes")
+    assert "this key expired" in error_of(answer)["message"]
+    assert f"key update {key.id} --expires" in error_of(after)["message"]
 
 
 async def test_a_new_key_of_the_owner_ends_the_rights_of_the_old_one(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Authentication: the caller of a key, and waits that end when a key is revoked."""
+"""Authentication: the caller of a key, and waits that end with the key."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import asyncio
 import hashlib
 import secrets
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, TypeVar
 
 from postroom.calls.context import RequestContext
 from postroom.errors import MailError, Unauthenticated
-from postroom.model.key import MIN_KEY_CHARS, Caller
+from postroom.model.key import MIN_KEY_CHARS, Caller, Key
 from postroom.model.view import is_within
 from postroom.pipeline.services import Services
 
 OWNER_KEY_ID = "owner"
 _RETRY_S = 15.0
+_CHECK_S = 600.0
 T = TypeVar("T")
 
 
@@ -47,6 +49,12 @@ async def authenticate(services: Services, secret: str | None) -> Caller:
         raise Unauthenticated(
             "unknown key; it may have been revoked. Create one with `postroom key create`"
         )
+    if key.has_expired(services.clock()):
+        # Only who has the key is told so: it is too long to be guessed.
+        raise Unauthenticated(
+            f"this key expired at {key.expires_at:%Y-%m-%dT%H:%M:%SZ}; ask the owner for another, "
+            f"or to extend it with `postroom key update {key.id} --expires 30d`"
+        )
     from postroom.pipeline.apply_rules import caller_of_key  # late, for a quick start
 
     return replace(await caller_of_key(services, key), secret_hash=secret_hash)
@@ -54,7 +62,7 @@ async def authenticate(services: Services, secret: str | None) -> Caller:
 
 @asynccontextmanager
 async def revocation(ctx: RequestContext) -> AsyncIterator[asyncio.Task[None]]:
-    """A task that ends when the caller's key is revoked or loses a right.
+    """A task that ends when the caller's key is revoked, expires or loses a right.
 
     It never ends for a caller without a key.
     """
@@ -69,21 +77,32 @@ async def _revoked(ctx: RequestContext) -> None:
     secret_hash = ctx.caller.secret_hash
     while True:
         position = ctx.store.notifier.position("keys")
+        key = None
         try:
-            if secret_hash and not await _has_rights(ctx, secret_hash):
-                return
+            if secret_hash:
+                key = await ctx.store.key_by_hash(secret_hash, ctx.clock())
+                if key is None or not await _has_rights(ctx, key):
+                    return
         except MailError:
             await asyncio.sleep(_RETRY_S)
             continue
-        await ctx.store.notifier.wait("keys", position)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_seconds_left(key, ctx.clock())):
+                await ctx.store.notifier.wait("keys", position)
 
 
-async def _has_rights(ctx: RequestContext, secret_hash: bytes) -> bool:
+def _seconds_left(key: Key | None, now: datetime) -> float | None:
+    """How long to wait before the expiry is checked; the clock of the machine may be set."""
+    if key is None or key.expires_at is None:
+        return None
+    return min(max((key.expires_at - now).total_seconds(), 0.0) + 0.01, _CHECK_S)
+
+
+async def _has_rights(ctx: RequestContext, key: Key) -> bool:
     """Whether the key still gives all that the caller had when the call began."""
     from postroom.pipeline.apply_rules import caller_of_key  # late, for a quick start
 
-    key = await ctx.store.key_by_hash(secret_hash, ctx.clock())
-    if key is None:
+    if key.has_expired(ctx.clock()):
         return False
     before, now = ctx.caller, await caller_of_key(ctx, key)
     return before.scopes <= now.scopes and all(
@@ -97,13 +116,13 @@ async def _has_rights(ctx: RequestContext, secret_hash: bytes) -> bool:
 
 
 async def unless_revoked(ctx: RequestContext, work: Coroutine[Any, Any, T]) -> T:
-    """Await *work*. Raises Unauthenticated if the key is revoked or limited before it is done."""
+    """Await *work*. Raises Unauthenticated if the key ends or is limited before it is done."""
     working = asyncio.create_task(work)
     try:
         async with revocation(ctx) as revoked:
             await asyncio.wait([working, revoked], return_when=asyncio.FIRST_COMPLETED)
             if revoked.done():
-                raise Unauthenticated("this key was revoked or limited while the request waited")
+                raise Unauthenticated("this key expired, was revoked or limited while it waited")
             return working.result()
     finally:
         working.cancel()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from postroom.admission.rate_limits import FairQueue, RateLimits
 from postroom.errors import InvalidInput
+from postroom.model.audit import Via
 from postroom.model.inbox import Visible
 from postroom.model.key import Caller
 from postroom.model.page import Found, Page, Slice
@@ -160,6 +161,7 @@ class RequestContext(Services):
 
     caller: Caller
     cursors: Cursors
+    via: Via = "cli"
     rates: RateLimits | None = None
     fair_queue: FairQueue | None = None
     report: Report = _no_report

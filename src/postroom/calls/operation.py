@@ -25,7 +25,8 @@ from postroom.model.view import EVERYTHING
 
 _NAMED = frozenset(
     ("label", "labels", "flags", "destination", "mailbox", "to", "cc", "bcc", "recipient", "scopes",
-     "name", "address", "username", "url", "types", "status", "tags", "namespace")
+     "name", "address", "username", "url", "types", "status", "tags", "namespace",
+     "expires_at")
 )  # fmt: skip
 """Arguments that the audit log may hold. Bodies, subjects and secrets are not among them."""
 
@@ -43,6 +44,7 @@ def audit_record_of(ctx: RequestContext, action: str, request: Request) -> Audit
         targets=tuple(_targets(values)),
         details={name: shown for name, v in values.items() if (shown := _shown(name, v))},
         namespace=values.get("namespace"),
+        via=ctx.via,
     )
 
 

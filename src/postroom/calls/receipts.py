@@ -22,7 +22,7 @@ from postroom.model.event import Webhook, WebhookDelivery
 from postroom.model.inbox import Inbox
 from postroom.model.key import Key, Scope
 from postroom.model.live import Issue, LiveCopy, LiveDeletion, LiveMove
-from postroom.model.message import ActionResult, FailedAction, Recipient
+from postroom.model.message import ActionResult, FailedAction, Received, Recipient
 from postroom.model.page import Page, Receipt
 from postroom.model.sending import PAUSED, Sent
 
@@ -36,7 +36,8 @@ _KEPT = re.compile(
 
 _ALSO: Mapping[type, frozenset[str]] = {
     Inbox: frozenset({"address"}),
-    AuditEntry: frozenset({"at", "actor", "action", "hash"}),
+    Received: frozenset({"hint"}),
+    AuditEntry: frozenset({"at", "actor", "via", "action", "hash"}),
     Capabilities: frozenset(f.name for f in fields(Capabilities)) - {"address", "last_refusal"},
     LiveCopy: frozenset({"source_mailbox", "destination_mailbox"}),
     LiveMove: frozenset({"source_mailbox", "destination_mailbox"}),

@@ -268,6 +268,10 @@ SELECTOR = matching(
 )
 VAULT = one_word("auto, keyring or file", "auto|keyring|file", "auto, keyring or file")
 APPROVAL = one_word("never, risky or always", "never|risky|always", "never, risky or always")
+LOG_LEVEL = one_word(
+    "debug, info, warning or error", "debug|info|warning|error", "debug, info, warning or error"
+)
+LOG_FORMAT = one_word("text or json", "text|json", "text or json")
 EMBEDDINGS = Reader("bundled, none, or a URL", _read_embeddings)
 MODEL = matching(
     "a name", r"[!-~]{1,128}", "must be 1 to 128 visible ASCII characters without spaces"

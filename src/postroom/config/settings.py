@@ -54,6 +54,8 @@ class Settings:
     agent_approval: Approval = "risky"
     approval_expires_s: int = 259_200
     approval_notify: str | None = None
+    key_file: Path | None = None
+    url: str | None = None
     public_url: str | None = None
     toolsets: tuple[str, ...] = ()
     read_only: bool = False
@@ -72,6 +74,9 @@ class Settings:
     outlook_login_url: str = "https://login.microsoftonline.com/common"
     outlook_client_id: str | None = None
     fastmail_url: str = "https://api.fastmail.com"
+    log_level: str = "warning"
+    log_format: str = "text"
+    access_log: bool = False
     limits: Limits = field(default_factory=Limits)
     imap: ImapSettings = field(default_factory=ImapSettings)
 
@@ -296,11 +301,13 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "key",
         readers.CLIENT_KEY,
-        "The key that `postroom mcp` uses; an empty value is an error.",
+        "The key that `postroom mcp` and `--url` use; an empty value is an error.",
         "the owner's rights",
         is_secret=True,
         may_be_empty=False,
     ),
+    Setting("key_file", readers.FILE, "A file with the key that `--url` uses."),
+    Setting("url", readers.URL, "The server that commands use instead of a data folder."),
     Setting(
         "agent_approval",
         readers.APPROVAL,
@@ -354,5 +361,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("outlook_login_url", readers.URL, "The URL of Microsoft's sign-in."),
     Setting("outlook_client_id", readers.TEXT, "The OAuth client ID at Microsoft."),
     Setting("fastmail_url", readers.URL, "The base URL of Fastmail's JMAP API."),
+    Setting("log_level", readers.LOG_LEVEL, "The least severe events that are logged, on stderr."),
+    Setting("log_format", readers.LOG_FORMAT, "Log lines as text, or as one JSON object each."),
+    Setting(
+        "access_log",
+        readers.TRUTH,
+        "Log every request: who, route, status and time; never arguments.",
+    ),
     *LIMITS,
 )

@@ -47,11 +47,15 @@ class Key:
     accounts: View
     created_at: datetime
     last_used_at: datetime | None
+    expires_at: datetime | None = None
     key: str | None = field(default=None, kw_only=True)
     approval: Approval = field(default="never", kw_only=True)
     recipients: RecipientLists = field(default=RecipientLists(), kw_only=True)
     former_inboxes: tuple[str, ...] = field(default=(), kw_only=True, metadata=INTERNAL)
     """The inboxes that it could see before they were removed."""
+
+    def has_expired(self, now: datetime) -> bool:
+        return self.expires_at is not None and self.expires_at <= now
 
     def __post_init__(self) -> None:
         is_unlimited = self.inboxes == EVERYTHING and self.accounts == EVERYTHING
@@ -65,12 +69,22 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyChange:
+    """What to change of a key; None leaves it as it is. `never_expires` clears the expiry."""
+
+    name: str | None = None
+    expires_at: datetime | None = None
+    never_expires: bool = False
+    policy: Policy | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Caller:
     """Who makes a request. `key_id` selects the rate limits and idempotency keys.
 
     `is_owner` distinguishes the owner from an agent with the owner's rights. `is_local` is the
     person at the terminal, who may use this machine and its network. `secret_hash` finds the key
-    again while it exists.
+    again while it exists, and `expires_at` is when it ends.
     """
 
     key_id: str
@@ -81,6 +95,7 @@ class Caller:
     is_metered: bool = True
     is_owner: bool = False
     is_local: bool = False
+    expires_at: datetime | None = None
     secret_hash: bytes | None = field(default=None, repr=False, compare=False)
     policy: Policy = OPEN_POLICY
     for_keys: tuple[str, ...] = ()

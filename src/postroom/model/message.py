@@ -286,11 +286,12 @@ class ActionResult:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What became of a mail at arrival."""
+    """What became of a mail at arrival. `hint` says why it is a duplicate, and what to do."""
 
     message_id: str
     thread_id: str
     status: Literal["received", "duplicate"]
+    hint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,14 @@ class Page(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
+class FoundIds:
+    """The first ids that begin with the same characters."""
+
+    ids: tuple[str, ...]
+    has_more: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Receipt:
     """The part of a result that a caller without the scope `read` is shown."""
 

@@ -118,6 +118,8 @@ class Added:
     message_id: str
     thread_id: str
     is_duplicate: bool
+    same_bytes: bool = False
+    """Whether it is a duplicate without a Message-ID, known by its bytes alone."""
 
 
 @dataclass(frozen=True, slots=True)

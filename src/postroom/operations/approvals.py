@@ -73,9 +73,15 @@ Recipients = Annotated[
 ]
 
 
-def refuse_looser(ctx: RequestContext, policy: Policy, what: str) -> None:
-    """Refuse a policy that would let out what the caller's own policy holds. Raises Forbidden."""
-    if not is_as_strict(policy, ctx.caller.policy):
+def refuse_looser(
+    ctx: RequestContext, policy: Policy, what: str, before: Policy = OPEN_POLICY
+) -> None:
+    """Refuse a policy that would let out what the caller's own, or the one before, would hold.
+
+    A caller whose mail needs no approval may make any policy looser. Raises Forbidden.
+    """
+    own = ctx.caller.policy
+    if own != OPEN_POLICY and not (is_as_strict(policy, own) and is_as_strict(policy, before)):
         raise Forbidden(
             f"{what}: your own mail needs approval ({ctx.caller.policy.approval}), so you cannot "
             "make this looser; ask the owner"
@@ -226,11 +232,8 @@ async def set_policy(ctx: RequestContext, request: SetPolicy) -> InboxPolicy:
         before.recipients if request.recipients is None else request.recipients.lists(),
         before.senders if request.senders is None else request.senders.lists(),
     )
-    if ctx.caller.policy != OPEN_POLICY and not is_as_strict(policy.policy, before.policy):
-        raise Forbidden(
-            "your own mail needs approval, so you cannot make the policy of an inbox looser; ask "
-            "the owner"
-        )
+    if not is_as_strict(policy.policy, before.policy):
+        refuse_looser(ctx, policy.policy, "approval", before.policy)
     await ctx.store.set_inbox_policy(inbox.id, policy)
     return policy
 

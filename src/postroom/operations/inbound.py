@@ -44,9 +44,22 @@ async def receive_message(ctx: RequestContext, request: ReceiveMessage) -> Recei
     return _received(await receive(ctx, Arrival(request.raw, inbox.id)))
 
 
+_SAME_BYTES = (
+    "the same bytes arrived before, and the mail has no Message-ID, so it is taken for the same "
+    "mail and not stored again; to send another one, give it a Message-ID of its own, or change "
+    "a header or the text"
+)
+_SAME_MESSAGE_ID = (
+    "a mail with this Message-ID and the same content arrived before, so it is not stored again; "
+    "another mail needs another Message-ID"
+)
+
+
 def _received(added: Added) -> Received:
-    status: Literal["received", "duplicate"] = "duplicate" if added.is_duplicate else "received"
-    return Received(added.message_id, added.thread_id, status)
+    if not added.is_duplicate:
+        return Received(added.message_id, added.thread_id, "received")
+    hint = _SAME_BYTES if added.same_bytes else _SAME_MESSAGE_ID
+    return Received(added.message_id, added.thread_id, "duplicate", hint)
 
 
 Provider = Literal["mailgun", "sendgrid", "resend", "ses", "postmark"]

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from postroom.calls.authentication import OWNER_KEY_ID, hash_secret, new_secret
 from postroom.calls.context import RequestContext
-from postroom.calls.operation import inbox_of, operation
+from postroom.calls.operation import inbox_of, operation, require
 from postroom.calls.receipts import IDENTIFIER, needs_read
-from postroom.calls.request import Accepts, Id, InboxName, Paged, Request, argument
+from postroom.calls.request import (
+    Accepts,
+    Id,
+    InboxName,
+    Paged,
+    Request,
+    argument,
+    change_of,
+    moment_of,
+)
 from postroom.errors import Forbidden, InvalidInput, NotFound, no_such
 from postroom.model.approval import Approval, Policy, RecipientLists
-from postroom.model.audit import AuditEntry, AuditQuery
-from postroom.model.key import Key, Scope
+from postroom.model.audit import AuditEntry, AuditQuery, Via
+from postroom.model.key import Key, KeyChange, Scope
 from postroom.model.page import Page
 from postroom.model.view import Everything, view_of
 from postroom.operations.accounts import AccountId
@@ -23,6 +34,63 @@ from postroom.operations.approvals import ApprovalMode, Recipients, refuse_loose
 from postroom.operations.imap.accounts import accounts_of
 from postroom.operations.inboxes import Name
 from postroom.operations.memories import NamespaceName
+
+_SPAN = re.compile(r"([1-9][0-9]{0,4})([mhdw])", re.ASCII)
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_NEVER = "never"
+KeyId = Annotated[Id, argument("The key.", "key_3s8v5y")]
+
+
+def _checked_expiry(written: str | None) -> str | None:
+    if not written or written == _NEVER or _SPAN.fullmatch(written) or moment_of(written):
+        return written or None
+    raise ValueError("write 2027-01-31T09:30:00Z, a time from now as 30d or 12h, or never")
+
+
+Expiry = Annotated[
+    Annotated[str, Field(max_length=64)] | None,
+    AfterValidator(_checked_expiry),
+    Accepts(
+        {
+            "anyOf": [
+                {"format": "date-time"},
+                {"format": "date"},
+                {"pattern": f"^(?:{_SPAN.pattern}|{_NEVER})?$"},
+            ]
+        }
+    ),
+]
+"""When a key ends: a time, a time from now, or never."""
+
+
+def _expiry_of(ctx: RequestContext, written: str | None) -> datetime | None:
+    """The time at which a key ends; None if it never does.
+
+    Raises:
+        InvalidInput: it is in the past.
+        Forbidden: the caller's own key ends before.
+    """
+    found = None if written in (None, _NEVER) else _moment(written, ctx.clock())
+    if found is not None and found <= ctx.clock():
+        problem = "is in the past; give a future time, such as 30d; delete_key ends a key now"
+        raise InvalidInput(
+            f"expires_at: {problem}", problems=[{"field": "expires_at", "problem": problem}]
+        )
+    own = ctx.caller.expires_at
+    if own is not None and (found is None or found > own):
+        raise Forbidden(
+            f"expires_at: your own key expires at {own:%Y-%m-%dT%H:%M:%SZ}; give this time or an "
+            "earlier one"
+        )
+    return found
+
+
+def _moment(written: str, now: datetime) -> datetime | None:
+    span = _SPAN.fullmatch(written)
+    if span is None:
+        return moment_of(written)
+    length = timedelta(**{_UNITS[span[2]]: int(span[1])})
+    return now.replace(microsecond=0) + length
 
 
 class CreateKey(Request):
@@ -57,6 +125,9 @@ class CreateKey(Request):
     ] = None
     approval: ApprovalMode = None
     recipients: Recipients = None
+    expires_at: Annotated[
+        Expiry, argument("When it ends: a time, or a time from now such as 30d.", "30d")
+    ] = None
 
 
 @operation(Scope.ADMIN)
@@ -74,6 +145,7 @@ async def create_key(ctx: RequestContext, request: CreateKey) -> Key:
             raise NotFound(f"no account {account_id}; `postroom account list` shows yours")
     policy = _policy(request)
     refuse_looser(ctx, policy, "approval")
+    expires_at = _expiry_of(ctx, request.expires_at)
     secret = new_secret()
     key = Key(
         id=ctx.new_id("key"),
@@ -86,6 +158,7 @@ async def create_key(ctx: RequestContext, request: CreateKey) -> Key:
         last_used_at=None,
         approval=policy.approval,
         recipients=policy.recipients,
+        expires_at=expires_at,
     )
     await ctx.store.add_key(key, hash_secret(secret))
     return replace(key, key=secret)
@@ -122,10 +195,57 @@ async def list_keys(ctx: RequestContext, request: ListKeys) -> Page[Key]:
     return ctx.cursors.page(request, found)
 
 
+class UpdateKey(Request):
+    """Rename a key, or change when it ends or what its mail needs before it leaves.
+
+    A key that has expired works again when extended.
+    """
+
+    constraints = (
+        change_of(
+            ("name", "expires_at", "approval", "recipients"),
+            "give name, expires_at, approval or recipients: what to change",
+        ),
+    )
+    key_id: KeyId
+    name: Annotated[Name | None, argument("What it is for.", "crm", min_length=1)] = None
+    expires_at: Annotated[
+        Expiry, argument("When it ends: a time, a time from now such as 30d, or never.", "never")
+    ] = None
+    approval: ApprovalMode = None
+    recipients: Recipients = None
+
+
+@operation(Scope.ADMIN)
+async def update_key(ctx: RequestContext, request: UpdateKey) -> Key:
+    _refuse_if_limited(ctx)
+    change = KeyChange(name=request.name, policy=await _changed_policy(ctx, request))
+    if request.expires_at is not None:
+        if request.key_id == OWNER_KEY_ID:
+            raise Forbidden("the owner's key does not expire; `postroom key reset` replaces it")
+        ends = _expiry_of(ctx, request.expires_at)
+        change = replace(change, expires_at=ends, never_expires=ends is None)
+    return require(
+        await ctx.store.update_key(request.key_id, change), no_such("key", request.key_id)
+    )
+
+
+async def _changed_policy(ctx: RequestContext, request: UpdateKey) -> Policy | None:
+    """The new policy of a key, if it changes. Raises NotFound, Forbidden."""
+    if request.approval is None and request.recipients is None:
+        return None
+    found = await ctx.store.keys_by_id([request.key_id])
+    before = require(next(iter(found), None), no_such("key", request.key_id)).policy
+    lists = before.recipients if request.recipients is None else request.recipients.lists()
+    policy = Policy(request.approval or before.approval, lists)
+    refuse_looser(ctx, policy, "approval", before)
+    return policy
+
+
 class DeleteKey(Request):
     """Revoke a key at once."""
 
-    key_id: Annotated[Id, argument("The key.", "key_3s8v5y")]
+    key_id: KeyId
 
 
 @operation(Scope.ADMIN, destroys=True)
@@ -159,12 +279,13 @@ class ListAudit(Paged):
     actor: Annotated[_Name, argument("Only this key or rule.", "key_3s8v5y")] = None
     action: Annotated[_Name, argument("Only this action.", "apply_label")] = None
     target: Annotated[_Name, argument("Only about this.", "msg_4h8t2w")] = None
+    via: Annotated[Via | None, argument("Only what was asked for this way.", "mcp-stdio")] = None
 
 
 @operation(Scope.ADMIN)
 async def list_audit(ctx: RequestContext, request: ListAudit) -> Page[AuditEntry]:
     if request.target is not None and not IDENTIFIER.fullmatch(request.target):
         needs_read(ctx, "the key of a memory is not an id")
-    about = request.model_dump(include={"actor", "action", "target"})
+    about = request.model_dump(include={"actor", "action", "target", "via"})
     query = AuditQuery(ctx.visible, ctx.caller.namespaces, page=ctx.cursors.slice(request), **about)
     return ctx.cursors.page(request, await ctx.store.audit(query))

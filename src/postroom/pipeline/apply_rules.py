@@ -51,6 +51,7 @@ async def caller_of_key(services: Services, key: Key) -> Caller:
         namespaces=key.namespaces,
         is_owner=key.id == OWNER.key_id,
         policy=key.policy,
+        expires_at=key.expires_at,
     )
 
 
@@ -66,7 +67,7 @@ async def _inboxes_of(services: Services, key: Key) -> Visible:
 
 
 async def callers_for_rules(services: Services, rules: Iterable[Rule]) -> dict[str, Caller | None]:
-    """The caller that each rule acts for, by the id of the rule; None if its key was revoked."""
+    """The caller that each rule acts for, by the id of the rule; None if its key has ended."""
     authorities = {rule.id: (authority_of_rule(rule), rule.inboxes) for rule in rules}
     callers = await current_callers(services, (authority for authority, _ in authorities.values()))
     return {
@@ -76,19 +77,21 @@ async def callers_for_rules(services: Services, rules: Iterable[Rule]) -> dict[s
 
 
 async def caller_for_rule_job(services: Services, job: RuleJob) -> Caller | None:
-    """The caller that a job is run for; None if its key was revoked."""
+    """The caller that a job is run for; None if its key has ended."""
     callers = await current_callers(services, [job.authority])
     return standing_caller(job.authority, only(job.inbox_id), callers)
 
 
 async def current_callers(services: Services, authorities: Iterable[str]) -> dict[str, Caller]:
-    """The callers of the keys that still exist; owner and agent need no query."""
+    """The callers of the keys that exist and have not expired; owner and agent need no query."""
     callers = {AGENT.key_id: replace(AGENT, policy=services.gate.agent)}
     key_ids = set(authorities) - {OWNER.key_id, AGENT.key_id, NO_AUTHORITY}
     if not key_ids:
         return callers
     found = await services.store.keys_by_id(sorted(key_ids))
-    return callers | {key.id: await caller_of_key(services, key) for key in found}
+    now = services.clock()
+    usable = [key for key in found if not key.has_expired(now)]
+    return callers | {key.id: await caller_of_key(services, key) for key in usable}
 
 
 log = logging.getLogger(__name__)
@@ -173,7 +176,7 @@ class ArrivalFacts:
 
 
 Callers = Mapping[str, Caller | None]
-"""The caller that each rule acts for, by the id of the rule; None if its key was revoked."""
+"""The caller that each rule acts for, by the id of the rule; None if its key has ended."""
 
 
 @dataclass(frozen=True, slots=True)

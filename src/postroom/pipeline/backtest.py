@@ -12,7 +12,7 @@ from postroom.model.rule import State
 from postroom.pipeline.apply_rules import ArrivalFacts, facts_of
 from postroom.pipeline.ingest import effective_date, searchable
 from postroom.pipeline.parser import Parser
-from postroom.pipeline.transfer.mail_files import SourceMail, Unreadable
+from postroom.pipeline.transfer.source_mail import SourceMail, Unreadable
 from postroom.rules.backtest import BackTest
 
 _AT_ONCE = 200

@@ -1,6 +1,7 @@
 """Whether what a key began may go on: a webhook is told, and a scheduled mail sent, for its key.
 
-Both end with the key that made them, as rules do: it was revoked, or has lost a right since.
+Both end with the key that made them, as rules do: it was revoked, has expired, or has
+lost a right since.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ async def send_refusal(services: Services, sent_by: str | None, inbox: View) -> 
 
 def _lost(caller: Caller | None, scopes: Iterable[Scope], inboxes: View) -> str:
     if caller is None:
-        return "was revoked"
+        return "was revoked or has expired"
     missing = [scope for scope in scopes if scope not in caller.scopes]
     if missing:
         return f"lacks the scope {missing[0]}"

@@ -95,7 +95,7 @@ def authority_of_rule(rule: Rule) -> str:
 
 
 def standing_caller(authority: str, inboxes: View, callers: Mapping[str, Caller]) -> Caller | None:
-    """The caller of a rule, by the keys that exist; None if its key was revoked.
+    """The caller of a rule, by the keys that exist; None if its key has ended.
 
     A rule without a recorded key acts for its own inboxes, and stores no memories.
     """
@@ -107,7 +107,7 @@ def standing_caller(authority: str, inboxes: View, callers: Mapping[str, Caller]
 def refusal(caller: Caller | None, action: Action, inbox_id: str) -> str:
     """Why a rule may not do an action for this caller in this inbox; empty if it may."""
     if caller is None:
-        return "the key of the rule was revoked"
+        return "the key of the rule was revoked or has expired"
     if not caller.inboxes.sees(inbox_id):
         return "the key of the rule may not see this inbox"
     what = lacking(caller, rights_for(action))

@@ -204,7 +204,9 @@ async def run_rule_job(ctx: RequestContext, job: RuleJob) -> None:
     why = refusal(await caller_for_rule_job(ctx, job), act, job.inbox_id)
     if why:
         raise Forbidden(with_advice([why])[0])
-    record = AuditRecord(job.rule_id, f"rule_{act.type}", ctx.clock(), (job.message_id,))
+    record = AuditRecord(
+        job.rule_id, f"rule_{act.type}", ctx.clock(), (job.message_id,), via=ctx.via
+    )
     acting = replace(ctx, store=ctx.store.by(record))
     request = RuleMail(
         message_id=job.message_id, rule_id=job.rule_id, value=act.value, idempotency_key=job.id

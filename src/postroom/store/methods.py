@@ -111,7 +111,8 @@ class AuditedStore:
             result = work(tx)
             if record is not None and audit_if(result):
                 audit.add_entries(tx, record, before, result)
-            newest = audit.chain_entries(tx, self._audit_hmac)
+            via = None if record is None else record.via
+            newest = audit.chain_entries(tx, self._audit_hmac, via)
             if newest is not None:
                 marks.append(newest)
             return result

@@ -6,6 +6,7 @@ is written at the function. The others are written out.
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
@@ -82,6 +83,7 @@ class Store(MemoryStore):
     remove_message = writes(message_changes.remove_message, audit_if=is_found)
     attachments = reads(message_reads.find_attachments)
     attachment = reads(message_reads.get_attachment)
+    ids_from = reads(message_reads.ids_from)
     labels = reads(message_insert.list_labels)
     count_outdated = reads(message_reparse.count_outdated)
     outdated = reads(message_reparse.outdated)
@@ -305,6 +307,7 @@ class Store(MemoryStore):
     has_key = reads(sql_keys.has_key)
     keys = reads(sql_keys.list_keys)
     keys_by_id = reads(sql_keys.keys_by_id)
+    update_key = writes(sql_keys.update_key, audit_if=is_found)
     remove_key = writes(sql_keys.remove_key, audit_if=bool)
 
     async def add_key(self, key: Key, secret_hash: bytes, *, replaces: bool = True) -> bool:
@@ -315,11 +318,12 @@ class Store(MemoryStore):
         )
 
     async def key_by_hash(self, secret_hash: bytes, now: datetime) -> Key | None:
-        """The key with this hash; its `last_used_at` is updated at most once a minute."""
+        """The key with this hash; its `last_used_at` is updated at most once a minute, until it
+        expires."""
         key = await self.engine.read(lambda tx: sql_keys.key_by_hash(tx, secret_hash))
-        if key is not None and (
-            key.last_used_at is None or now - key.last_used_at > _USE_NOTED_EVERY
-        ):
+        if key is None or key.has_expired(now):
+            return key
+        if key.last_used_at is None or now - key.last_used_at > _USE_NOTED_EVERY:
             key_id = key.id
             with suppress(MailError):  # a read must succeed even if the database cannot be written
                 await self.write(lambda tx: sql_keys.mark_used(tx, key_id, now))
@@ -351,6 +355,11 @@ class Store(MemoryStore):
     used_blobs = reads(sql_blobs.used_blobs)
     readings = reads(row_checks.readings)
     ping = writes_unaudited(sql_installation.ping)
+
+    async def installation_mark(self) -> str:
+        """Tells installations apart, without the id that their blobs are marked with."""
+        name = await self.ensure_installation_id()
+        return hashlib.sha256(f"installation {name}".encode()).hexdigest()[:16]
 
     async def ensure_installation_id(self) -> str:
         """The id of this installation, created if there is none yet."""

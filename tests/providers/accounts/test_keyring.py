@@ -10,11 +10,12 @@ from tests.mails import mail
 from tests.providers.accounts.worlds import open_world
 from tests.servers.dovecot import PASSWORD
 from tests.servers.keyring import unlocked_keyring
-from tests.servers.postroom import command, environment
+from tests.servers.postroom import command, create_store, environment
 
 
 async def test_a_password_is_kept_in_the_keyring_and_nowhere_else(tmp_path: Path) -> None:
     data = tmp_path / "data"
+    create_store(data)
 
     def run(own: dict[str, str], *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
         env = {**environment(data, {"POSTROOM_SECRETS": "keyring"}), **own}

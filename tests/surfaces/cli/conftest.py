@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from postroom.surfaces.cli.program import main
-from tests.servers.postroom import command, environment
+from tests.servers.postroom import command, create_store, environment
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,24 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data"
 
 
+CREATING = ("serve", "worker", "mcp", "import", "restore", "config", "doctor", "migrate")
+
+
+def create_missing_store(data: Path, words: tuple[object, ...]) -> None:
+    """Make the store that most commands need, unless the command makes one or names another."""
+    creates = not words or str(words[0]) in CREATING or words[:2] == ("inbox", "create")
+    if creates or not {"--data", "--help", "-h"}.isdisjoint(map(str, words)):
+        return
+    if not data.exists() and "POSTROOM_DATABASE_URL" not in os.environ:
+        create_store(data)
+
+
 @pytest.fixture
 def postroom(data: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> Postroom:
     """Run a command in this process; `stdin` is what it can read."""
 
     def run(*words: object, stdin: bytes = b"") -> Ran:
+        create_missing_store(data, words)
         capsys.readouterr()
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         code = main([str(word) for word in words])
@@ -71,6 +85,7 @@ def process(data: Path) -> Postroom:
     """Run a command in a process of its own."""
 
     def run(*words: object, stdin: bytes = b"", **env: str) -> Ran:
+        create_missing_store(data, words)
         done = subprocess.run(
             command(*(str(word) for word in words)),
             env=environment(data, env),

@@ -10,7 +10,7 @@ import pytest
 
 from tests.providers.accounts.worlds import open_world
 from tests.servers.dovecot import PASSWORD
-from tests.servers.postroom import command, environment
+from tests.servers.postroom import command, create_store, environment
 
 
 @pytest.fixture
@@ -34,6 +34,7 @@ def run(data: Path, *words: str, given: str = "") -> subprocess.CompletedProcess
 async def test_an_account_is_added_read_checked_and_removed(tmp_path: Path) -> None:
     async with open_world("imap") as world:
         data = tmp_path / "data"
+        create_store(data)
         from tests.mails import mail
 
         world.deliver(mail("Hello from IMAP"))
@@ -68,6 +69,7 @@ async def test_an_account_is_added_read_checked_and_removed(tmp_path: Path) -> N
 
 
 def test_without_a_terminal_the_password_must_come_from_standard_input(tmp_path: Path) -> None:
+    create_store(tmp_path / "data")
     ended = run(tmp_path / "data", "account", "add", "x", "--address", "a@b.example", "--host", "h")
 
     assert 2 == ended.returncode

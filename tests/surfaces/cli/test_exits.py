@@ -104,12 +104,12 @@ def test_a_folder_that_cannot_be_used_is_an_error_in_words(postroom, tmp_path):
 
     result = postroom("inbox", "list", "--data", tmp_path / "file" / "data")
 
-    assert 1 == result.code
-    assert result.err.startswith("error: ")
+    assert 5 == result.code
+    assert "data cannot be created" in result.err
     assert "Traceback" not in result.err
 
 
-def test_an_error_of_ours_shows_where_it_happened_when_asked(postroom, monkeypatch):
+def test_an_error_of_ours_shows_where_it_happened_when_asked(postroom, inbox, monkeypatch):
     monkeypatch.setattr("postroom.app.open_app", None)
 
     plain = postroom("inbox", "list")

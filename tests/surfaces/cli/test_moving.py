@@ -13,6 +13,7 @@ from postroom.model.page import Slice
 from postroom.model.view import EVERYTHING
 from postroom.surfaces.cli.session import Session
 from tests.mails import deliver, mail
+from tests.servers.postroom import create_store
 
 FILES = [("plan.pdf", "application/pdf", b"%PDF-1.4"), ("a.txt", "text/plain", b"a")]
 
@@ -120,6 +121,8 @@ def test_a_backup_is_not_brought_back_over_mail(full, tmp_path):
 def test_a_target_with_nothing_but_memories_is_in_use(full, data, target, monkeypatch):
     own = data.parent / "own"
     with monkeypatch.context() as patch:
+        if isinstance(target, Path):
+            create_store(target)
         full(*placed(target, own, patch), "memory", "add", "precious", "--text", "Mine.")
 
     refused = full("migrate", "--from", data, "--to", target)

@@ -110,8 +110,10 @@ def test_after_a_move_only_the_new_place_opens(sender, data, target, monkeypatch
     assert 0 == moved.code
     assert (1, True) == (examined.code, "no data is damaged" in examined.out)
     kind = "migrated to another folder" if isinstance(target, Path) else "migrated to PostgreSQL"
+    place = str(target) if isinstance(target, Path) else target.rpartition("@")[2]
     for result in (refused, again):
-        assert (5, True) == (result.code, kind in result.err)
+        assert (5, True) == (result.code, f"{kind} ({place})" in result.err)
+        assert "postgres@" not in result.err
         assert "postroom migrate" in result.err
     assert ["queued", "queued", "scheduled"] == statuses(sender, *placed(target, data, monkeypatch))
 

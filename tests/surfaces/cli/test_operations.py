@@ -285,8 +285,8 @@ def test_keys_are_made_listed_and_revoked(postroom, inbox):
 
 
 def test_the_owners_key_is_replaced(postroom):
-    first = postroom("key", "reset", "-o", "json").json["key"]
-    second = postroom("key", "reset").out.strip()
+    first = Path(postroom("key", "reset", "-o", "json").json["key_file"]).read_text().strip()
+    second = Path(postroom("key", "reset").out.strip()).read_text().strip()
 
     assert "owner" == Session().run(lambda app: app.authenticate(second)).key_id
     with pytest.raises(Unauthenticated):

@@ -4,42 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import pty
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from postroom.surfaces.cli.program import _Lines
+from postroom.surfaces.cli.logs import Lines
 from tests.mails import mail
-from tests.servers.postroom import command, environment
+from tests.surfaces.cli.pseudo_terminal import on_a_terminal
 
 HOSTILE = "\x1b]0;owned\x07\x1b[31m[bold]red[/bold] \x9b31m\u202ereversed\u2066"
-
-
-def on_a_terminal(data, *words: str, code: int = 0, **env: str) -> str:
-    """What a terminal of 120 columns is sent."""
-    ours, theirs = pty.openpty()
-    env = {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40", **env}
-    done = subprocess.Popen(
-        command(*words), env=environment(data, env), stdout=theirs, stderr=theirs, stdin=theirs
-    )
-    os.close(theirs)
-    seen = bytearray()
-    while chunk := read(ours):
-        seen += chunk
-    os.close(ours)
-    assert code == done.wait(300)
-    return seen.decode()
-
-
-def read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 65_536)
-    except OSError:  # EIO: nobody writes any more
-        return b""
 
 
 def test_a_list_on_a_pipe_is_plain_with_tabs(postroom, inbox, receive):
@@ -103,7 +77,7 @@ STEERING = (
 )
 
 
-def test_json_on_a_terminal_says_in_letters_what_would_steer_it(data, postroom):
+def test_json_on_a_terminal_says_in_letters_what_would_steer_it(data, inbox):
     arguments = ("memory", "add", "k", "--namespace", "n", "--text")
     own = f"own {STEERING} words"
 
@@ -135,7 +109,7 @@ def test_an_error_cannot_steer_the_terminal(data, inbox, output):
 def test_a_log_line_cannot_steer_the_terminal():
     record = logging.makeLogRecord({"msg": "sync.failed", "error": f"NO {STEERING}"})
 
-    line = _Lines("%(message)s").format(record)
+    line = Lines("%(message)s").format(record)
 
     assert line.startswith("sync.failed error=NO ")
     assert set() == set(line) & set(STEERING)

@@ -220,4 +220,4 @@ def test_a_bucket_that_is_away_does_not_keep_an_installation_closed(full, data, 
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
 
-    assert 0 == full("--data", os.fspath(data.parent / "new"), "inbox", "list").code
+    assert 0 == full("--data", os.fspath(data.parent / "new"), "inbox", "create").code

@@ -113,7 +113,7 @@ def test_the_log_is_listed_and_tampering_is_found(postroom, data, receive):
     db.close()
     broken = postroom("audit", "verify", "-o", "json")
 
-    assert ["apply_label", "receive_message"] == [row[3] for row in listed.rows]
+    assert ["apply_label", "receive_message"] == [row[4] for row in listed.rows]
     assert (0, True) == (whole.code, "no problems" in whole.out)
     assert (1, True) == (broken.code, "entry 2" in broken.json["problems"][0])
     assert 1 == postroom("verify").code

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from postroom.calls.operation import call
 from postroom.model.key import OWNER
 from postroom.operations import keys, webhooks
 from postroom.surfaces.cli.session import Session
-from tests.surfaces.cli.test_output import on_a_terminal
+from tests.surfaces.cli.pseudo_terminal import lines_on_a_terminal
 
 SCOPES = ["admin", "read", "send", "write"]
 
@@ -19,7 +21,7 @@ def made(operation, *requests):
     async def make(app):
         return [await call(app.context(OWNER), operation, one) for one in requests]
 
-    return Session().run(make)
+    return Session().run(make, creates=True)
 
 
 @pytest.mark.parametrize(
@@ -57,13 +59,13 @@ def test_a_list_of_keys_reads_well_on_100_columns(data, postroom, inbox):
     every = {"name": "all", "scopes": SCOPES}
     found = made(keys.create_key, long, every, {**every, "namespaces": []})
 
-    seen = on_a_terminal(data, "key", "list", COLUMNS="100", NO_COLOR="1", TERM="dumb")
+    lines = lines_on_a_terminal(data, "key", "list", columns=100)
 
-    lines = [line.split() for line in seen.splitlines() if line.strip()]
-    assert all(len(line.rstrip()) <= 100 for line in seen.splitlines())
-    assert ["id", "name", "scopes", "inboxes", "accounts", "namespaces"] == lines[0]
-    assert [key.id for key in found] == [line[0] for line in lines[2:]]
-    assert [["none", "none"], ["all", "all"], ["all", "none"]] == [line[-2:] for line in lines[2:]]
+    rows = [re.split("  +", line) for line in lines]
+    assert max(map(len, lines)) <= 100
+    assert ["id", "name", "scopes", "inboxes", "accounts", "namespaces"] == rows[0][:6]
+    assert [key.id[4:11] for key in found] == [row[0] for row in rows[1:]]
+    assert [["none", "none"], ["all", "all"], ["all", "none"]] == [row[4:6] for row in rows[1:]]
 
 
 def test_a_list_of_webhooks_tells_all_from_none(data, postroom, inbox):

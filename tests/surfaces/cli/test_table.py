@@ -21,8 +21,8 @@ from postroom.surfaces.cli.program import program
 
 DOCS = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
 MODULES = sorted(module.name for module in iter_modules(operations.__path__))
-OTHER_NAMES = {"send_email", "send_email_with_attachments", "receive_posting"}
-"""Names that MCP alone has for what `send` does, and what only a provider does."""
+OTHER_NAMES = {"send_email", "send_email_with_attachments", "receive_posting", "find_ids"}
+"""Names that MCP alone has for what `send` does, what only a provider does, and short ids."""
 
 WITH_A_PERSON = {"add_account", "log_in_account", "sync_account"}
 """What `account` does in commands of its own: they ask for passwords, or take their time."""

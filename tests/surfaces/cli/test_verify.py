@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
+from base64 import b64encode
 from pathlib import Path
 
 import apsw
 import psycopg
 import pytest
 
+from postroom import __version__
 from postroom.model.account import Identity
 from postroom.model.audit import AuditRecord
 from postroom.store.postgres import engine
@@ -18,6 +21,7 @@ from tests.mails import mail
 from tests.servers import s3
 from tests.servers.ports import free_port
 from tests.servers.postroom import running
+from tests.servers.relay import relaying
 
 
 def blobs(data: Path) -> list[Path]:
@@ -175,11 +179,12 @@ def checks(result) -> dict[str, tuple[str, str]]:
 
 def test_the_doctor_finds_nothing_where_all_is_well(postroom, inbox, monkeypatch):
     monkeypatch.setenv("POSTROOM_PORT", "0")
+    monkeypatch.setenv("POSTROOM_SMTP_LISTEN", f"127.0.0.1:{free_port()}")
 
     result = postroom("doctor", "-o", "json")
 
     names = (
-        "python sqlite tools settings memory logins folder space port database blobs "
+        "python sqlite tools settings memory logins folder space port smtp relay database blobs "
         "keys addresses rules webhooks outbox clock"
     )
     assert dict.fromkeys(names.split(), ("ok", "")) == checks(result)
@@ -302,7 +307,7 @@ def test_the_doctor_makes_no_folder(postroom, data, monkeypatch):
     result = postroom("doctor")
 
     assert 0 == result.code
-    assert "the first command creates it" in result.out
+    assert f"there is no store in {data} yet" in result.out
     assert not data.exists()
 
 
@@ -334,6 +339,12 @@ def test_the_doctor_tells_who_has_the_port(postroom, monkeypatch):
     status, fix = checks(result)["port"]
     assert (1, "problem") == (result.code, status)
     assert "--port" in fix
+    assert f"(process {os.getpid()})" in detail_of(result, "port")
+
+
+def detail_of(result, name):
+    [found] = [c["detail"] for c in result.json["checks"] if c["check"] == name]
+    return found
 
 
 def test_the_doctor_knows_our_own_server(postroom, data, monkeypatch):
@@ -342,6 +353,57 @@ def test_the_doctor_knows_our_own_server(postroom, data, monkeypatch):
         result = postroom("doctor", "-o", "json")
 
     assert ("ok", "") == checks(result)["port"]
+    assert f"Postroom {__version__} is listening" in detail_of(result, "port")
+    assert detail_of(result, "port").endswith("with this data")
+
+
+def test_the_doctor_tells_a_server_with_other_data(postroom, inbox, tmp_path, monkeypatch):
+    with running(tmp_path / "other") as server:
+        monkeypatch.setenv("POSTROOM_PORT", server.url.rpartition(":")[2])
+        result = postroom("doctor", "-o", "json")
+
+    status, fix = checks(result)["port"]
+    assert ("warning", True) == (status, "--data" in fix)
+    assert "with other data than this folder" in detail_of(result, "port")
+
+
+def test_the_doctor_tells_who_receives_mail(postroom, inbox, data, monkeypatch):
+    port = free_port()
+    monkeypatch.setenv("POSTROOM_SMTP_LISTEN", f"127.0.0.1:{port}")
+    before = postroom("doctor", "-o", "json")
+    with running(data, POSTROOM_SMTP_LISTEN=f"127.0.0.1:{port}"):
+        during = postroom("doctor", "-o", "json")
+    with socket.create_server(("127.0.0.1", port)):
+        other = postroom("doctor", "-o", "json")
+
+    assert "is free" in detail_of(before, "smtp")
+    assert f"Postroom receives mail on 127.0.0.1:{port}" == detail_of(during, "smtp")
+    assert f"(process {os.getpid()})" in detail_of(other, "smtp")
+
+
+async def test_the_doctor_tries_the_relay_and_sends_nothing(process, inbox):
+    def login(line):
+        known = b64encode(b"\0ana\0right").decode()
+        return b"235 ok" if line == f"AUTH PLAIN {known}" else b"535 no"
+
+    async def examined(url):
+        words = ("doctor", "-o", "json")
+        return await asyncio.to_thread(process, *words, POSTROOM_RELAY_URL=url, POSTROOM_PORT="0")
+
+    script = {"EHLO": b"250-x\r\n250-SIZE 10485760\r\n250 AUTH PLAIN", "AUTH": login}
+    async with relaying(script) as relay:
+        urls = [
+            f"smtp://ana:{word}@127.0.0.1:{relay.port}?insecure=true"
+            for word in ("right", "wrong-canary")
+        ]
+        results = [await examined(url) for url in (*urls, f"smtp://127.0.0.1:{free_port()}")]
+
+    assert ["ok", "problem", "problem"] == [checks(result)["relay"][0] for result in results]
+    assert "the login is accepted; mails up to 10 MB" in detail_of(results[0], "relay")
+    assert "535" in detail_of(results[1], "relay")
+    assert "no connection to the relay" in detail_of(results[2], "relay")
+    assert all("canary" not in result.out + result.err for result in results)
+    assert [] == relay.mails
 
 
 def test_the_doctor_tells_a_database_that_is_none(postroom, data, monkeypatch):
@@ -375,8 +437,7 @@ def test_the_doctor_tells_a_database_that_is_only_newer(postroom, data, monkeypa
     assert found["fix"].startswith("install the version that created it, or a newer one")
 
 
-def test_the_doctor_tells_a_bucket_that_is_not_there_in_a_line(postroom, data, monkeypatch):
-    data.mkdir(mode=0o700)
+def test_the_doctor_tells_a_bucket_that_is_not_there_in_a_line(postroom, inbox, monkeypatch):
     monkeypatch.setenv("POSTROOM_PORT", "0")
     monkeypatch.setenv("POSTROOM_BLOBS_URL", "s3://nobody-made-this/x")
     with s3.running() as bucket:

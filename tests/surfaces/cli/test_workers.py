@@ -21,7 +21,7 @@ import psycopg
 import pytest
 
 from tests.servers import postgres, s3
-from tests.servers.postroom import Running, command, environment, running
+from tests.servers.postroom import Running, command, create_store, environment, running
 from tests.surfaces.cli.test_serve import curl_in, fetch, serving
 
 PATIENCE_S = 120
@@ -209,6 +209,7 @@ def working(env: dict[str, str], *options: str) -> Iterator[subprocess.Popen[str
 
 
 def test_a_worker_can_be_watched(tmp_path: Path) -> None:
+    create_store(tmp_path / "data")
     with working(environment(tmp_path / "data"), "--port", "0") as worker:
         port = re.search(r"port (\d+)", worker.stdout.readline())[1]
         url = f"http://127.0.0.1:{port}"
@@ -237,6 +238,7 @@ def status_of(url: str) -> int:
 
 
 def test_a_worker_whose_port_is_taken_says_so(tmp_path: Path) -> None:
+    create_store(tmp_path / "data")
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

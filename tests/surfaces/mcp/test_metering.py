@@ -64,9 +64,14 @@ def test_an_agent_on_stdio_sends_its_share_of_an_hour_and_no_more(tmp_path: Path
     assert all(0 < one["error"]["retry_after"] <= 3600 for one in refused)
     assert all("message_id" in one for one in by_hand)
     actors = {
-        entry["action"]: entry["actor"] for entry in cli(tmp_path, "audit", "list")["results"]
+        entry["action"]: (entry["actor"], entry["via"])
+        for entry in cli(tmp_path, "audit", "list")["results"]
     }
-    assert {"create_inbox": "agent", "send_email": "agent", "send_message": "owner"} == actors
+    agent = ("agent", "mcp-stdio")
+    by_owner = ("owner", "cli")
+    assert {"create_inbox": agent, "send_email": agent, "send_message": by_owner} == actors
+    only = cli(tmp_path, "audit", "list", "--via", "cli")["results"]
+    assert [by_owner] * 3 == [(entry["actor"], entry["via"]) for entry in only]
 
 
 def test_with_a_key_it_is_that_key(tmp_path: Path) -> None:

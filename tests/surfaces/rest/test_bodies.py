@@ -139,6 +139,22 @@ async def test_a_raw_mail_is_received_once(rest, inbox):
     assert (201, "received") == (first.status_code, first.json()["status"])
     assert (200, "duplicate") == (again.status_code, again.json()["status"])
     assert first.json()["message_id"] == again.json()["message_id"]
+    assert {"message_id", "thread_id", "status"} == set(first.json())
+    assert "another mail needs another Message-ID" in again.json()["hint"]
+
+
+async def test_a_repeated_mail_without_a_message_id_is_explained(rest, inbox):
+    target = f"/v1/inbound?recipient={inbox.address}"
+    raw = b"From: ana@example.com\nSubject: Try\n\nHello\n"
+
+    first = await rest.send("POST", target, content=raw)
+    again = await rest.send("POST", target, content=raw)
+    other = await rest.send("POST", target, content=raw + b"again\n")
+
+    assert (201, 200, 201) == (first.status_code, again.status_code, other.status_code)
+    assert "the mail has no Message-ID" in again.json()["hint"]
+    assert "give it a Message-ID of its own" in again.json()["hint"]
+    assert "hint" not in other.json()
 
 
 @pytest.mark.parametrize("kind", ["message/rfc822", "text/plain", "application/json", "x"])

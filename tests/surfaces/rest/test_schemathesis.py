@@ -24,7 +24,7 @@ CONFIG = """
 [[operations]]
 include-operation-id = [
   "memory_add", "memory_update", "send_message", "reply_to_message", "forward_message",
-  "create_draft", "update_draft",
+  "create_draft", "update_draft", "create_key", "update_key",
 ]
 checks.positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "409", "422"]
 

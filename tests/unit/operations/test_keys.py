@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -10,9 +12,10 @@ from hypothesis import strategies as st
 
 from postroom.admission.rate_limits import RateLimits
 from postroom.app import App
+from postroom.calls.authentication import authenticate
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
-from postroom.errors import Forbidden, NotFound, RateLimited, Unauthenticated
+from postroom.errors import Forbidden, InvalidInput, NotFound, RateLimited, Unauthenticated
 from postroom.model.account import Account
 from postroom.model.key import Scope
 from postroom.model.view import EVERYTHING, only
@@ -32,6 +35,99 @@ async def test_a_key_works_until_it_is_deleted(app: App, ctx: RequestContext) ->
         await app.authenticate(key.key)
     listed = await call(ctx, keys.list_keys, {})
     assert () == listed.results
+
+
+AT = datetime(2026, 5, 1, 12, 0, 0, 250_000, tzinfo=UTC)
+WHOLE = AT.replace(microsecond=0)
+EXPIRIES = {
+    "30d": WHOLE + timedelta(days=30),
+    "12h": WHOLE + timedelta(hours=12),
+    "90m": WHOLE + timedelta(minutes=90),
+    "2w": WHOLE + timedelta(weeks=2),
+    "2026-06-01": datetime(2026, 6, 1, tzinfo=UTC),
+    "2026-06-01T09:30:00+02:00": datetime(2026, 6, 1, 7, 30, tzinfo=UTC),
+    "never": None,
+    "": None,
+}
+
+
+@pytest.mark.parametrize("written", EXPIRIES)
+async def test_a_key_works_until_it_expires(app: App, ctx: RequestContext, written: str) -> None:
+    ctx = replace(ctx, clock=lambda: AT)
+    key = await call(ctx, keys.create_key, {"name": "crm", "expires_at": written})
+    ends = EXPIRIES[written]
+    last = (ends or WHOLE + timedelta(days=9_999)) - timedelta(seconds=1)
+
+    caller = await authenticate(replace(app.services, clock=lambda: last), key.key)
+
+    [listed] = (await call(ctx, keys.list_keys, {})).results
+    assert (ends, ends) == (key.expires_at, listed.expires_at)
+    assert key.id == caller.key_id
+    if ends is not None:
+        with pytest.raises(Unauthenticated, match=f"expired at {ends:%Y-%m-%dT%H:%M:%SZ}"):
+            await authenticate(replace(app.services, clock=lambda: ends), key.key)
+    [after] = (await call(ctx, keys.list_keys, {})).results
+    assert after.last_used_at == last
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ("2026-05-01T12:00:00Z", "is in the past"),
+        ("2020-01-01", "is in the past"),
+        ("soon", "30d or 12h"),
+        ("0d", "30d or 12h"),
+        ("-1d", "30d or 12h"),
+        ("30", "30d or 12h"),
+        ("1y", "30d or 12h"),
+    ],
+)
+async def test_an_expiry_that_makes_no_sense_is_refused(
+    ctx: RequestContext, written: str, words: str
+) -> None:
+    ctx = replace(ctx, clock=lambda: AT)
+
+    with pytest.raises(InvalidInput, match=f"expires_at: .*{words}"):
+        await call(ctx, keys.create_key, {"name": "crm", "expires_at": written})
+
+    assert 0 == (await call(ctx, keys.list_keys, {})).total
+
+
+async def test_an_expiry_can_be_changed_and_removed(app: App, ctx: RequestContext) -> None:
+    key = await call(ctx, keys.create_key, {"name": "crm", "expires_at": "1h"})
+    late = replace(app.services, clock=lambda: datetime.now(UTC) + timedelta(days=2))
+
+    longer = await call(ctx, keys.update_key, {"key_id": key.id, "expires_at": "30d"})
+    named = await call(ctx, keys.update_key, {"key_id": key.id, "name": "billing"})
+    assert key.id == (await authenticate(late, key.key)).key_id
+    endless = await call(ctx, keys.update_key, {"key_id": key.id, "expires_at": "never"})
+
+    assert ("billing", longer.expires_at) == (named.name, named.expires_at)
+    assert ("billing", None) == (endless.name, endless.expires_at)
+    with pytest.raises(InvalidInput, match="what to change"):
+        await call(ctx, keys.update_key, {"key_id": key.id})
+    with pytest.raises(NotFound):
+        await call(ctx, keys.update_key, {"key_id": "key_no", "name": "x"})
+    with pytest.raises(Forbidden, match="key reset"):
+        await call(ctx, keys.update_key, {"key_id": "owner", "expires_at": "1d"})
+
+
+async def test_a_key_that_expires_gives_no_key_beyond_its_own_end(
+    app: App, ctx: RequestContext
+) -> None:
+    made = {"name": "admin", "scopes": list(Scope), "expires_at": "1d"}
+    key = await call(ctx, keys.create_key, made)
+    own = app.context(await app.authenticate(key.key))
+    within = await call(own, keys.create_key, {"name": "in", "expires_at": "1h"})
+
+    for operation, arguments in (
+        (keys.create_key, {"name": "out"}),
+        (keys.create_key, {"name": "out", "expires_at": "2d"}),
+        (keys.update_key, {"key_id": key.id, "expires_at": "never"}),
+        (keys.update_key, {"key_id": within.id, "expires_at": "2d"}),
+    ):
+        with pytest.raises(Forbidden, match="your own key expires at"):
+            await call(own, operation, arguments)
 
 
 async def test_no_list_and_no_row_shows_a_secret(app: App, ctx: RequestContext) -> None:

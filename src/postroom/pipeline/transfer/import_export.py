@@ -21,19 +21,23 @@ from postroom.pipeline.maintenance import compact_all, compact_some
 from postroom.pipeline.services import Services
 from postroom.pipeline.transfer.mail_files import (
     Kind,
-    SourceMail,
-    Unreadable,
     compressing,
     folder_for,
     info_for,
 )
 from postroom.pipeline.transfer.mbox import write_entry
+from postroom.pipeline.transfer.source_mail import (
+    NO_HEADER,
+    SourceMail,
+    Unreadable,
+    has_mail_header,
+)
 
 log = logging.getLogger(__name__)
 
 BATCH_MAILS = 200
 BATCH_BYTES = 8 * 1024 * 1024
-MAX_PROBLEMS = 100
+MAX_PROBLEMS = 10_000
 """How many problems are listed; the others are counted."""
 
 Batch = list[SourceMail | Unreadable]
@@ -63,8 +67,11 @@ async def import_mail(
     *,
     report: Callable[[ImportResult], None] = lambda _: None,
     batch_mails: int = BATCH_MAILS,
+    takes_any: bool = False,
 ) -> ImportResult:
     """Store all mails in their order; *report* is called after each batch is on disk.
+
+    What has no header of a mail is refused, unless it *takes any* file.
 
     It compacts the search index too, since perhaps no server is running.
 
@@ -75,7 +82,7 @@ async def import_mail(
     outcome = ImportResult()
     iterator = iter(mails)
     while batch := await in_thread(_next_batch, iterator, batch_mails):
-        good = list(_acceptable(services, batch, outcome))
+        good = list(_acceptable(services, batch, outcome, takes_any=takes_any))
         added = await _store(services, good, inbox_id, outcome) if good else []
         duplicates = sum(one.is_duplicate for one in added)
         outcome.duplicates += duplicates
@@ -97,8 +104,10 @@ def _next_batch(mails: Iterator[SourceMail | Unreadable], max_mails: int) -> Bat
     return batch
 
 
-def _acceptable(services: Services, batch: Batch, outcome: ImportResult) -> Iterator[SourceMail]:
-    """The mails of a valid size; the others are counted as refused."""
+def _acceptable(
+    services: Services, batch: Batch, outcome: ImportResult, *, takes_any: bool
+) -> Iterator[SourceMail]:
+    """The mails of a valid size and form; the others are counted as refused."""
     for mail in batch:
         outcome.read += 1
         if isinstance(mail, Unreadable):
@@ -109,7 +118,10 @@ def _acceptable(services: Services, batch: Batch, outcome: ImportResult) -> Iter
         except (InvalidInput, TooLarge) as error:
             outcome.refuse(Unreadable(mail.place, str(error)))
             continue
-        yield mail
+        if takes_any or has_mail_header(mail.raw):
+            yield mail
+        else:
+            outcome.refuse(Unreadable(mail.place, NO_HEADER))
 
 
 async def _store(

@@ -1,4 +1,4 @@
-"""Files and folders with mail: mbox, Maildir and .eml, compressed or not."""
+"""Files and folders with mail: mbox, Maildir, .eml and archives, compressed or not."""
 
 from __future__ import annotations
 
@@ -7,22 +7,29 @@ import re
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Literal
 
 from postroom.errors import InvalidInput
 from postroom.model.inbox import (
     EVERY_MAILBOX,
-    INBOX,
     STANDARD_MAILBOXES,
     TRASH,
     WELL_KNOWN_MAILBOXES,
 )
 from postroom.model.message import FLAGS
+from postroom.pipeline.transfer.archives import is_tar_header, tar_members, zip_members
 from postroom.pipeline.transfer.mbox import Quoting, split_mbox
+from postroom.pipeline.transfer.source_mail import SourceMail, Unreadable
+
+COMPRESSED = (".xz", ".gz", ".txz", ".tgz")
+_ZIP = b"PK\x03\x04"
+_MIN_EXPANDED, _MAX_RATIO = 100 * 1024 * 1024, 1_000
+"""The size that any compressed file may expand to, and how often its own size besides."""
 
 _LETTERS = {"D": "draft", "F": "flagged", "R": "answered", "S": "seen"}
 _TRASHED = "T"
@@ -103,29 +110,70 @@ def _encode(name: str) -> str:
 
 @contextmanager
 def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """The file on disk and its content, decompressed if its name ends in .xz or .gz.
+    """The file on disk and its content, decompressed if its name ends in .xz, .gz, .txz or .tgz.
 
     Raises:
-        OSError: it cannot be read, or is damaged; also in the middle of reading.
+        OSError: it cannot be read, is damaged, or expands to what no mail does; also in the middle
+            of reading.
     """
-    import lzma
-    import zlib
-
     with path.open("rb") as disk:
-        if path.suffix not in (".xz", ".gz"):
+        if path.suffix not in COMPRESSED:
             yield disk, disk
             return
-        try:
-            with _compressed_file(path.suffix, disk, "rb") as content:
-                yield disk, content
-        except (EOFError, lzma.LZMAError, zlib.error) as error:
-            raise OSError(f"the {path.suffix} file is damaged: {error}") from error
+        budget = Budget.of(disk)
+        with archive_errors(), _compressed_file(path.suffix, disk, "rb") as content:
+            yield disk, Bounded(content, budget)  # type: ignore[misc]  # it is only read
+
+
+class Expanded(OSError):
+    """A compressed file is far longer than mail is."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """How many bytes a compressed file may still expand to."""
+
+    left: int
+
+    @classmethod
+    def of(cls, disk: IO[bytes]) -> Budget:
+        return cls(_MIN_EXPANDED + _MAX_RATIO * os.fstat(disk.fileno()).st_size)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """A file to read within a budget."""
+
+    content: IO[bytes]
+    budget: Budget
+
+    def read(self, size: int) -> bytes:
+        """Up to *size* bytes. Raises Expanded."""
+        with archive_errors():
+            found = self.content.read(size)
+        self.budget.left -= len(found)
+        if self.budget.left < 0:
+            raise Expanded("it expands to far more than mail does; unpack it first if it is mail")
+        return found
+
+
+@contextmanager
+def archive_errors() -> Iterator[None]:
+    """Turn the errors of decompression into OSError."""
+    import lzma
+    import zipfile
+    import zlib
+
+    try:
+        yield
+    except (EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile) as error:
+        raise OSError(f"the compressed data is damaged: {error}") from error
 
 
 @contextmanager
 def compressing(suffix: str, disk: IO[bytes]) -> Iterator[IO[bytes]]:
     """A file to write to, compressed if the suffix says so."""
-    if suffix not in (".xz", ".gz"):
+    if suffix not in COMPRESSED:
         yield disk
         return
     with _compressed_file(suffix, disk, "wb") as content:
@@ -133,7 +181,7 @@ def compressing(suffix: str, disk: IO[bytes]) -> Iterator[IO[bytes]]:
 
 
 def _compressed_file(suffix: str, disk: IO[bytes], mode: str) -> Any:
-    if suffix == ".xz":
+    if suffix in (".xz", ".txz"):
         import lzma
 
         return lzma.open(disk, mode)
@@ -143,26 +191,9 @@ def _compressed_file(suffix: str, disk: IO[bytes], mode: str) -> Any:
 
 
 Kind = Literal["mbox", "maildir", "eml"]
+SourceKind = Kind | Literal["tar", "zip"]
 _CHUNK_BYTES = 1 << 18
 _MAIL_FOLDERS = ("cur", "new")
-
-
-@dataclass(frozen=True, slots=True)
-class SourceMail:
-    """A mail in a file, with the mailbox and flags that its path gives."""
-
-    place: str
-    raw: bytes
-    mailbox: str = INBOX
-    flags: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A path without readable mail, and the problem."""
-
-    place: str
-    problem: str
 
 
 @dataclass(slots=True)
@@ -170,7 +201,7 @@ class Source:
     """A file or a folder with mail. `done_bytes` moves towards `total_bytes` as it is read."""
 
     path: Path
-    kind: Kind
+    kind: SourceKind
     mailbox: str
     most_bytes: int
     quoting: Quoting = "mboxrd"
@@ -182,23 +213,60 @@ class Source:
             return self._mbox()
         if self.kind == "maildir":
             return self._maildir()
+        if self.kind in ("tar", "zip"):
+            return self._archive()
         return (self._file(path, self.mailbox, ()) for path in _mail_files(self.path))
 
     def _mbox(self) -> Iterator[SourceMail | Unreadable]:
-        number = 0
         try:
             with opened(self.path) as (disk, file):
-                chunks = self._chunks(disk, file)
-                entries = split_mbox(chunks, most_bytes=self.most_bytes, quoting=self.quoting)
-                for number, entry in enumerate(entries, start=1):
-                    place = f"{self.path}: mail {number} at byte {entry.offset}"
-                    problem = f"{entry.size} bytes that are not a mail, or too large"
-                    if entry.raw is None:
-                        yield Unreadable(place, problem)
-                    else:
-                        yield SourceMail(place, entry.raw, self.mailbox)
+                yield from self._entries(str(self.path), self._chunks(disk, file))
         except OSError as error:
-            yield Unreadable(f"{self.path}: after mail {number}", _reason(error))
+            yield Unreadable(str(self.path), _reason(error))
+
+    def _entries(self, place: str, chunks: Iterator[bytes]) -> Iterator[SourceMail | Unreadable]:
+        """The mails of an mbox; what cannot be read ends it."""
+        number = 0
+        entries = split_mbox(chunks, most_bytes=self.most_bytes, quoting=self.quoting)
+        try:
+            for number, entry in enumerate(entries, start=1):
+                where = f"{place}: mail {number} at byte {entry.offset}"
+                problem = f"{entry.size} bytes that are not a mail, or too large"
+                if entry.raw is None:
+                    yield Unreadable(where, problem)
+                else:
+                    yield SourceMail(where, entry.raw, self.mailbox)
+        except OSError as error:
+            yield Unreadable(f"{place}: after mail {number}", _reason(error))
+
+    def _archive(self) -> Iterator[SourceMail | Unreadable]:
+        """The mails in a tar or zip archive: each is an mbox or a single mail."""
+        try:
+            with opened(self.path) as (disk, file):
+                members = tar_members(file) if self.kind == "tar" else zip_members(self.path)
+                budget = Budget.of(disk)
+                for member in members:
+                    self.done_bytes = disk.tell()
+                    if isinstance(member, Unreadable):
+                        yield Unreadable(f"{self.path}: {member.place}", member.problem)
+                    else:
+                        content = Bounded(member.content, budget)
+                        yield from self._member(f"{self.path}: {member.name}", member.name, content)
+        except OSError as error:
+            yield Unreadable(str(self.path), _reason(error))
+
+    def _member(self, place: str, name: str, content: Bounded) -> Iterator[SourceMail | Unreadable]:
+        try:
+            raw = _read_up_to(content, self.most_bytes + 1)
+            if raw.startswith(b"From "):
+                rest = iter(partial(content.read, _CHUNK_BYTES), b"")
+                yield from self._entries(place, chain([raw], rest))
+            else:
+                yield SourceMail(place, raw, self.mailbox, flags_in(name))
+        except Expanded:
+            raise
+        except OSError as error:
+            yield Unreadable(place, _reason(error))
 
     def _chunks(self, disk: IO[bytes], file: IO[bytes]) -> Iterator[bytes]:
         for chunk in iter(partial(file.read, _CHUNK_BYTES), b""):
@@ -214,9 +282,9 @@ class Source:
 
     def _file(self, path: Path, mailbox: str, flags: tuple[str, ...]) -> SourceMail | Unreadable:
         try:
-            with path.open("rb") as file:
-                raw = file.read(self.most_bytes + 1)
-                self.done_bytes += os.fstat(file.fileno()).st_size
+            with opened(path) as (disk, file):
+                raw = _read_up_to(file, self.most_bytes + 1)
+                self.done_bytes += os.fstat(disk.fileno()).st_size
         except OSError as error:
             return Unreadable(str(path), _reason(error))
         return SourceMail(str(path), raw, mailbox, flags)
@@ -229,15 +297,14 @@ def open_source(
     if not is_mailbox_name(mailbox):
         raise InvalidInput("mailbox: give a name of 1 to 256 printable characters other than *")
     try:
-        kind = kind or _kind_of(path)
-        source = Source(path, kind, mailbox, most_bytes, quoting)
+        source = Source(path, kind or _kind_of(path), mailbox, most_bytes, quoting)
         source.total_bytes = _size_of(source)
     except OSError as error:
         raise InvalidInput(f"{path}: {_reason(error)}") from None
     return source
 
 
-def _kind_of(path: Path) -> Kind:
+def _kind_of(path: Path) -> SourceKind:
     if path.is_dir():
         if any((path / name).is_dir() for name in _MAIL_FOLDERS):
             return "maildir"
@@ -248,8 +315,22 @@ def _kind_of(path: Path) -> Kind:
             "to import other files, name each of them"
         )
     with opened(path) as (_, file):
-        is_mbox = file.read(5) == b"From "
-    return "mbox" if is_mbox or path.suffix == ".mbox" else "eml"
+        start = file.read(5)
+        with suppress(OSError):  # what is damaged further on is told when it is read
+            start += _read_up_to(file, 507)
+    if start.startswith(_ZIP) and path.suffix not in COMPRESSED:
+        return "zip"
+    if is_tar_header(start):
+        return "tar"
+    return "mbox" if start.startswith(b"From ") or path.suffix == ".mbox" else "eml"
+
+
+def _read_up_to(file: IO[bytes] | Bounded, size: int) -> bytes:
+    """The first bytes; a part of an archive returns what it has."""
+    found = b""
+    while len(found) < size and (more := file.read(size - len(found))):
+        found += more
+    return found
 
 
 def _size_of(source: Source) -> int:

@@ -22,13 +22,14 @@ Kind = Literal["PostgreSQL", "folder"]
 
 STATE = """
     SELECT name, value FROM metadata
-     WHERE name IN ('migrating', 'migrated', 'backup', 'secret', 'audit_key')
+     WHERE name IN ('migrating', 'migrated', 'migrated_to', 'backup', 'secret', 'audit_key')
 """
-CLEAR_STATE = "DELETE FROM metadata WHERE name IN ('migrated', 'backup')"
+CLEAR_STATE = "DELETE FROM metadata WHERE name IN ('migrated', 'migrated_to', 'backup')"
 MARK_BACKUP = "INSERT INTO metadata (name, value) VALUES ('backup', :value)"
 MARK_MIGRATED = "INSERT INTO metadata (name, value) VALUES ('migrated', :value)"
-UNMARK_MIGRATED = "DELETE FROM metadata WHERE name = 'migrated'"
-MIGRATED = "SELECT name, value FROM metadata WHERE name = 'migrated'"
+MARK_TARGET = "INSERT INTO metadata (name, value) VALUES ('migrated_to', :value)"
+UNMARK_MIGRATED = "DELETE FROM metadata WHERE name IN ('migrated', 'migrated_to')"
+MIGRATED = "SELECT name, value FROM metadata WHERE name IN ('migrated', 'migrated_to')"
 CANNOT_SEND = "SELECT 1 FROM metadata WHERE name IN ('migrated', 'backup')"
 
 INCOMPLETE = (
@@ -36,9 +37,9 @@ INCOMPLETE = (
     "--from and --to, or empty this place"
 )
 _MIGRATED_TO: Mapping[Kind, str] = {
-    "PostgreSQL": "this mail was migrated to PostgreSQL: set POSTROOM_DATABASE_URL to its address, "
-    "also where an MCP client starts Postroom",
-    "folder": "this mail was migrated to another folder: name that one with --data, without "
+    "PostgreSQL": "this mail was migrated to PostgreSQL{place}: set POSTROOM_DATABASE_URL to its "
+    "address, also where an MCP client starts Postroom",
+    "folder": "this mail was migrated to another folder{place}: name that one with --data, without "
     "POSTROOM_DATABASE_URL, also where an MCP client starts Postroom",
 }
 _HOW_TO_UNDO = (
@@ -66,7 +67,9 @@ def refuse_migrated(state: Mapping[str, bytes]) -> None:
     """Raise Conflict if all data was migrated elsewhere: mail must not be sent from both."""
     if "migrated" in state:
         to: Kind = "PostgreSQL" if state["migrated"].endswith(b"PostgreSQL") else "folder"
-        raise Conflict(f"{_MIGRATED_TO[to]}. {_HOW_TO_UNDO}")
+        target = state.get("migrated_to", b"").decode()
+        where = _MIGRATED_TO[to].format(place=f" ({target})" if target else "")
+        raise Conflict(f"{where}. {_HOW_TO_UNDO}")
 
 
 def refuse_sending(tx: Transaction) -> None:
@@ -75,8 +78,10 @@ def refuse_sending(tx: Transaction) -> None:
         raise Conflict(CANNOT_SEND_ERROR)
 
 
-def mark_migrated(tx: Transaction, state: Mapping[str, bytes], token: bytes, to: Kind) -> None:
-    """Mark a database as migrated to the target with this token.
+def mark_migrated(
+    tx: Transaction, state: Mapping[str, bytes], token: bytes, to: Kind, place: str
+) -> None:
+    """Mark a database as migrated to the target with this token, at *place* in words.
 
     Raises:
         Conflict: it was migrated to another target.
@@ -85,6 +90,7 @@ def mark_migrated(tx: Transaction, state: Mapping[str, bytes], token: bytes, to:
         return
     refuse_migrated(state)
     tx.run(MARK_MIGRATED, value=token + to.encode())
+    tx.run(MARK_TARGET, value=place.encode())
 
 
 def unmark_migrated(tx: Transaction, state: Mapping[str, bytes], token: bytes) -> None:

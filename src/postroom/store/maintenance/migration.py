@@ -136,7 +136,7 @@ BEGUN = "SELECT value FROM metadata WHERE name = 'migrating'"
 BEGIN = "INSERT INTO metadata (name, value) VALUES ('migrating', :mark)"
 METADATA = """
     SELECT name, value FROM metadata
-     WHERE name NOT IN ('migrating', 'migrated', 'backup', 'installation')
+     WHERE name NOT IN ('migrating', 'migrated', 'migrated_to', 'backup', 'installation')
 """
 INSERT_METADATA = "INSERT INTO metadata (name, value) VALUES (:name, :value)"
 
@@ -144,9 +144,11 @@ INSERT_METADATA = "INSERT INTO metadata (name, value) VALUES (:name, :value)"
 class Migration:
     """A migration from one database to another, or a copy that is a backup."""
 
-    def __init__(self, source: Engine, target: Engine, to: Kind, *, is_copy: bool = False) -> None:
+    def __init__(
+        self, source: Engine, target: Engine, to: Kind, place: str, *, is_copy: bool = False
+    ) -> None:
         self._source, self._target = source, target
-        self._to, self._is_copy = to, is_copy
+        self._to, self._place, self._is_copy = to, place, is_copy
         self._tables = tables()
         self._unequal: list[Table] | None = None
         self._lease = MigrationLease(target)
@@ -300,7 +302,7 @@ class Migration:
         return await self._write(take_over)
 
     def _mark_source(self, tx: Transaction) -> None:
-        mark_migrated(tx, state_of(tx), self._token, self._to)
+        mark_migrated(tx, state_of(tx), self._token, self._to, self._place)
 
     async def _check_equal(self) -> None:
         """Compare once more, now that the source cannot be written to. Raises Conflict."""

@@ -56,6 +56,7 @@ CREATE TABLE keys (
     created_at BIGINT NOT NULL,
     last_used_at BIGINT,
     former_inboxes TEXT COLLATE "C" NOT NULL DEFAULT '[]',
+    expires_at BIGINT,
     approval TEXT COLLATE "C" NOT NULL DEFAULT 'never',
     recipients TEXT COLLATE "C" NOT NULL DEFAULT '{}'
 );
@@ -543,7 +544,8 @@ CREATE TABLE audit (
     inbox TEXT COLLATE "C",
     details TEXT COLLATE "C" NOT NULL,
     hash BYTEA NOT NULL,
-    namespace TEXT COLLATE "C"
+    namespace TEXT COLLATE "C",
+    via TEXT COLLATE "C"
 );
 CREATE INDEX audit_by_inbox ON audit (inbox, number);
 CREATE INDEX audit_by_target ON audit (target, number);
@@ -565,7 +567,8 @@ CREATE TABLE audit_pending (
     target TEXT COLLATE "C" NOT NULL,
     inbox TEXT COLLATE "C",
     details TEXT COLLATE "C" NOT NULL,
-    namespace TEXT COLLATE "C"
+    namespace TEXT COLLATE "C",
+    via TEXT COLLATE "C"
 );
 
 CREATE TABLE audit_head (

@@ -6,7 +6,7 @@ import hmac
 from collections.abc import Sequence
 from dataclasses import replace
 
-from postroom.model.audit import AuditEntry, AuditQuery, AuditRecord
+from postroom.model.audit import AuditEntry, AuditQuery, AuditRecord, Via
 from postroom.model.memory import DEFAULT_NAMESPACE
 from postroom.model.message import ActionResult
 from postroom.model.page import Found, random_id
@@ -30,7 +30,7 @@ from postroom.store.transaction import Row, Transaction
 
 _BATCH_SIZE = 2_000
 _MAX_PROBLEMS = 50
-_CONTENT = "id, at, actor, action, target, inbox, details, namespace"
+_CONTENT = "id, at, actor, action, target, inbox, details, namespace, via"
 _COLUMNS = f"number, {_CONTENT}, hash"
 _LISTING = Listing(_COLUMNS, "audit", "number", is_newest_first=True)
 
@@ -78,6 +78,7 @@ def add_entry(tx: Transaction, record: AuditRecord, target: str, inbox_id: str |
         inbox=inbox_id,
         details=dumps(record.details),
         namespace=record.namespace,
+        via=record.via,
     )
 
 
@@ -141,8 +142,12 @@ def _targets(record: AuditRecord, result: object) -> Sequence[str]:
     return [own] if isinstance(own, str) else record.targets or [""]
 
 
-def chain_entries(tx: Transaction, audit_hmac: AuditHmac) -> tuple[int, bytes] | None:
+def chain_entries(
+    tx: Transaction, audit_hmac: AuditHmac, via: Via | None = None
+) -> tuple[int, bytes] | None:
     """Chain the pending entries to the log; return number and hash of the newest entry, if any.
+
+    Entries that do not say how they were asked for get *via*.
 
     Returns None, too, if the entry in `audit.mark` is missing from the log: the file must stay
     unchanged so that this is detected.
@@ -154,7 +159,8 @@ def chain_entries(tx: Transaction, audit_hmac: AuditHmac) -> tuple[int, bytes] |
     head = tx.one("UPDATE audit_head SET number = number + 0 RETURNING number, hash")
     number, link = (head[0], bytes(head[1])) if head else (0, START)
     has_marked = _has_marked(tx, audit_hmac, (number, link))
-    for row in pending:
+    for *known, own_via in pending:
+        row = (*known, own_via or via)
         number += 1
         link = audit_hmac.link(link, _content(number, row))
         content = dict(zip(_CONTENT.split(", "), row, strict=True))
@@ -177,8 +183,10 @@ def _has_marked(tx: Transaction, audit_hmac: AuditHmac, head: tuple[int, bytes])
 
 
 def _content(number: int, row: Row) -> bytes:
-    """The authenticated bytes; entries without a namespace have the format before namespaces."""
-    *known, namespace = row
+    """The authenticated bytes; what a later version has added is left out if it is empty."""
+    *known, namespace, via = row
+    if via is not None:
+        return to_text([number, *known, namespace, via])
     return to_text([number, *known] if namespace is None else [number, *known, namespace])
 
 
@@ -220,7 +228,7 @@ def _conditions(tx: Transaction, query: AuditQuery) -> Conditions:
         # Who cannot manage keys is not told of them; their names and limits name namespaces.
         actions, params = any_of("managed", _OF_KEYS)
         where.add(f"action NOT {actions}", **params)
-    for column in ("actor", "action", "target"):
+    for column in ("actor", "action", "target", "via"):
         value = getattr(query, column)
         if value is not None:
             where.add(f"{column} = :{column}", **{column: value})
@@ -243,8 +251,9 @@ def rule_known_in(tx: Transaction, rule_id: str) -> View:
 
 
 def _entry(row: Row) -> AuditEntry:
+    _, entry_id, at, actor, action, target, _, details, _, via, link, *_ = row
     return AuditEntry(
-        row[1], moment(row[2]), row[3], row[4], row[5], from_text(row[7]), bytes(row[9]).hex()
+        entry_id, moment(at), actor, via, action, target, from_text(details), bytes(link).hex()
     )
 
 
@@ -279,8 +288,8 @@ class AuditVerification:
         number = row[0]
         if number != self.number + 1:
             self._report(f"entries {self.number + 1} to {number - 1} are missing")
-        link = self._audit_hmac.link(self._link, _content(number, row[1:9]))
-        stored = row[9] if isinstance(row[9], bytes) else b""
+        link = self._audit_hmac.link(self._link, _content(number, row[1:-1]))
+        stored = row[-1] if isinstance(row[-1], bytes) else b""
         if not hmac.compare_digest(link, stored):
             self._report(f"entry {number} ({row[1]}) was changed or moved")
         self._link, self.number = stored, number

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from postroom.model.approval import RecipientLists
-from postroom.model.key import Key
+from postroom.model.key import Key, KeyChange
 from postroom.model.page import Found, Slice
 from postroom.model.view import named_in
 from postroom.store.sql.conditions import Conditions, Listing
@@ -17,21 +18,22 @@ from postroom.store.sql.values import (
     moment,
     moment_or_none,
     seconds,
+    seconds_or_none,
     view_in,
 )
 from postroom.store.transaction import Row, Transaction
 
 _COLUMNS = """id, name, scopes, inboxes, namespaces, accounts, created_at, last_used_at,
-    former_inboxes, approval, recipients"""
+    former_inboxes, expires_at, approval, recipients"""
 _LISTING = Listing(_COLUMNS, "keys", "number")
 
 UPSERT_KEY = """
     INSERT INTO keys (
-        id, name, secret_hash, scopes, inboxes, namespaces, accounts, created_at, approval,
-        recipients
+        id, name, secret_hash, scopes, inboxes, namespaces, accounts, created_at, expires_at,
+        approval, recipients
     ) VALUES (
-        :id, :name, :secret_hash, :scopes, :inboxes, :namespaces, :accounts, :created_at, :approval,
-        :recipients
+        :id, :name, :secret_hash, :scopes, :inboxes, :namespaces, :accounts, :created_at,
+        :expires_at, :approval, :recipients
     )
     ON CONFLICT (id) DO UPDATE SET secret_hash = excluded.secret_hash
 """
@@ -53,6 +55,7 @@ def add_key(tx: Transaction, key: Key, secret_hash: bytes, *, replaces: bool) ->
         created_at=seconds(key.created_at),
         approval=key.approval,
         recipients=dumps(key.recipients),
+        expires_at=seconds_or_none(key.expires_at),
     )
     tx.announce("keys")
     return True
@@ -69,8 +72,9 @@ def _key(row: Row) -> Key:
         created_at=moment(row[6]),
         last_used_at=moment_or_none(row[7]),
         former_inboxes=tuple(from_text(row[8])),
-        approval=row[9],
-        recipients=recipient_lists(row[10]),
+        expires_at=moment_or_none(row[9]),
+        approval=row[10],
+        recipients=recipient_lists(row[11]),
     )
 
 
@@ -101,6 +105,33 @@ def mark_used(tx: Transaction, key_id: str, now: datetime) -> None:
 def list_keys(tx: Transaction, page: Slice) -> Found[Key]:
     """One page of keys, oldest first."""
     return _LISTING.page(tx, Conditions(), page, _key)
+
+
+def update_key(tx: Transaction, key_id: str, change: KeyChange) -> Key | None:
+    """Change a key; None if there is no such key."""
+    before = next(iter(keys_by_id(tx, [key_id])), None)
+    if before is None:
+        return None
+    expires_at = None if change.never_expires else change.expires_at or before.expires_at
+    policy = change.policy or before.policy
+    after = replace(
+        before,
+        name=change.name or before.name,
+        expires_at=expires_at,
+        approval=policy.approval,
+        recipients=policy.recipients,
+    )
+    tx.run(
+        """UPDATE keys SET name = :name, expires_at = :expires_at, approval = :approval,
+                  recipients = :recipients WHERE id = :id""",
+        id=key_id,
+        name=after.name,
+        expires_at=seconds_or_none(expires_at),
+        approval=after.approval,
+        recipients=dumps(after.recipients),
+    )
+    tx.announce("keys")
+    return after
 
 
 def remove_key(tx: Transaction, key_id: str) -> bool:

@@ -45,6 +45,7 @@ CREATE TABLE keys (
     created_at INTEGER NOT NULL,
     last_used_at INTEGER,
     former_inboxes TEXT NOT NULL DEFAULT '[]',
+    expires_at INTEGER,
     approval TEXT NOT NULL DEFAULT 'never',
     recipients TEXT NOT NULL DEFAULT '{}'
 );
@@ -505,7 +506,8 @@ CREATE TABLE audit (
     inbox TEXT,
     details TEXT NOT NULL,
     hash BLOB NOT NULL,
-    namespace TEXT
+    namespace TEXT,
+    via TEXT
 );
 CREATE INDEX audit_by_inbox ON audit (inbox, number);
 CREATE INDEX audit_by_target ON audit (target, number);
@@ -523,7 +525,8 @@ CREATE TABLE audit_pending (
     target TEXT NOT NULL,
     inbox TEXT,
     details TEXT NOT NULL,
-    namespace TEXT
+    namespace TEXT,
+    via TEXT
 );
 
 CREATE TABLE audit_head (

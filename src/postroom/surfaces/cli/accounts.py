@@ -72,11 +72,17 @@ def _with_sign_in(command: Any) -> Any:
 @click.pass_obj
 def add(session: Session, /, *, provider: str, **given: Any) -> None:
     from postroom.operations.accounts import add_account
+    from postroom.surfaces.cli.performing import perform
 
     scopes = given.pop("scopes") or ("read", "draft", "send")
     ways = {name: given.pop(name) for name in ("password_stdin", "device", "paste")}
     arguments = {name: value for name, value in given.items() if value is not None}
     arguments |= {"provider": provider, "scopes": list(scopes)}
+
+    if session.server is not None:
+        secret = _password(provider, from_stdin=ways["password_stdin"])
+        perform(session, add_account, {**arguments, **secret})
+        return
 
     async def work(app: App) -> None:
         secret = await _secret(app, provider, scopes, **ways)
@@ -95,6 +101,12 @@ def login(session: Session, /, *, account_id: str, **ways: bool) -> None:
     from postroom.calls.operation import account_of
     from postroom.model.key import OWNER
     from postroom.operations.accounts import log_in_account
+    from postroom.surfaces.cli.performing import perform
+
+    if session.server is not None:
+        secret = _password("imap", from_stdin=ways["password_stdin"])
+        perform(session, log_in_account, {"account_id": account_id, **secret})
+        return
 
     async def work(app: App) -> None:
         account = await account_of(app.context(OWNER), account_id)
@@ -113,6 +125,11 @@ def sync(session: Session, /, *, account_id: str) -> None:
     from postroom.model.key import OWNER
     from postroom.operations.accounts import sync_account
     from postroom.pipeline.sync.scheduler import sync_once
+    from postroom.surfaces.cli.performing import perform
+
+    if session.server is not None:
+        perform(session, sync_account, {"account_id": account_id})
+        return
 
     async def work(app: App) -> None:
         account = await account_of(app.context(OWNER), account_id)
@@ -126,12 +143,10 @@ def sync(session: Session, /, *, account_id: str) -> None:
 async def _call(
     session: Session, app: App, operation: Operation[Any, Any], arguments: dict[str, Any]
 ) -> None:
-    from postroom.calls.operation import call
-    from postroom.model.key import OWNER
+    from postroom.surfaces.cli.backends import Local
     from postroom.surfaces.cli.output import show
 
-    result = await call(app.context(OWNER), operation, arguments)
-    show(operation, result, as_json=session.as_json)
+    show(session, operation, await Local(app).body(operation, arguments))
 
 
 async def _secret(
@@ -139,8 +154,7 @@ async def _secret(
 ) -> dict[str, Any]:
     """The credentials: prompted for, read, or from an OAuth sign-in."""
     if provider not in _OAUTH or password_stdin:
-        name = "access_token" if provider in _OAUTH else "password"
-        return {name: _typed(from_stdin=password_stdin)}
+        return _password(provider, from_stdin=password_stdin)
     ask = _ask if ways["paste"] else None
     tokens = await app.sign_in(provider, scopes, show=_show, ask=ask, device=ways["device"])
     found: dict[str, Any] = {
@@ -149,6 +163,17 @@ async def _secret(
     if "expires_at" in tokens:
         found["token_expires_at"] = int(tokens["expires_at"])
     return found
+
+
+def _password(provider: str, *, from_stdin: bool) -> dict[str, Any]:
+    """A password or a token that a person has; a browser can sign in only where the server is."""
+    if provider in _OAUTH and not from_stdin:
+        raise InvalidInput(
+            f"signing in to {provider} works only on the machine of the server; run this there, or "
+            "give a token with --password-stdin"
+        )
+    name = "access_token" if provider in _OAUTH else "password"
+    return {name: _typed(from_stdin=from_stdin)}
 
 
 def _typed(*, from_stdin: bool) -> str:

@@ -13,6 +13,7 @@ import click
 
 from postroom.config.readers import BLOBS, DATABASE, Reader
 from postroom.errors import Conflict, InvalidInput
+from postroom.surfaces.cli.data_folder import check_owner, check_writable, prepare_folder
 from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
 from postroom.surfaces.cli.session import Session
 from postroom.surfaces.cli.terminal import Progress, cell
@@ -60,6 +61,9 @@ def migrate(
         raise InvalidInput("to: this is the same place as --from; name another one")
     if old.database_url is None and not (old.data_dir / "postroom.db").is_file():
         raise InvalidInput(f"from: there is no mail in {old.data_dir}")
+    for place in (old, new):
+        check_owner(place.data_dir)
+        check_writable(place.data_dir)
     from postroom.backup import migrate_installation
 
     with Progress("migrating", unit="blobs") as blobs, Progress("migrating", unit="rows") as rows:
@@ -128,8 +132,7 @@ def backup(session: Session, folder: Path) -> int:
             "this mail is in PostgreSQL; back it up with PostgreSQL's tools (docs/operations.md), "
             "or copy it to a folder with `postroom migrate --copy`"
         )
-    if not (settings.data_dir / "postroom.db").is_file():
-        raise InvalidInput(f"data: there is no mail in {settings.data_dir}")
+    prepare_folder(settings, creates=False)
     from postroom.backup import create_backup, holds_key
 
     with Progress("copying", unit="blobs") as progress:
@@ -155,6 +158,7 @@ def restore(session: Session, folder: Path) -> int:
         raise InvalidInput(f"folder: there is no backup in {folder}")
     if (settings.data_dir / "postroom.db").exists():
         raise Conflict(f"{settings.data_dir} has mail already; name an empty folder with --data")
+    prepare_folder(settings, creates=True)
     from postroom.backup import restore_backup
 
     with Progress("copying", unit="blobs") as progress:

@@ -9,7 +9,7 @@ from postroom.model.values import dataclass
 class Bound:
     """A command bound to an operation. `plain` are its positional arguments.
 
-    `pin` fixes arguments, and `hide` leaves some out.
+    `pin` fixes arguments, and `hide` leaves some out. Few create a store where there is none.
     """
 
     name: str
@@ -18,6 +18,7 @@ class Bound:
     saves_to: str | None = None
     pin: tuple[tuple[str, str], ...] = ()
     hide: tuple[str, ...] = ()
+    creates_store: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Bound("account remove", "accounts.remove_account", ("account_id",)),
     Bound("account capabilities", "accounts.get_capabilities", ("account_id",)),
     Bound("inbox list", "inboxes.list_inboxes"),
-    Bound("inbox create", "inboxes.create_inbox", ("address",)),
+    Bound("inbox create", "inboxes.create_inbox", ("address",), creates_store=True),
     Bound("inbox show", "inboxes.get_inbox", ("inbox_id",)),
     Bound("inbox rename", "inboxes.rename_inbox", ("inbox_id", "name")),
     Bound("inbox delete", "inboxes.delete_inbox", ("inbox_id",)),
@@ -168,6 +169,7 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Own("audit verify", "administration:verify_audit"),
     Bound("key create", "keys.create_key", ("name",)),
     Bound("key list", "keys.list_keys"),
+    Bound("key update", "keys.update_key", ("key_id",)),
     Bound("key delete", "keys.delete_key", ("key_id",)),
     Own("key reset", "serve:reset_key"),
     Own("config", "administration:config"),

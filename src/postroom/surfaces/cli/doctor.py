@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,9 +17,12 @@ from postroom import __version__
 from postroom.config import ConfigError
 from postroom.errors import Conflict, MailError, TooNew, TooOld
 from postroom.model.view import EVERYTHING, Only
+from postroom.surfaces.cli.data_folder import check_owner, check_writable
 from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
+from postroom.surfaces.cli.findings import Finding, ok, problem, warning
 from postroom.surfaces.cli.session import Session
 from postroom.surfaces.cli.terminal import cell
+from postroom.wiring import is_new, key_of_logins
 
 if TYPE_CHECKING:
     from postroom.app import App
@@ -30,31 +32,8 @@ if TYPE_CHECKING:
 MB = 1024 * 1024
 _OLDEST_SQLITE = (3, 51, 3)
 _RELEASED = datetime(2026, 1, 1, tzinfo=UTC)
-_ANSWER_S = 2.0
 _MAX_NAMED = 10
 _EVERY = 2**31 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of one check. A warning or problem has a fix."""
-
-    check: str
-    status: Literal["ok", "warning", "problem"]
-    detail: str
-    fix: str = ""
-
-
-def _ok(check: str, detail: str) -> Finding:
-    return Finding(check, "ok", detail)
-
-
-def _warning(check: str, detail: str, fix: str) -> Finding:
-    return Finding(check, "warning", detail, fix)
-
-
-def _problem(check: str, detail: str, fix: str) -> Finding:
-    return Finding(check, "problem", detail, fix)
 
 
 @click.command(help="Check the installation and suggest fixes. Exits with 1 if there is a problem.")
@@ -77,18 +56,27 @@ async def _examine(session: Session) -> list[Finding]:
     from postroom.surfaces.mcp.server import catalogue_hash
 
     findings = [
-        _ok("python", ".".join(map(str, sys.version_info[:3]))),
+        ok("python", ".".join(map(str, sys.version_info[:3]))),
         _sqlite(),
-        _ok("tools", f"SHA-256 of the MCP tool list: {catalogue_hash()}"),
+        ok("tools", f"SHA-256 of the MCP tool list: {catalogue_hash()}"),
     ]
     try:
         settings = session.settings
     except ConfigError as error:
         fix = "correct them; see `postroom config --help` and docs/settings.md"
-        return [*findings, _problem("settings", str(error), fix)]
-    findings.append(_ok("settings", "all values are valid"))
-    findings += [_memory(settings), _logins(settings), *_folder(settings), await _port(settings)]
-    if not settings.data_dir.exists():
+        return [*findings, problem("settings", str(error), fix)]
+    findings.append(ok("settings", "all values are valid"))
+    from postroom.surfaces.cli.doctor_network import examine_network
+
+    findings += [_memory(settings), _logins(settings)]
+    try:
+        check_owner(settings.data_dir)
+        check_writable(settings.data_dir)
+    except MailError as error:
+        says, _, fix = str(error).partition("; ")
+        return [*findings, problem("folder", says, fix or "choose another with --data")]
+    findings += [*_folder(settings), *await examine_network(settings)]
+    if is_new(settings):
         return findings
     return findings + [finding async for finding in _installation(settings)]
 
@@ -98,64 +86,55 @@ def _sqlite() -> Finding:
 
     found = apsw.sqlite_lib_version()
     if tuple(map(int, found.split("."))) >= _OLDEST_SQLITE:
-        return _ok("sqlite", found)
+        return ok("sqlite", found)
     detail = f"sqlite_wal_reset: {found} can corrupt a database with several writers"
-    return _problem("sqlite", detail, "install apsw 3.51.3 or newer")
+    return problem("sqlite", detail, "install apsw 3.51.3 or newer")
 
 
 def _memory(settings: Settings) -> Finding:
     if not settings.memory_search:
         fix = "set POSTROOM_MEMORY_SEARCH=true to turn it on"
-        return _warning("memory", "search of memories is off", fix)
+        return warning("memory", "search of memories is off", fix)
     if settings.embeddings == "none":
         fix = "set POSTROOM_EMBEDDINGS=bundled to search by meaning as well"
-        return _warning("memory", "memories are searched by words only", fix)
+        return warning("memory", "memories are searched by words only", fix)
     if settings.embeddings == "bundled":
-        return _ok("memory", "searched by words and by meaning, with the bundled model")
-    return _ok("memory", f"searched by words and by meaning, with {settings.embeddings}")
+        return ok("memory", "searched by words and by meaning, with the bundled model")
+    return ok("memory", f"searched by words and by meaning, with {settings.embeddings}")
 
 
 def _logins(settings: Settings) -> Finding:
     """Where passwords and tokens of accounts are stored."""
-    from postroom.wiring import key_of_logins
-
     try:
         key = key_of_logins(settings)
     except (MailError, OSError) as error:
-        return _problem("logins", str(error), "follow the message; no data is damaged")
+        return problem("logins", str(error), "follow the message; no data is damaged")
     if key is None:
-        return _ok("logins", "none, or stored in the keyring of the operating system")
+        return ok("logins", "none, or stored in the keyring of the operating system")
     if key.resolve().is_relative_to(settings.data_dir.resolve()):
         detail = "the key that decrypts them is in the data folder, together with them"
         fix = (
             "set POSTROOM_VAULT_KEY_FILE to the absolute path of a file in another folder, "
             "which must exist; the key is moved there on next use"
         )
-        return _warning("logins", detail, fix)
+        return warning("logins", detail, fix)
     if key.stat().st_mode & 0o077:
         detail = f"other users of this machine can read {key}"
-        return _warning("logins", detail, f"chmod 600 {key}")
-    return _ok("logins", f"stored in encrypted files; the key is {key}")
+        return warning("logins", detail, f"chmod 600 {key}")
+    return ok("logins", f"stored in encrypted files; the key is {key}")
 
 
 def _folder(settings: Settings) -> Iterator[Finding]:
     folder = settings.data_dir
-    if not folder.exists():
-        parent = next(path for path in folder.parents if path.exists())
-        if os.access(parent, os.W_OK):
-            yield _ok("folder", f"{folder} does not exist yet; the first command creates it")
-        else:
-            fix = f"make {parent} writable, or use --data"
-            yield _problem("folder", f"{folder} cannot be created", fix)
-        return
-    if not folder.is_dir() or not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        yield _problem("folder", f"{folder} cannot be used", f"chmod u+rwx {folder}")
+    if is_new(settings):
+        fix = "check --data; `postroom serve` or `postroom inbox create` makes it"
+        yield warning("folder", f"there is no store in {folder.absolute()} yet", fix)
         return
     if folder.stat().st_mode & 0o077:
         detail = f"other users of this machine can read {folder}"
-        yield _warning("folder", detail, f"chmod 700 {folder}")
+        yield warning("folder", detail, f"chmod 700 {folder}")
     else:
-        yield _ok("folder", str(folder))
+        yield ok("folder", str(folder))
     yield _space(shutil.disk_usage(folder).free)
 
 
@@ -163,45 +142,10 @@ def _space(free: int) -> Finding:
     detail = f"{free // MB} MB are free"
     if free < 100 * MB:
         fix = "free some space; mail is refused when the disk is full"
-        return _problem("space", detail, fix)
+        return problem("space", detail, fix)
     if free < 1024 * MB:
-        return _warning("space", detail, "free some space")
-    return _ok("space", detail)
-
-
-async def _port(settings: Settings) -> Finding:
-    from postroom.surfaces.rest.server import listen
-
-    place = f"{settings.host}:{settings.port}"
-    try:
-        listen(settings.host, settings.port).close()
-    except Conflict:
-        if await _answers(settings):
-            return _ok("port", f"Postroom is listening on {place}")
-        fix = "stop the other program, or choose another port with --port or POSTROOM_PORT"
-        return _problem("port", f"another program is listening on {place}", fix)
-    except MailError as error:
-        return _problem("port", str(error), "choose an address of this machine with --host")
-    return _ok("port", f"{place} is free for `postroom serve`")
-
-
-async def _answers(settings: Settings) -> bool:
-    """Whether a Postroom is listening there."""
-    from postroom.config.settings import base_url
-
-    host = base_url(settings.host, settings.port).removeprefix("http://")
-    name = host.rpartition(":")[0].strip("[]")
-    try:
-        async with asyncio.timeout(_ANSWER_S):
-            reader, writer = await asyncio.open_connection(name, settings.port)
-            writer.write(
-                f"GET /healthz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
-            )
-            answer = await reader.read(4096)
-            writer.close()
-    except (OSError, TimeoutError):
-        return False
-    return answer.startswith(b"HTTP/1.1 200") and b"x-request-id" in answer.lower()
+        return warning("space", detail, "free some space")
+    return ok("space", detail)
 
 
 async def _installation(settings: Settings) -> AsyncIterator[Finding]:
@@ -212,7 +156,7 @@ async def _installation(settings: Settings) -> AsyncIterator[Finding]:
             for check in (_store, _blobs, _keys, _addresses, _rules, _webhooks, _outbox, _clock):
                 yield await check(app)
     except (MailError, OSError) as error:
-        yield _problem("database", str(error), _database_fix(settings, error))
+        yield problem("database", str(error), _database_fix(settings, error))
 
 
 def _database_fix(settings: Settings, error: Exception) -> str:
@@ -227,7 +171,7 @@ def _database_fix(settings: Settings, error: Exception) -> str:
 
 async def _store(app: App) -> Finding:
     await app.services.store.ping()
-    return _ok("database", "schema is current; reads and writes work")
+    return ok("database", "schema is current; reads and writes work")
 
 
 async def _blobs(app: App) -> Finding:
@@ -241,10 +185,10 @@ async def _blobs(app: App) -> Finding:
         fix = f"make {app.settings.data_dir / 'blobs'} writable"
         if url := app.settings.blobs_url:
             fix = f"check that {url} exists and that the AWS_… credentials allow writing"
-        return _problem("blobs", str(error), fix)
+        return problem("blobs", str(error), fix)
     if not is_whole:
-        return _problem("blobs", "the bytes read differ from those written", "check the disk")
-    return _ok("blobs", "reads and writes work")
+        return problem("blobs", "the bytes read differ from those written", "check the disk")
+    return ok("blobs", "reads and writes work")
 
 
 async def _keys(app: App) -> Finding:
@@ -253,8 +197,8 @@ async def _keys(app: App) -> Finding:
 
     total = (await app.services.store.keys(Slice(limit=1))).total
     if app.settings.api_key is None and not await app.services.store.has_key(OWNER_KEY_ID):
-        return _ok("keys", "no owner's key yet; the first `postroom serve` creates it")
-    return _ok("keys", f"{total}, including the owner's")
+        return ok("keys", "no owner's key yet; the first `postroom serve` creates it")
+    return ok("keys", f"{total}, including the owner's")
 
 
 async def _addresses(app: App) -> Finding:
@@ -271,11 +215,11 @@ async def _addresses(app: App) -> Finding:
     if not doubtful:
         names = ", ".join(one.email for one, _ in found)
         kept = f"; reserved names that the owner created: {names}" if names else ""
-        return _ok("addresses", f"no conflicts{kept}")
+        return ok("addresses", f"no conflicts{kept}")
     told = "; ".join(_doubt(one, by) for one, by in doubtful[:_MAX_NAMED])
     more = f";{_more(len(doubtful))}" if len(doubtful) > _MAX_NAMED else ""
     fix = "`postroom identity delete ID` removes an alias, `postroom inbox delete ID` an inbox"
-    return _warning("addresses", f"{told}{more}", f"if this is not intended: {fix}")
+    return warning("addresses", f"{told}{more}", f"if this is not intended: {fix}")
 
 
 def _doubt(address: QuestionableAddress, maker: str) -> str:
@@ -311,8 +255,8 @@ async def _rules(app: App) -> Finding:
     ]
     detail = "; ".join([*details, *([dropped] if dropped else [])])
     if not doubts:
-        return _ok("rules", detail)
-    return _warning("rules", detail, "; ".join(fix for _, fix in doubts))
+        return ok("rules", detail)
+    return warning("rules", detail, "; ".join(fix for _, fix in doubts))
 
 
 async def _outbox(app: App) -> Finding:
@@ -322,13 +266,13 @@ async def _outbox(app: App) -> Finding:
     mails = "1 mail is waiting" if state.waiting == 1 else f"{state.waiting} mails are waiting"
     if state.is_paused:
         fix = "`postroom outbox resume` resumes it"
-        return _warning("outbox", f"paused; {mails}", fix)
+        return warning("outbox", f"paused; {mails}", fix)
     queued = await app.services.store.outbox(OutboxQuery(EVERYTHING, status="queued"))
     reasons = Counter(r.detail for entry in queued.rows for r in entry.recipients if r.detail)
     if not reasons:
-        return _ok("outbox", mails)
+        return ok("outbox", mails)
     why = f"{mails}: {reasons.most_common(1)[0][0]}"
-    return _warning("outbox", why, "see `postroom outbox list --status queued`")
+    return warning("outbox", why, "see `postroom outbox list --status queued`")
 
 
 async def _clock(app: App) -> Finding:
@@ -337,9 +281,9 @@ async def _clock(app: App) -> Finding:
         (path.stat().st_mtime for path in app.settings.data_dir.glob("postroom.db*")), default=0.0
     )
     if now >= _RELEASED and newest <= now.timestamp() + 60:
-        return _ok("clock", now.strftime("%Y-%m-%d %H:%M:%S UTC"))
+        return ok("clock", now.strftime("%Y-%m-%d %H:%M:%S UTC"))
     detail = f"the clock says {now:%Y-%m-%d %H:%M} UTC, which is earlier than the last write"
-    return _problem("clock", detail, "set the clock of this machine")
+    return problem("clock", detail, "set the clock of this machine")
 
 
 _WAITED = {"rule_job": "forwards or replies of {}", "delivery": "calls of {}"}
@@ -380,11 +324,11 @@ async def _webhooks(app: App) -> Finding:
     webhooks = await app.services.store.webhooks(EVERYTHING, Slice(limit=_EVERY))
     found = await stopped_webhooks(app.services, webhooks.rows)
     if not found:
-        return _ok("webhooks", f"{webhooks.total} in use")
+        return ok("webhooks", f"{webhooks.total} in use")
     named = "; ".join(f"{name}: {why}" for name, why in list(found.items())[:_MAX_NAMED])
     ids = next(iter(found))
     fix = f"`postroom webhook renew {ids}` goes on with it, `postroom webhook delete {ids}` ends it"
-    return _warning("webhooks", f"{named}{_more(len(found))}", fix)
+    return warning("webhooks", f"{named}{_more(len(found))}", fix)
 
 
 async def _dropped_at_upgrades(app: App) -> str:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from postroom.errors import MailError, RateLimited, Unavailable
-from postroom.surfaces.cli.commands import COMMANDS, Bound
+from postroom.surfaces.cli.rendering.wording import Options, field_in_our_words, in_our_words
 from postroom.surfaces.cli.terminal import inert, write_json
 
 if TYPE_CHECKING:
     from postroom.model.message import FailedAction
+    from postroom.surfaces.cli.session import Session
 
 OK = 0
+PARTIAL = 10
+"""Some of it was done, and the rest is named."""
+
 TIMED_OUT = 124
 """As `timeout` of the GNU core utilities."""
 
@@ -42,25 +45,25 @@ EXIT_CODES = {
 """From error codes to exit codes. They are stable: scripts rely on them."""
 
 
-def explain(error: MailError, *, as_json: bool) -> int:
-    """Print an error on stderr and return its exit code."""
+def explain(error: MailError, *, as_json: bool, options: Options | None = None) -> int:
+    """Print an error on stderr, in the words of these options, and return its exit code."""
     if as_json:
         _write_json(error)
     else:
-        _write(_lines(error))
+        _write(_lines(error, options or {}))
     return EXIT_CODES[error.code]
 
 
-def explain_failures(failed: Sequence[FailedAction], *, as_json: bool) -> int:
+def explain_failures(failed: Sequence[FailedAction], session: Session) -> int:
     """Print the failures of an action; the first one decides the exit code."""
-    if as_json:
+    if session.as_json:
         from postroom.surfaces.to_json import presented
 
         body: dict[str, Any] = {"error": {"code": failed[0].code, "message": failed[0].message}}
         is_untrusted = failed[0].code.startswith("provider")
         write_json(presented({"untrusted": True, **body}) if is_untrusted else body, sys.stderr)
     else:
-        _write([_with_commands(failure.message) for failure in failed])
+        _write([in_our_words(failure.message, session.options) for failure in failed])
     return EXIT_CODES[failed[0].code]
 
 
@@ -69,32 +72,20 @@ def _write(lines: Sequence[str]) -> None:
         print(f"error: {inert(line)}", file=sys.stderr)
 
 
-def _with_commands(line: str) -> str:
-    """Replace names of operations by commands."""
-    commands = {
-        row.operation.partition(".")[2]: row.name
-        for row in reversed(COMMANDS)
-        if isinstance(row, Bound)
-    }
-    return re.sub(r"\w+", lambda found: _command(commands, found[0]), line)
-
-
-def _command(commands: Mapping[str, str], word: str) -> str:
-    return f"`postroom {commands[word]}`" if word in commands else word
-
-
-def _lines(error: MailError) -> list[str]:
+def _lines(error: MailError, options: Options) -> list[str]:
     problems = error.details.get("problems")
     if not isinstance(problems, list):
-        return [_with_commands(str(error))]
-    return [_problem_line(problem) for problem in problems]
+        return [in_our_words(str(error), options)]
+    return [_problem_line(problem, options) for problem in problems]
 
 
-def _problem_line(problem: Mapping[str, Any]) -> str:
+def _problem_line(problem: Mapping[str, Any], options: Options) -> str:
     """One problem as a line; problems in a document keep the words of that document."""
     field, words = problem["field"], str(problem["problem"])
-    line = f"{field}: {words}" if field else words
-    return line if "line" in problem else _with_commands(line)
+    if "line" in problem:
+        return f"{field}: {words}" if field else words
+    words = in_our_words(words, options)
+    return f"{field_in_our_words(field, options)}: {words}" if field else words
 
 
 def _write_json(error: MailError) -> None:

@@ -5,25 +5,21 @@ from __future__ import annotations
 import sys
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from postroom.app import App
-from postroom.calls.operation import Operation, call
+from postroom.calls.operation import Operation
 from postroom.calls.request import Request
 from postroom.errors import InvalidInput
-from postroom.model.event import EventStream, Waited, WebhookPing
-from postroom.model.key import OWNER, Scope
 from postroom.model.limits import Limits
-from postroom.model.message import ActionResult, Download
 from postroom.surfaces.cli.commands import Bound
-from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK, TIMED_OUT, explain_failures
-from postroom.surfaces.cli.output import follow, save, show
+from postroom.surfaces.cli.completion import Complete, completes, files
+from postroom.surfaces.cli.performing import perform
 from postroom.surfaces.cli.session import Session
 from postroom.surfaces.schema import Schema, field_schema
 
@@ -40,6 +36,7 @@ SHORTER = {
     "tags": "--tag",
     "links": "--link",
     "headers": "--header",
+    "expires_at": "--expires",
 }
 """Option names that differ: options of lists are repeated, so they are singular."""
 
@@ -74,11 +71,25 @@ class Field:
         return "--" + self.name.replace("_", "-")
 
     @property
+    def choices(self) -> list[str]:
+        found: list[str] = self.schema.get("items", self.schema).get("enum", [])
+        return found
+
+    @property
+    def complete(self) -> Complete | None:
+        """What completes its values in a shell."""
+        return files if self.is_bytes else completes(self.name, self.choices)
+
+    @property
+    def spelling(self) -> str:
+        """The option to name in a message."""
+        return "--attach" if self.name == "attachments" else SHORTER.get(self.name, self.option)
+
+    @property
     def help(self) -> str:
         words = [self.schema.get("description", "")]
-        choices = self.schema.get("items", self.schema).get("enum")
-        if choices:
-            words.append(f"One of {', '.join(choices)}.")
+        if self.choices:
+            words.append(f"One of {', '.join(self.choices)}.")
         if "default" in self.schema and self.schema.get("type") != "boolean":
             words.append(f"[default: {_shown(self.schema['default'])}]")
         return " ".join(words)
@@ -86,7 +97,10 @@ class Field:
     def parameters(self) -> Iterator[click.Parameter]:
         """The options for it."""
         if self.name == "attachments":
-            yield click.Option(["--attach"], multiple=True, metavar="FILE", help="A file to send.")
+            words = "A file to send."
+            yield click.Option(
+                ["--attach"], multiple=True, metavar="FILE", help=words, shell_complete=files
+            )
             words = "The id of a stored attachment to send."
             yield click.Option(["--attach-id"], multiple=True, metavar="ID", help=words)
             return
@@ -96,6 +110,7 @@ class Field:
                 [f"{self.name}_file", FROM_FILE[self.name]],
                 metavar="FILE",
                 help=f"Read {self.option} from a file; - is standard input.",
+                shell_complete=files,
             )
 
     def _option(self) -> click.Option:
@@ -105,8 +120,13 @@ class Field:
         names = [self.name, self.option, *([SHORTER[self.name]] if self.name in SHORTER else [])]
         metavar = _METAVARS.get(self.schema.get("type", ""), "TEXT")
         metavar = "FILE" if self.is_bytes else _PAIRS.get(self.name, metavar)
-        is_repeated = self.is_list or self.is_object
-        return click.Option(names, multiple=is_repeated, metavar=metavar, help=self.help)
+        return click.Option(
+            names,
+            multiple=self.is_list or self.is_object,
+            metavar=metavar,
+            help=self.help,
+            shell_complete=self.complete,
+        )
 
     def given(self, values: Mapping[str, Any], alone: list[str], limits: Limits) -> Any:
         """The value that was given, or None. Takes positional values from *alone*.
@@ -124,7 +144,7 @@ class Field:
         if self.is_bytes and value is not None:
             return read_file(value, limits.message_bytes)
         if self.is_object and value:
-            return _object(value, self.option)
+            return _object(value, self.option, self.schema)
         if not self.is_list or not value:
             return None if value == () else value
         items = [item for item in value if item != ""]
@@ -151,15 +171,16 @@ def _link(written: str) -> dict[str, str]:
     return {"type": kind, "to": to}
 
 
-def _object(written: tuple[str, ...], option: str) -> dict[str, Any]:
+def _object(written: tuple[str, ...], option: str, schema: Schema) -> dict[str, Any]:
     """An object as the command line accepts it: `from=@news.example`, repeated for each member."""
     found: dict[str, Any] = {}
     for pair in written:
         name, is_there, value = pair.partition("=")
         if not is_there:
             raise InvalidInput(f"{option}: write NAME=VALUE, such as from=ana@example.com")
-        found[name] = [*found[name], value] if name in found else [value]
-    return {name: one[0] if len(one) == 1 else one for name, one in found.items()}
+        is_list = schema.get("properties", {}).get(name, {}).get("type") == "array"
+        found[name] = [*found.get(name, ()), value] if is_list else value
+    return found
 
 
 def _shown(default: Any) -> str:
@@ -188,7 +209,24 @@ def parameters_of(fields: list[Field]) -> list[click.Parameter]:
     if not plain:
         return params
     metavar = " ".join(f"[{f.name.upper()}]" + ("..." if f.is_list else "") for f in plain)
-    return [click.Argument(["alone"], nargs=-1, required=False, metavar=metavar), *params]
+
+    def complete(ctx: click.Context, param: click.Parameter, begun: str) -> list[CompletionItem]:
+        """Complete the argument that stands at this place, unless its option gave it."""
+        left = [f for f in plain if not ctx.params.get(f.name)]
+        at = min(len(ctx.params.get("alone") or ()), len(left) - 1)
+        found = left[at].complete if left else None
+        return found(ctx, param, begun) if found else []
+
+    alone = click.Argument(
+        ["alone"], nargs=-1, required=False, metavar=metavar, shell_complete=complete
+    )
+    return [alone, *params]
+
+
+def spellings(fields: list[Field]) -> dict[str, str]:
+    """The option for each argument, and for the ids of attachments."""
+    found = {field.name: field.spelling for field in fields}
+    return {"attachment_id": "--attach-id", **found} if "attachments" in found else found
 
 
 def arguments_of(fields: list[Field], values: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
@@ -254,36 +292,9 @@ def bind(row: Bound, name: str) -> click.Command:
 
     @click.pass_obj
     def run(session: Session, /, **values: Any) -> int:
-        arguments = arguments_of(fields, values, session.settings.limits) | dict(row.pin)
+        session.options = spellings(fields)
+        arguments = arguments_of(fields, values, session.limits) | dict(row.pin)
         save_to = values.get("save_to") or ""
-        return session.run(
-            lambda app: _call(app, operation, arguments, save_to, as_json=session.as_json)
-        )
+        return perform(session, operation, arguments, save_to, creates=row.creates_store)
 
     return click.Command(name, params=params, callback=run, help=operation.description)
-
-
-async def _call(
-    app: App,
-    operation: Operation[Any, Any],
-    arguments: dict[str, Any],
-    save_to: str,
-    *,
-    as_json: bool,
-) -> int:
-    """Call an operation and print its result; the first failure decides the exit code."""
-    async with app.sending() if operation.scope is Scope.SEND else nullcontext():
-        result = await call(app.context(OWNER), operation, arguments)
-    if isinstance(result, Download):
-        await save(result, save_to, as_json=as_json)
-    elif isinstance(result, EventStream):
-        await follow(result, as_json=as_json)
-    else:
-        show(operation, result, as_json=as_json)
-    if isinstance(result, ActionResult) and result.failed:
-        return explain_failures(result.failed, as_json=as_json)
-    if isinstance(result, Waited) and result.timed_out:
-        return TIMED_OUT
-    if isinstance(result, WebhookPing) and result.status == "failed":
-        return EXIT_CODES["provider_error"]
-    return OK

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import io
-import logging
 import os
-import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import import_module
 from typing import Any
 
 import click
 
+from postroom.config.preferences import preference
 from postroom.errors import InvalidInput, MailError, StorageFull
 from postroom.surfaces.cli.commands import COMMANDS, TOP, Bound, Own
 from postroom.surfaces.cli.exit_codes import BROKEN_PIPE, EXIT_CODES, INTERRUPTED, OK, explain
+from postroom.surfaces.cli.logs import start_logging
 from postroom.surfaces.cli.session import Session
 
 _ROWS = {row.name: row for row in COMMANDS}
@@ -23,13 +23,26 @@ _ROWS = {row.name: row for row in COMMANDS}
 
 def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     """Store an option that may be given before or after the command; the last one wins."""
+    session = ctx.find_object(Session)
+    if session is None:
+        return
+    options = (one for one in ctx.command.params if isinstance(one, click.Option))
+    session.options = {str(one.name): max(one.opts, key=len) for one in options}
     if value is not None and param.name is not None:
-        setattr(ctx.find_object(Session), param.name, value)
+        setattr(session, param.name, value)
 
 
 def _option(*names: str, **more: Any) -> click.Option:
     """An option whose value goes to the session."""
     return click.Option(names, expose_value=False, callback=_remember, **more)
+
+
+def _show_version(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    if value and not ctx.resilient_parsing:
+        from postroom import __version__
+
+        print(f"postroom {__version__}")
+        ctx.exit()
 
 
 def everywhere() -> list[click.Parameter]:
@@ -38,10 +51,46 @@ def everywhere() -> list[click.Parameter]:
     return [
         _option("--data", metavar="FOLDER", help="The data folder.", is_eager=True),
         _option("-o", "--output", type=formats, help="The output format.", is_eager=True),
+        _option("--wide", is_flag=True, default=None, help="Show every column, uncut."),
     ]
 
 
-class Family(click.Group):
+def suggestions(name: str, known: Collection[str]) -> list[str]:
+    """What a mistyped word may mean, the best first."""
+    from difflib import get_close_matches
+
+    longer = [one for one in known if len(name) > 2 and one.startswith(name)]
+    return list(dict.fromkeys([*longer[:3], *get_close_matches(name, known, n=2, cutoff=0.7)]))
+
+
+class Commands(click.Group):
+    """A group that suggests commands for a mistyped one."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand:
+            raise click.UsageError(_no_such_command(ctx, args[0], args[1:]), ctx) from None
+
+
+def _no_such_command(ctx: click.Context, word: str, rest: list[str]) -> str:
+    """The commands that may be meant: of this group, or of another that has this word."""
+    group = f"{ctx.info_name} " if ctx.parent is not None else ""
+    of_group = [name for name in [*_ROWS, *TOP] if name.startswith(group)]
+    names = list(dict.fromkeys(name.removeprefix(group).split()[0] for name in of_group))
+    close = [group + name for name in suggestions(word, names)]
+    if not close and not group:
+        close = [name for name in _ROWS if name.endswith(f" {word}")]
+        close = [name for name in close if rest and name.startswith(rest[0])] or close
+    said = f"no such command {group}{word}"
+    if not close:
+        return said
+    return f"{said}; did you mean {' or '.join(f'`postroom {name}`' for name in close[:3])}?"
+
+
+class Family(Commands):
     """A group of commands of the table."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -53,7 +102,7 @@ class Family(click.Group):
         return _load(row, name) if row else None
 
 
-class Program(click.Group):
+class Program(Commands):
     """The top level: it lists the commands without importing them."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -83,6 +132,10 @@ def _load(row: Bound | Own, name: str) -> click.Command:
         from postroom.surfaces.cli.options import bind
 
         command = bind(row, name)
+    if isinstance(row, Own) and preference("_POSTROOM_COMPLETE"):
+        from postroom.surfaces.cli.completion import attach
+
+        attach(command.params)
     known = {param.name for param in command.params}
     command.params += [param for param in everywhere() if param.name not in known]
     command.context_settings.setdefault("help_option_names", ["-h", "--help"])
@@ -94,12 +147,27 @@ program = Program(
     help="Postroom: the mail room for AI agents.",
     params=[
         *everywhere(),
+        _option("--url", metavar="URL", help="Use this server instead of a data folder."),
+        _option(
+            "--key",
+            metavar="KEY",
+            help="The key for --url. Other users of this machine can see it; prefer --key-file.",
+        ),
+        _option("--key-file", metavar="FILE", help="A file with the key for --url."),
         _option(
             "--traceback",
             "shows_traceback",
             is_flag=True,
             default=None,
             help="Show where an internal error happened.",
+        ),
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            expose_value=False,
+            is_eager=True,
+            callback=_show_version,
+            help="Show the version.",
         ),
     ],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -116,9 +184,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = program.main(given, prog_name="postroom", standalone_mode=False, obj=session)
         sys.stdout.flush()
     except MailError as error:
-        return explain(error, as_json=session.as_json)
+        return explain(error, as_json=session.as_json, options=session.options)
     except click.ClickException as error:
-        return _explain_usage(error, as_json=session.as_json or _asks_for_json(given))
+        if _asks_for_json(given):
+            session.output = "json"
+        return _explain_usage(error, session)
     except (KeyboardInterrupt, click.Abort):
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -143,13 +213,29 @@ def _never_fail_to_print() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _explain_usage(error: click.ClickException, *, as_json: bool) -> int:
+def _explain_usage(error: click.ClickException, session: Session) -> int:
     ctx = getattr(error, "ctx", None)
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         print(error.format_message())
         return EXIT_CODES["invalid_input"]
+    words = error.format_message().rstrip(".")
+    if isinstance(error, click.NoSuchOption):
+        words = _no_such_option(error.option_name, ctx)
     hint = f" (see `{ctx.command_path} --help`)" if ctx is not None else ""
-    return explain(InvalidInput(error.format_message().rstrip(".") + hint), as_json=as_json)
+    return explain(InvalidInput(words + hint), as_json=session.as_json)
+
+
+def _no_such_option(name: str, ctx: click.Context | None) -> str:
+    """What is wrong with an option: its place, or its spelling."""
+    if ctx is not None and any(name in param.opts for param in program.params):
+        return f"{name} goes before the command: `postroom {name} … {_words_of(ctx)}`"
+    known = [opt for p in ctx.command.params for opt in p.opts] if ctx is not None else []
+    close = [option for option in suggestions(name, known) if option.startswith("--")]
+    return f"no such option {name}" + (f"; did you mean {' or '.join(close)}?" if close else "")
+
+
+def _words_of(ctx: click.Context) -> str:
+    return ctx.command_path.partition(" ")[2]
 
 
 def _asks_for_json(arguments: Sequence[str]) -> bool:
@@ -180,48 +266,3 @@ def _explain_bug(error: Exception, session: Session) -> int:
     message = f"internal error: {type(error).__name__}: {error}"
     fault = MailError(f"{message}; `postroom --traceback …` shows where it happened")
     return explain(fault, as_json=session.as_json)
-
-
-_OURS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-_SECRET = re.compile(r"key|secret|passw|token|authorization|cookie", re.IGNORECASE)
-_VALUE_CHARS = 2_000
-_HEAD_LINES, _TAIL_LINES, _LINE_CHARS = 15, 45, 500
-"""How much of a traceback is logged: first lines, last lines, characters per line."""
-
-
-class _Lines(logging.Formatter):
-    """`2026-01-31 09:30:00,000 WARNING postroom.x event name=value …`, on one line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        context = " ".join(
-            f"{name}={'********' if _SECRET.search(name) else _short(value)}"
-            for name, value in vars(record).items()
-            if name not in _OURS
-        )
-        return _visible(f"{super().format(record)} {context}".rstrip())
-
-    def formatException(self, ei: Any) -> str:  # noqa: N802 - the name is logging's
-        """A traceback, without its middle if it is long."""
-        lines = [line[:_LINE_CHARS] for line in super().formatException(ei).splitlines()]
-        left_out = len(lines) - _HEAD_LINES - _TAIL_LINES
-        if left_out > 0:
-            lines[_HEAD_LINES:-_TAIL_LINES] = [f"  ... {left_out} lines left out ..."]
-        return "\n".join(lines)
-
-
-def _visible(text: str) -> str:
-    """Text with control characters escaped: logs are read on terminals and quote other servers."""
-    from postroom.mail.text.invisible import unseen  # late, for a quick start
-
-    return unseen().sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
-
-
-def _short(value: object) -> str:
-    return " ".join(str(value).split())[:_VALUE_CHARS]
-
-
-def start_logging() -> None:
-    """Log warnings and errors to stderr."""
-    lines = logging.StreamHandler(sys.stderr)
-    lines.setFormatter(_Lines("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    logging.basicConfig(level=logging.WARNING, handlers=[lines])

@@ -14,7 +14,8 @@ from postroom.model.inbox import INBOX
 from postroom.model.rule import Action, shown_action
 from postroom.pipeline.backtest import back_test
 from postroom.pipeline.parser import Parser
-from postroom.pipeline.transfer.mail_files import Source, Unreadable, open_source
+from postroom.pipeline.transfer.mail_files import Source, open_source
+from postroom.pipeline.transfer.source_mail import Unreadable
 from postroom.rules.backtest import BackTest, Outcome, shown_test
 from postroom.rules.definition import Definition
 from postroom.rules.parser import parse_rules
@@ -60,7 +61,7 @@ def check(session: Session, *, files: tuple[str, ...]) -> int:
 @click.pass_obj
 def test(session: Session, *, file: str, mbox: str, against: str | None) -> int:
     trial = BackTest(read_rules(file), read_rules(against) if against else None)
-    limits = session.settings.limits
+    limits = session.limits
     source = open_source(
         Path(mbox), kind=None, mailbox=INBOX, most_bytes=limits.message_bytes, quoting="mboxrd"
     )

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import os
+import shlex
 import signal
 import socket
 import sys
@@ -17,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom import __version__
-from postroom.errors import Conflict, InvalidInput, MailError
+from postroom.errors import Conflict, InvalidInput, MailError, Unauthenticated
 from postroom.model.values import dataclass
+from postroom.surfaces.cli.data_folder import prepare_folder
 from postroom.surfaces.cli.exit_codes import OK, explain
 from postroom.surfaces.cli.session import Session
 
@@ -68,6 +70,7 @@ def serve(session: Session, /, *, no_auth: bool, demo: bool, workers: int, **giv
     allow_files()
     settings = session.sure_settings(**given)
     ports = Ports.take(settings)
+    prepare_folder(settings, creates=True)
     if workers == 1:
         asyncio.run(_alone(settings, ports, no_auth=no_auth, demo=demo))
         return OK
@@ -107,8 +110,8 @@ class Ports:
 
         return cls(rest.listen(settings.host, settings.port), smtp.listen(settings))
 
-    def banner(self, settings: Settings, key: str, bearer: str | None) -> str:
-        """The banner of `serve`: *key* describes the owner's key, *bearer* is pasted for it.
+    def banner(self, settings: Settings, key: OwnerKey) -> str:
+        """The banner of `serve`.
 
         The stdio line is shown only if all data is in the folder: URLs of databases and buckets
         contain passwords.
@@ -118,16 +121,16 @@ class Ports:
         url = base_url(settings.host, self.http.getsockname()[1])
         over_http: dict[str, object] = {"type": "http", "url": f"{url}/mcp"}
         header = ""
-        if bearer is not None:
-            header = f'-H "Authorization: Bearer {bearer}" '
-            over_http["headers"] = {"Authorization": f"Bearer {bearer}"}
+        if key.in_shell:
+            header = f'-H "Authorization: Bearer {key.in_shell}" '
+            over_http["headers"] = {"Authorization": f"Bearer {key.in_json}"}
         lines = [
             f"Postroom {__version__} is listening on {url}",
             "",
             f"  data      {settings.data_dir.absolute()}",
             f"  API docs  {url}/docs",
             f"  mail in   {self._smtp_words(settings.smtp_listen)}",
-            f"  key       {key}",
+            f"  key       {key.words}",
             f'  try it    curl -s {header}"{url}/v1/search/messages?q=invoice"',
             "",
         ]
@@ -148,6 +151,37 @@ class Ports:
         if self.smtp is None:
             return f"SMTP is off: port {number} is in use; choose another with --smtp"
         return f"smtp://{host}:{self.smtp.getsockname()[1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerKey:
+    """The owner's key as the banner has it: in words, in a command, and in settings of a client.
+
+    It is shown on a terminal only: a pipe may be a log, which others read and which is kept.
+    """
+
+    words: str
+    in_shell: str = ""
+    in_json: str = "$KEY"
+
+    @classmethod
+    def of(cls, settings: Settings, key: str | None, *, needs_key: bool) -> OwnerKey:
+        """The words for a *key*; None if it is not known here. Keeps a file of a key not shown."""
+        from postroom.surfaces.cli.session import keep_key, key_file, read_key
+
+        if not needs_key:
+            return cls("not required (--no-auth)")
+        if settings.api_key is not None:
+            return cls("the value of POSTROOM_API_KEY", "$POSTROOM_API_KEY", "$POSTROOM_API_KEY")
+        if key is None:
+            words = "shown at the first start; `postroom key reset` creates a new one"
+            return cls(words, "$KEY")
+        if sys.stdout.isatty():
+            return cls(key, key, key)
+        if read_key(settings.data_dir) != key:
+            keep_key(settings.data_dir, key)
+        path = key_file(settings.data_dir)
+        return cls(f"in {path}, which only you can read", f"$(cat {shlex.quote(str(path))})")
 
 
 async def _alone(settings: Settings, ports: Ports, *, no_auth: bool, demo: bool) -> None:
@@ -203,19 +237,21 @@ async def _greeting(app: App, ports: Ports, *, no_auth: bool, demo: bool) -> str
         await seed_demo(app)
         key = await demo_key(app)
     else:
-        key = await app.owner_key()
-    return ports.banner(app.settings, *_key_words(app.settings, key, needs_key=not no_auth))
+        key = await app.owner_key() or await _key_in_file(app)
+    return ports.banner(app.settings, OwnerKey.of(app.settings, key, needs_key=not no_auth))
 
 
-def _key_words(settings: Settings, key: str | None, *, needs_key: bool) -> tuple[str, str | None]:
-    """The owner's key in words, and as it is pasted; *key* is None if it cannot be shown."""
-    if not needs_key:
-        return "not required (--no-auth)", None
-    if key is not None:
-        return key, key
-    if settings.api_key is not None:
-        return "the value of POSTROOM_API_KEY", "$POSTROOM_API_KEY"
-    return "shown at the first start; `postroom key reset` creates a new one", "$KEY"
+async def _key_in_file(app: App) -> str | None:
+    """The owner's key in its file, if there is one and it is still valid."""
+    from postroom.surfaces.cli.session import read_key
+
+    key = read_key(app.settings.data_dir)
+    if key is None:
+        return None
+    try:
+        return key if (await app.authenticate(key)).is_owner else None
+    except Unauthenticated:
+        return None
 
 
 async def _serve(
@@ -257,11 +293,14 @@ async def _serve(
 @click.pass_obj
 def worker(session: Session, /, *, port: str | None) -> None:
     if port is None:
-        asyncio.run(_work(session.sure_settings(), _unwatched))
+        settings = session.sure_settings()
+        prepare_folder(settings, creates=False)
+        asyncio.run(_work(settings, _unwatched))
         return
     from postroom.surfaces.rest.server import build_health, listen, serve_on
 
     settings = session.sure_settings(port=port)
+    prepare_folder(settings, creates=False)
     bound = listen(settings.host, settings.port)
 
     async def watched(app: App) -> None:
@@ -309,6 +348,7 @@ def mcp(session: Session, /, *, key: str | None, key_file: str | None, **given: 
     from postroom.surfaces.mcp.server import serve_stdio
 
     settings = session.sure_settings(**given)
+    prepare_folder(settings, creates=True)
     bears = _key_of_client(settings, key, key_file)
 
     async def run() -> None:
@@ -352,19 +392,30 @@ def _key_of_client(settings: Settings, key: str | None, key_file: str | None) ->
     return key
 
 
-@click.command(help="Replace the owner's key. The old one stops working at once.")
+@click.command(
+    help="Replace the owner's key. The old one stops working at once. The new one is shown on a "
+    "terminal; otherwise it is written to owner.key in the data folder."
+)
 @click.pass_obj
 def reset_key(session: Session) -> None:
-    from postroom.surfaces.cli.session import keep_key, read_key
+    from postroom.surfaces.cli.session import keep_key, key_file, read_key
 
     if session.settings.api_key is not None:
         raise Conflict("the owner's key is the setting POSTROOM_API_KEY; change it there")
     key = session.run(lambda app: app.reset_owner_key())
-    if read_key(session.settings.data_dir) is not None:
-        keep_key(session.settings.data_dir, key)
-    session.report({"id": "owner", "key": key}, lambda: print(key))
+    folder = session.settings.data_dir
+    is_shown = sys.stdout.isatty()
+    if not is_shown or read_key(folder) is not None:
+        keep_key(folder, key)
+    if not is_shown:
+        path = str(key_file(folder))
+        session.report({"id": "owner", "key_file": path}, lambda: print(path))
+        words = "The owner's key is in this file, which only you can read; a pipe may be a log."
+    else:
+        session.report({"id": "owner", "key": key}, lambda: print(key))
+        words = "This is the owner's key. It is shown only once."
     if not session.as_json:
-        print("This is the owner's key. It is shown only once.", file=sys.stderr)
+        print(words, file=sys.stderr)
 
 
 def _mcp_command(data_dir: Path) -> dict[str, object]:

@@ -6,17 +6,20 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from postroom.errors import Conflict, InvalidInput
+from postroom.surfaces.cli.logs import start_logging
 
 if TYPE_CHECKING:
     from postroom.app import App
     from postroom.config import Configuration, Settings
+    from postroom.model.limits import Limits
+    from postroom.surfaces.cli.backends import Backend
 
 T = TypeVar("T")
 
@@ -27,7 +30,13 @@ class Session:
 
     data: str | None = None
     output: str = "table"
+    wide: bool = False
+    url: str | None = None
+    key: str | None = None
+    key_file: str | None = None
     shows_traceback: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+    """The options of the command by the arguments that they set, for errors."""
 
     @property
     def as_json(self) -> bool:
@@ -44,11 +53,19 @@ class Session:
         write_json(to_json(result))
 
     def configuration(self, **given: object) -> Configuration:
-        """The settings, overridden by options of the command. Raises ConfigError."""
+        """The settings of this machine, overridden by options of the command.
+
+        Raises:
+            InvalidInput: commands use a server, which has its own settings.
+            ConfigError: a setting is wrong.
+        """
+        self._refuse_server()
         from postroom.config import load
 
         asked = {name: value for name, value in given.items() if value is not None}
-        return load({"data_dir": self.data, **asked} if self.data is not None else asked)
+        found = load({"data_dir": self.data, **asked} if self.data is not None else asked)
+        start_logging(found.settings)
+        return found
 
     @cached_property
     def settings(self) -> Settings:
@@ -86,10 +103,86 @@ class Session:
 
         return others if is_installation(settings.data_dir) else []
 
-    def run(self, work: Callable[[App], Awaitable[T]]) -> T:
-        """Open the installation, do the work and close it."""
+    @property
+    def limits(self) -> Limits:
+        """The limits of what a command reads before it asks for anything."""
+        return self.settings.limits if self.server is None else self._own_settings.limits
+
+    @cached_property
+    def _own_settings(self) -> Settings:
+        from postroom.config import load
+
+        return load().settings
+
+    @cached_property
+    def server(self) -> str | None:
+        """The URL of the server to use; None for a data folder. Raises InvalidInput."""
+        if self.data is not None and self.url is not None:
+            raise InvalidInput("--url and --data cannot be combined; drop one")
+        if self.url is None and (self.key or self.key_file) and not self._own_settings.url:
+            raise InvalidInput("--key and --key-file are for a server; name it with --url")
+        return self.url or (None if self.data is not None else self._own_settings.url)
+
+    def _refuse_server(self) -> None:
+        """Refuse a command that needs a data folder, if a server is named."""
+        if self.server is None:
+            return
+        import click
+
+        ctx = click.get_current_context(silent=True)
+        command = f"`{ctx.command_path}`" if ctx is not None else "this command"
+        what_to_do = "drop --url" if self.url else "unset POSTROOM_URL, or give --data"
+        raise InvalidInput(
+            f"{command} works on the data folder of this machine, not at a server; {what_to_do}, "
+            "or run it where the server is"
+        )
+
+    def _key_of_server(self) -> str | None:
+        if self.key is not None and self.key_file is not None:
+            raise InvalidInput("--key and --key-file cannot be combined; drop --key")
+        if self.key is not None:
+            return self.key
+        if self.key_file is not None:
+            return read_key_file(self.key_file)
+        settings = self._own_settings
+        if settings.key is None and settings.key_file is not None:
+            return read_key_file(str(settings.key_file))
+        return settings.key
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is a store to open; opening creates one."""
+        settings = self.settings
+        return settings.database_url is not None or (settings.data_dir / "postroom.db").exists()
+
+    def perform(self, work: Callable[[Backend], Awaitable[T]], *, creates: bool = False) -> T:
+        """Do the work where the operations are. Few commands *create* a store."""
         import asyncio
 
+        from postroom.surfaces.cli.backends import Local
+
+        if self.server is None:
+            return self.run(lambda app: work(Local(app)), creates=creates)
+        return asyncio.run(self._at_server(self.server, work))
+
+    async def _at_server(self, url: str, work: Callable[[Backend], Awaitable[T]]) -> T:
+        from postroom.surfaces.cli.backends import Remote
+        from postroom.surfaces.rest.client import connected
+
+        async with connected(url, self._key_of_server()) as client:
+            return await work(Remote(client))
+
+    def run(self, work: Callable[[App], Awaitable[T]], *, creates: bool = False) -> T:
+        """Open the installation, do the work and close it. Few commands *create* a store.
+
+        Raises:
+            NotFound, Conflict, Forbidden: the data folder cannot be used.
+        """
+        import asyncio
+
+        from postroom.surfaces.cli.data_folder import prepare_folder
+
+        prepare_folder(self.settings, creates=creates)
         return asyncio.run(self._run(work))
 
     async def _run(self, work: Callable[[App], Awaitable[T]]) -> T:
@@ -103,10 +196,15 @@ NAME = "owner.key"
 _MAX_BYTES = 1_000
 
 
+def key_file(data_dir: Path) -> Path:
+    """The file that may hold the owner's key."""
+    return data_dir.absolute() / NAME
+
+
 def read_key(data_dir: Path) -> str | None:
     """The key in the file, if there is one."""
     try:
-        return (data_dir / NAME).read_text("ascii").strip() or None
+        return key_file(data_dir).read_text("ascii").strip() or None
     except FileNotFoundError:
         return None
 
@@ -138,7 +236,7 @@ def keep_key(data_dir: Path, key: str) -> None:
         file.write(key + "\n")
         file.flush()
         os.fsync(file.fileno())
-    os.replace(part, data_dir / NAME)
+    os.replace(part, key_file(data_dir))
 
 
 def private(path: str, flags: int) -> int:

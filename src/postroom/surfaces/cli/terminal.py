@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 if TYPE_CHECKING:
@@ -41,12 +41,6 @@ def write_bytes(content: bytes, stream: TextIO | None = None) -> None:
     stream.buffer.flush()
 
 
-_WHOLE_COLUMNS = 2
-"""The first columns are never truncated, except a name beside an id."""
-_BETWEEN = 3
-"""Spaces between two columns."""
-
-
 def inert(text: str) -> str:
     """Text without control characters and invisible characters."""
     from postroom.mail.text.invisible import cleaned, steering  # late, for a quick start
@@ -67,37 +61,16 @@ def cell(value: Any) -> str:
     return " ".join(inert(str(value)).split())
 
 
-def table(names: Sequence[str], rows: Sequence[Sequence[str]], spare: Collection[str] = ()) -> None:
-    """A table: aligned on a terminal, separated by tabs in a pipe. Columns in *spare* are left out
-    if the terminal is too narrow.
-    """
-    titles = [name.replace("_", " ") for name in names]
-    if not sys.stdout.isatty():
-        for row in (titles, *rows):
-            print("\t".join(row))
-        return
-    _lay_out(titles, rows, {name.replace("_", " ") for name in spare})
+def table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table: the last column but one gets the rest of the width of a terminal."""
+    from postroom.surfaces.cli.rendering.screen import Screen, Text
+    from postroom.surfaces.cli.rendering.tables import Column, lines_of
 
-
-def _lay_out(titles: Sequence[str], rows: Sequence[Sequence[str]], spare: Collection[str]) -> None:
-    """One line per row; long values are truncated, ids and dates are not."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    used = [place for place, _ in enumerate(titles) if any(row[place] for row in rows)]
-    console = Console()
-    width = sum(_BETWEEN + max(len(row[place]) for row in (titles, *rows)) for place in used)
-    if width > console.width:
-        used = [place for place in used if titles[place] not in spare]
-    laid_out = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for place in used:
-        is_name = place > 0 and titles[place] == "name"
-        laid_out.add_column(titles[place], no_wrap=place < _WHOLE_COLUMNS and not is_name)
-    for row in rows:
-        laid_out.add_row(*(Text(row[at], no_wrap=True, overflow="ellipsis") for at in used))
-    console.print(laid_out)
+    text = Text(Screen.here())
+    rest = names[-2] if len(names) > 2 else names[-1]
+    columns = [Column(name.replace("_", " "), is_rest=name == rest) for name in names]
+    text.add(*lines_of(columns, rows, text.screen))
+    text.show()
 
 
 _LINE_EVERY_S = 5.0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
@@ -29,7 +31,8 @@ from postroom.pipeline.transfer.import_export import (
 )
 from postroom.pipeline.transfer.mail_files import Kind, Source, open_source
 from postroom.pipeline.transfer.mbox import Quoting
-from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
+from postroom.pipeline.transfer.source_mail import NO_HEADER, Unreadable
+from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK, PARTIAL
 from postroom.surfaces.cli.session import Session, private
 from postroom.surfaces.cli.terminal import Progress, cell, json_line
 from postroom.surfaces.to_json import came_from_mail, to_json
@@ -42,8 +45,9 @@ _KINDS = click.Choice(["mbox", "maildir", "eml"])
 
 
 @click.command(
-    help="Import mail from mbox files (also .xz and .gz), Maildirs, .eml files and folders of "
-    "them. It can be interrupted: run it again to continue; duplicates are skipped."
+    help="Import mail from mbox files, Maildirs, .eml files and folders of them, and from .tar and "
+    ".zip archives of mail; .xz and .gz are decompressed. What is refused is named, and the exit "
+    "code is 10. It can be interrupted: run it again to continue; duplicates are skipped."
 )
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("--inbox", required=True, metavar="ADDRESS|ID", help="The inbox to import into.")
@@ -69,6 +73,7 @@ _KINDS = click.Choice(["mbox", "maildir", "eml"])
     show_default=True,
     help="Number of mails per transaction.",
 )
+@click.option("--force", is_flag=True, help="Import files without a header of a mail as well.")
 @click.option("--verbose", is_flag=True, help="Report each batch that is stored.")
 @click.pass_obj
 def import_(
@@ -81,37 +86,57 @@ def import_(
     kind: str | None,
     quoting: str,
     batch: int,
+    force: bool,
     verbose: bool,
 ) -> int:
-    sources = [
-        open_source(
-            Path(path),
-            kind=cast("Kind | None", kind),
-            mailbox=mailbox,
-            most_bytes=session.settings.limits.message_bytes,
-            quoting=cast("Quoting", quoting),
-        )
-        for path in paths
-    ]
+    open_path = partial(
+        open_source,
+        kind=cast("Kind | None", kind),
+        mailbox=mailbox,
+        most_bytes=session.settings.limits.message_bytes,
+        quoting=cast("Quoting", quoting),
+    )
+    sources, missing = _opened_sources(paths, open_path)
 
     async def work(app: App) -> ImportResult:
         target = await find_inbox(app, inbox, create=create)
         with Progress("importing", unit="mails", every_time=verbose) as progress:
             return await import_mail(
                 app.services,
-                (mail for source in sources for mail in source),
+                chain(missing, *sources),
                 target.id,
                 report=lambda outcome: progress.tell(outcome.read, _share(sources)),
                 batch_mails=batch,
+                takes_any=force,
             )
 
     try:
-        outcome = session.run(work)
+        outcome = session.run(work, creates=True)
     except KeyboardInterrupt:
         print("interrupted; run it again to continue", file=sys.stderr)
         raise
     session.report(asdict(outcome), lambda: _tell_import(outcome))
-    return OK
+    if not outcome.refused:
+        return OK
+    return PARTIAL if outcome.stored or outcome.duplicates else EXIT_CODES["invalid_input"]
+
+
+def _opened_sources(
+    paths: Sequence[str], open_path: Callable[[Path], Source]
+) -> tuple[list[Source], list[Unreadable]]:
+    """The sources that can be opened, and the others. Raises InvalidInput if none can."""
+    sources: list[Source] = []
+    missing: list[Unreadable] = []
+    for path in paths:
+        try:
+            sources.append(open_path(Path(path)))
+        except InvalidInput as error:
+            if len(paths) == 1:
+                raise
+            missing.append(Unreadable(path, str(error).removeprefix(f"{path}: ")))
+    if not sources:
+        raise InvalidInput("; ".join(f"{one.place}: {one.problem}" for one in missing[:20]))
+    return sources, missing
 
 
 def _share(sources: list[Source]) -> float | None:
@@ -125,6 +150,8 @@ def _tell_import(outcome: ImportResult) -> None:
     untold = outcome.refused - len(outcome.problems)
     if untold:
         print(f"refused: {untold} more", file=sys.stderr)
+    if any(problem.problem == NO_HEADER for problem in outcome.problems):
+        print("--force imports files without a header of a mail as well", file=sys.stderr)
     print(
         f"{outcome.read} mails read: {outcome.stored} stored, {outcome.duplicates} duplicates, "
         f"{outcome.refused} refused"

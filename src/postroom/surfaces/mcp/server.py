@@ -18,6 +18,7 @@ from mcp.shared.exceptions import MCPError
 from postroom import __version__
 from postroom.app import App
 from postroom.errors import MailError
+from postroom.model.audit import Via
 from postroom.model.key import Caller
 from postroom.surfaces.mcp.listing import ON_DEMAND, ListedTool, choose, read_listing, rights_of
 from postroom.surfaces.mcp.stdio import leave_in_time, stdio_streams
@@ -49,7 +50,7 @@ def make_server(
     async def authenticated(request: Request) -> Caller:
         return caller_of(request)
 
-    return _server(app, tools, lambda: by_name, authenticated)
+    return _server(app, tools, lambda: by_name, authenticated, "mcp")
 
 
 def _server(
@@ -57,6 +58,7 @@ def _server(
     tools: Sequence[Tool | ListedTool],
     load_tools: Callable[[], Mapping[str, Tool]],
     caller_of: Callable[[Request], Awaitable[Caller]],
+    via: Via,
     after_call: Callable[[], None] = lambda: None,
 ) -> Server[Any]:
     @cache
@@ -85,7 +87,7 @@ def _server(
             await request.session.report_progress(seconds, message=doing)
 
         try:
-            ctx = replace(app.context(await caller_of(request)), report=report)
+            ctx = replace(app.context(await caller_of(request), via), report=report)
             result = await call_tool(ctx, tool, params.arguments or {})
             if held := held_in(result):
                 offer_approval(request.session, f"{ctx.gate.page_url}/{held}", held)
@@ -166,7 +168,7 @@ async def serve_stdio(
         tools = choose_tools(toolsets, read_only=read_only, **choice)
         return {tool.name: tool for tool in tools}
 
-    server = _server(app, listed, load_tools, agent, after_call)
+    server = _server(app, listed, load_tools, agent, "mcp-stdio", after_call)
     with anyio.CancelScope() as serving:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, serving.cancel)

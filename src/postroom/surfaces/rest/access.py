@@ -26,6 +26,9 @@ PEER = "postroom.peer"
 ATTEMPTS = "postroom.attempts"
 """The key in a request's scope for the table of failed logins."""
 
+ACTOR = "postroom.actor"
+"""The key in a request's scope for the id of its key, for the access log."""
+
 _FORWARDED = (
     "cdn-loop",
     "cf-connecting-ip",
@@ -132,9 +135,11 @@ class AccessControl:
         client = scope.get("client")
         if not self.needs_key and client is not None and not is_loopback(client[0]):
             raise Unauthenticated("without keys, only this machine is served")
-        if self.needs_key or any(name in headers for name in _KEY_HEADERS):
-            return await self._bearer(headers, scope)
-        return self.app.agent
+        has_key = any(name in headers for name in _KEY_HEADERS)
+        is_keyed = self.needs_key or has_key
+        caller = await self._bearer(headers, scope) if is_keyed else self.app.agent
+        scope[ACTOR] = caller.key_id
+        return caller
 
     async def _bearer(self, headers: Headers, scope: Scope) -> Caller:
         key, attempts = _presented(headers), scope.get(ATTEMPTS)

@@ -13,6 +13,7 @@ from msgspec.json import encode, format  # noqa: A004
 from starlette.requests import Request
 from starlette.responses import Response
 
+from postroom import __version__
 from postroom.app import App
 from postroom.errors import Forbidden, MailError, Unavailable
 from postroom.model.key import Caller, Scope
@@ -63,13 +64,22 @@ def pages_of_health(app: App, counts: metrics.Metrics, access: AccessControl) ->
 
     readiness = _Readiness(app)
 
+    async def identity(request: Request) -> dict[str, str]:
+        """Version and installation, for `postroom doctor`."""
+        if not await _may_see_details(request, access):
+            return {}
+        return {
+            "version": __version__,
+            "installation": await app.services.store.installation_mark(),
+        }
+
     async def readyz(request: Request, _values: dict[str, str]) -> Response:
         try:
             await readiness.check(request.scope["request_id"])
         except Exception as error:  # noqa: BLE001 - the log says it
             reason = await _reason(error, request, access)
             return as_problem(Unavailable(reason, retry_after=2), request.scope)
-        return Response(encode({"status": "ready"}), media_type=JSON)
+        return Response(encode({"status": "ready", **await identity(request)}), media_type=JSON)
 
     async def metrics_page(request: Request, _values: dict[str, str]) -> Response:
         if not access.is_here(request.headers, request.scope):
@@ -91,13 +101,19 @@ async def _reason(error: Exception, request: Request, access: AccessControl) -> 
     """The reason why the server is not ready, for callers on this machine or with a key."""
     is_known = isinstance(error, MailError)
     reason = str(error) if is_known else "the store does not answer; see the log"
-    if access.is_here(request.headers, request.scope):
+    if await _may_see_details(request, access):
         return reason
+    return "not now; the log says why, and so does this page to whoever brings a key"
+
+
+async def _may_see_details(request: Request, access: AccessControl) -> bool:
+    if access.is_here(request.headers, request.scope):
+        return True
     if presented_key(request.headers):
         with suppress(Unavailable):
             _check_sees_all(await access.caller(request.headers, request.scope))
-            return reason
-    return "not now; the log says why, and so does this page to whoever brings a key"
+            return True
+    return False
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from postroom.operations import (
     drafts,
     events,
     identities,
+    ids,
     inbound,
     inboxes,
     keys,
@@ -97,6 +98,7 @@ ROUTES = (
         posted=("multipart/form-data", "application/x-www-form-urlencoded", "application/json"),
         expect=inbound.expect_posting,
     ),
+    Route("GET", "/v1/ids/{prefix}", ids.find_ids),
     Route("GET", "/v1/mailboxes", mailboxes.list_mailboxes),
     Route("GET", "/v1/labels", message_changes.list_labels),
     Route("PATCH", "/v1/labels/{label}", mailboxes.rename_label),
@@ -163,5 +165,6 @@ ROUTES = (
     Route("GET", "/v1/capabilities", accounts.get_capabilities),
     Route("POST", "/v1/keys", keys.create_key, status=201),
     Route("GET", "/v1/keys", keys.list_keys),
+    Route("PATCH", "/v1/keys/{key_id}", keys.update_key),
     Route("DELETE", "/v1/keys/{key_id}", keys.delete_key, status=204),
 )

@@ -19,6 +19,7 @@ from postroom.errors import Malformed
 Place = Literal["path", "query", "body", "raw", "headers"]
 """Where an argument is given; `raw` is the body as it is, `headers` all of them."""
 
+NOTHING_HERE = "there is nothing at this path"
 WITHOUT_BODY = frozenset({"GET", "HEAD", "DELETE"})
 
 

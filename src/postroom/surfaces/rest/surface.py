@@ -23,14 +23,15 @@ from postroom.errors import MailError, NotFound, RateLimited, Unauthenticated, U
 from postroom.model.key import POSTING
 from postroom.surfaces.connections import cancel_on_disconnect, http_connections
 from postroom.surfaces.rest import requests
-from postroom.surfaces.rest.access import ATTEMPTS, AccessControl, peer_of, presented_key
+from postroom.surfaces.rest.access import ACTOR, ATTEMPTS, AccessControl, peer_of, presented_key
 from postroom.surfaces.rest.failed_logins import Attempts, TooManyKeys
 from postroom.surfaces.rest.metrics import Metrics
 from postroom.surfaces.rest.responses import KINDS, POSTED_BY, as_problem, problem, respond
-from postroom.surfaces.rest.routing import Paths, Route, names_of, segments_of
+from postroom.surfaces.rest.routing import NOTHING_HERE, Paths, Route, names_of, segments_of
 from postroom.surfaces.wording import operations_named
 
 log = logging.getLogger(__name__)
+access_log = logging.getLogger("postroom.access")
 
 Answer = Callable[[Request, dict[str, str]], Awaitable[Response]]
 """Answers a request, given the variable segments of its path."""
@@ -100,9 +101,12 @@ class Surface:
             await self._serve(exchange, receive)
         finally:
             self._open -= 1
-            self._metrics.record(
-                exchange.method, exchange.route, exchange.status or _GONE, exchange.seconds
-            )
+            status, seconds = exchange.status or _GONE, exchange.seconds
+            self._metrics.record(exchange.method, exchange.route, status, seconds)
+            if access_log.isEnabledFor(logging.INFO):
+                context = {**exchange.context, "status": status, "ms": round(seconds * 1000, 1)}
+                peer, actor = peer_of(exchange.scope), exchange.scope.get(ACTOR, "")
+                access_log.info("http.request", extra={**context, "peer": peer, "actor": actor})
 
     async def _serve(self, exchange: _Exchange, receive: Receive) -> None:
         request = Request(exchange.scope, receive)
@@ -176,7 +180,7 @@ class Surface:
         if resource is None:
             hint = f"what there is: {', '.join(sorted(self._pages))}"
             hint = f"GET {_INDEX} lists what there is" if _INDEX in self._pages else hint
-            raise NotFound(f"there is nothing at this path; {hint}")
+            raise NotFound(f"{NOTHING_HERE}; {hint}")
         exchange.route = resource.path
         answer = resource.answers.get("GET" if request.method == "HEAD" else request.method)
         if answer is None:
@@ -219,8 +223,9 @@ class Surface:
 
     async def _context(self, request: Request, rows: Sequence[Route]) -> RequestContext:
         if any(row.posted for row in rows):
-            return self._app.context(POSTING)
-        return self._app.context(await self._access.caller(request.headers, request.scope))
+            return self._app.context(POSTING, "rest")
+        caller = await self._access.caller(request.headers, request.scope)
+        return self._app.context(caller, "rest")
 
     def _expected(
         self, ctx: RequestContext, route: Route, request: Request, values: dict[str, str]

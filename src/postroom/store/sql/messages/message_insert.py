@@ -266,7 +266,8 @@ def _duplicate(
     outbound = int(message.direction == "outbound")
     if message.internet_message_id is None:
         row = tx.one(SAME_BYTES, raw=message.raw, inbox=inbox, is_outbound=outbound)
-        return (Added(row[0], row[1], is_duplicate=True) if row else None), message.defects
+        known = Added(row[0], row[1], is_duplicate=True, same_bytes=True) if row else None
+        return known, message.defects
     rows = tx.all(
         SAME_MESSAGE_ID,
         inbox=inbox,

@@ -158,6 +158,28 @@ def get_attachment(tx: Transaction, attachment_id: str, visible: Visible) -> Att
     return attachment(row)
 
 
+_INBOX_OF = {
+    "inb": "inboxes x JOIN inboxes i ON i.number = x.number",
+    "msg": "messages x JOIN inboxes i ON i.number = x.inbox",
+    "thr": "threads x JOIN inboxes i ON i.number = x.inbox",
+    "att": "attachments x JOIN inboxes i ON i.number = x.inbox",
+}
+
+
+def ids_from(tx: Transaction, prefix: str, visible: Visible, *, limit: int) -> tuple[str, ...]:
+    """The first ids of inboxes, messages, threads or attachments that begin with *prefix*."""
+    where = Conditions()
+    # Ids are ASCII and compared by code point, so "~" comes after all of them.
+    where.add("x.id >= :prefix AND x.id < :end", prefix=prefix, end=f"{prefix}~")
+    where.within("i.id", visible)
+    rows = tx.all(
+        f"SELECT x.id FROM {_INBOX_OF[prefix[:3]]} WHERE {where.sql} ORDER BY x.id LIMIT :limit",
+        **where.params,
+        limit=limit,
+    )
+    return tuple(row[0] for row in rows)
+
+
 def find_attachments(tx: Transaction, query: AttachmentQuery) -> Found[Attachment]:
     """Attachments of the newest messages first, those of one message in order. Raises NotFound."""
     return _FILES.page(tx, _conditions(tx, query), query.page, attachment)

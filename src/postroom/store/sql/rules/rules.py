@@ -354,7 +354,7 @@ def apply_rule_effects(
     for effect in effects:
         failed = run_side_effects(tx, effect, about, now)
         details = {"rule": effect.rule_name, **_known(effect.seen_in)}
-        record = AuditRecord(effect.rule_id, ARRIVED, now, (about.message_id,), details)
+        record = AuditRecord(effect.rule_id, ARRIVED, now, (about.message_id,), details, via="rule")
         add_action_entries(tx, record, effect.actions, inbox_id=inbox_id, failed=failed)
 
 

@@ -227,6 +227,7 @@ TAGS = {
     "threads": "Conversations.",
     "attachments": "Files that came with mail.",
     "inbound": "Mail handed to us whole.",
+    "ids": "Ids by their first characters.",
     "mailboxes": "Folders of an inbox, with counts.",
     "policy": "What mail needs before it leaves.",
     "labels": "Names put on messages.",

@@ -1,0 +1,67 @@
+"""A terminal in which a command runs: what it shows, and what is typed into it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import termios
+from pathlib import Path
+from threading import Timer
+
+from tests.servers.postroom import command, environment
+
+_PATIENCE_S = 60
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def on_a_terminal(
+    data: Path,
+    *words: str,
+    code: int = 0,
+    columns: int = 120,
+    rows: int = 40,
+    types: dict[str, bytes] | None = None,
+    **env: str,
+) -> str:
+    """What a terminal is sent. *types* answers, once each, what is shown with what is typed."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    env = {"TERM": "xterm-256color", "PAGER": "cat", **env}
+    started = subprocess.Popen(
+        command(*words),
+        env={k: v for k, v in environment(data, env).items() if k not in ("COLUMNS", "LINES")},
+        stdout=theirs,
+        stderr=theirs,
+        stdin=theirs,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - so Ctrl-C works
+    )
+    os.close(theirs)
+    patience = Timer(_PATIENCE_S, started.kill)
+    patience.start()
+    seen, left = bytearray(), dict(types or {})
+    while chunk := _read(ours):
+        seen += chunk
+        for shown in [shown for shown in left if shown.encode() in seen]:
+            os.write(ours, left.pop(shown))
+    os.close(ours)
+    patience.cancel()
+    assert code == started.wait(300), seen.decode()
+    return seen.decode()
+
+
+def lines_on_a_terminal(data: Path, *words: str, **options: object) -> list[str]:
+    """The lines that a person sees, without colours."""
+    seen = _COLOURS.sub("", on_a_terminal(data, *words, **options))  # type: ignore[arg-type]
+    return seen.replace("\r\n", "\n").rstrip("\n").split("\n")
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65_536)
+    except OSError:  # EIO: nobody writes any more
+        return b""

@@ -1,0 +1,129 @@
+"""Messages name options and commands, not the arguments and operations of other surfaces."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import postroom
+from postroom.surfaces.cli.commands import COMMANDS, Bound
+from postroom.surfaces.cli.options import fields_of, operation_of, spellings
+from postroom.surfaces.cli.rendering.wording import field_in_our_words, in_our_words
+
+SOURCE = Path(postroom.__file__).parent
+RAISED = {
+    "InvalidInput", "Conflict", "NotFound", "Forbidden", "TooLarge", "FeatureDisabled",
+    "ValueError", "one_of", "not_both", "change_of", "Constraint",
+}  # fmt: skip
+OTHER_SURFACES = {"agent", "imap", "bulk_changes.py", "inbound.py", "receipts.py"}
+OPTIONS = {
+    name: option
+    for row in COMMANDS
+    if isinstance(row, Bound)
+    for name, option in spellings(fields_of(operation_of(row).request, row.plain)).items()
+}
+OPERATIONS = {row.operation.partition(".")[2] for row in COMMANDS if isinstance(row, Bound)}
+
+
+def messages() -> Iterator[str]:
+    """The text of every error that an operation may raise, with … for values."""
+    for path in [p for f in ("operations", "sending", "calls") for p in (SOURCE / f).rglob("*.py")]:
+        if OTHER_SURFACES & set(path.parts):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            name = getattr(getattr(node, "func", None), "id", None)
+            if isinstance(node, ast.Call) and name in RAISED:
+                yield from (text for part in node.args if " " in (text := _text(part)))
+
+
+def _text(node: ast.expr) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(
+            _text(part) if isinstance(part, ast.Constant) else "…" for part in node.values
+        )
+    return ""
+
+
+def test_no_message_of_an_operation_names_an_argument_or_an_operation():
+    left = []
+    for text in messages():
+        said = in_our_words(text, OPTIONS)
+        words = set(re.findall(r"(?<![\w-])[a-z]+(?:_[a-z]+)+", said))
+        if words & (OPTIONS.keys() | OPERATIONS) or re.search(r"[a-z]=(true|false)\b", said):
+            left.append(said)
+
+    assert [] == left
+    assert 100 < sum(1 for _ in messages())
+
+
+SEARCH = {"q": "--q", "from": "--from", "limit": "--limit", "offset": "--offset", "mode": "--mode",
+          "cursor": "--cursor", "inbox_id": "--inbox-id", "labels": "--label", "sort": "--sort",
+          "mailbox": "--mailbox", "force": "--force", "to": "--to", "name": "--name"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("delete it with force=true", "delete it with --force"),
+        ("or force=false.", "or --no-force."),
+        ('use mode="words" or mode=hybrid', "use --mode words or --mode hybrid"),
+        ("mailbox=* for Trash", "--mailbox '*' for Trash"),
+        ("limit: must be 1", "--limit: must be 1"),
+        ("such as q, from, labels or inbox_id", "such as --q, --from, --label or --inbox-id"),
+        (
+            "cursor cannot be combined with offset; drop one",
+            "--cursor cannot be combined with --offset; drop one",
+        ),
+        ("give `to`, not 7", "give `--to`, not 7"),
+        ("list_inboxes shows those", "`postroom inbox list` shows those"),
+        ("download GET /v1/inboxes/{inbox_id}", "download `postroom inbox show`"),
+        ("GET /v1/labels lists them", "`postroom label list` lists them"),
+        # Words that are also arguments stay words.
+        ("reply to the mail from Ana", "reply to the mail from Ana"),
+        ("over the limit of your name", "over the limit of your name"),
+        ("no inbox a_to@from.example", "no inbox a_to@from.example"),
+        ("a=b and x_limit=3", "a=b and x_limit=3"),
+    ],
+)
+def test_arguments_are_told_from_words(said, meant):
+    assert meant == in_our_words(said, SEARCH)
+
+
+def test_the_place_of_a_problem_names_the_option():
+    options = {"attachments": "--attach", "body_text": "--text"}
+
+    assert "--attach[0].filename" == field_in_our_words("attachments[0].filename", options)
+    assert "--text" == field_in_our_words("body_text", options)
+    assert "other" == field_in_our_words("other", options)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("inbox delete bo@postroom.localhost", "delete it with --force"),
+        ("search --limit 0", "--limit: must be"),
+        ("message list", "(--inbox-id or --thread-id)"),
+        ("search --mode hybrid --from x", "needs --q"),
+        ("send --to a@b.example --subject x", "--text or --html"),
+        ("message show inb_x", "`postroom "),
+    ],
+)
+def test_a_person_is_told_options_and_a_program_arguments(postroom, inbox, receive, words, told):
+    from tests.mails import mail
+
+    receive(mail())
+    refused = postroom(*words.split())
+    as_json = postroom(*words.split(), "-o", "json")
+
+    assert told in refused.err
+    assert "--" not in as_json.error["message"]
+
+
+def test_a_hint_names_options(postroom, inbox):
+    assert "try --mode words" in postroom("search", "two unknown words").err
