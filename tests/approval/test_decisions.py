@@ -279,3 +279,20 @@ async def test_the_owner_is_told_without_a_word_of_the_mail(
     assert [OWNER_ADDRESS] == mail.recipients
     assert b"https://mail.example/outgoing" in mail.data
     assert not any(word in mail.data for word in (b"Secret", b"Ten per cent", STRANGER.encode()))
+
+
+async def test_a_key_under_a_policy_loosens_no_key(
+    post: RequestContext, keyed: Keyed, heard: str
+) -> None:
+    admin = await keyed(scopes=["read", "send", "admin"], approval="risky")
+    strict = await keyed(approval="always")
+    change = {"key_id": strict.caller.key_id}
+
+    for key_id in (admin.caller.key_id, strict.caller.key_id):
+        for looser in ({"approval": "never"}, {"recipients": {"allow": ["@evil.example"]}}):
+            with pytest.raises(Forbidden, match="looser"):
+                await call(admin, keys.update_key, {"key_id": key_id, **looser})
+    with pytest.raises(Forbidden, match="looser"):
+        await call(admin, keys.update_key, {**change, "approval": "risky"})
+    loosened = await call(post, keys.update_key, {**change, "approval": "risky"})
+    assert "risky" == loosened.approval
