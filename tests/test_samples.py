@@ -13,12 +13,14 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import httpx2
 import pytest
@@ -93,6 +95,10 @@ def folder(tmp_path_factory) -> Path:
     for name in ("archive.mbox", "last-year.mbox"):
         with closing(mailbox.mbox(folder / name)) as box:
             box.add(one)
+    with ZipFile(folder / "export.zip", "w") as archive:
+        archive.write(folder / "one.eml", "one.eml")
+    with tarfile.open(folder / "old.tar.xz", "w:xz") as archive:
+        archive.add(folder / "one.eml", "one.eml")
     (folder / "archive.mbox.xz").write_bytes(lzma.compress((folder / "archive.mbox").read_bytes()))
     with closing(mailbox.Maildir(folder / "Maildir")) as maildir:
         maildir.add(mail("Three", to=ME))

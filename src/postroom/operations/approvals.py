@@ -26,6 +26,7 @@ from postroom.model.approval import (
 from postroom.model.key import AGENT_ID, OWNER, Scope
 from postroom.model.message import Message
 from postroom.model.sending import HeldMail, Sent
+from postroom.model.view import Everything
 from postroom.operations.outbox import sent_of
 from postroom.pipeline.ingest import check_size
 from postroom.pipeline.routing import inboxes_for, route_all
@@ -71,6 +72,16 @@ Recipients = Annotated[
     RecipientPatterns | None,
     argument("Who may get its mail.", {"allow": ["@example.com"], "deny": []}),
 ]
+
+
+def refuse_if_limited(ctx: RequestContext) -> None:
+    """Refuse a caller who does not see everything: keys are of the whole installation."""
+    views = (ctx.visible, ctx.caller.accounts, ctx.caller.namespaces)
+    if not all(isinstance(view, Everything) for view in views):
+        raise Forbidden(
+            "a key that is limited to inboxes, accounts or namespaces cannot manage keys; use "
+            "another key"
+        )
 
 
 def refuse_looser(
@@ -253,6 +264,7 @@ async def check_policy(ctx: RequestContext, request: CheckPolicy) -> Verdict:
     authors = ctx.caller.authors
     if request.key_id not in (None, ctx.caller.key_id):
         require_scope(ctx, Scope.ADMIN)
+        refuse_if_limited(ctx)
         authors = (await _known_author(ctx, request.key_id or ""),)
     check_size(request.raw, ctx.limits.message_bytes)
     (parsed,) = await ctx.parser.parse([request.raw])

@@ -28,9 +28,14 @@ from postroom.model.approval import Approval, Policy, RecipientLists
 from postroom.model.audit import AuditEntry, AuditQuery, Via
 from postroom.model.key import Key, KeyChange, Scope
 from postroom.model.page import Page
-from postroom.model.view import Everything, view_of
+from postroom.model.view import view_of
 from postroom.operations.accounts import AccountId
-from postroom.operations.approvals import ApprovalMode, Recipients, refuse_looser
+from postroom.operations.approvals import (
+    ApprovalMode,
+    Recipients,
+    refuse_if_limited,
+    refuse_looser,
+)
 from postroom.operations.imap.accounts import accounts_of
 from postroom.operations.inboxes import Name
 from postroom.operations.memories import NamespaceName
@@ -132,7 +137,7 @@ class CreateKey(Request):
 
 @operation(Scope.ADMIN)
 async def create_key(ctx: RequestContext, request: CreateKey) -> Key:
-    _refuse_if_limited(ctx)
+    refuse_if_limited(ctx)
     _check_approver(ctx, request.scopes)
     beyond = sorted(set(request.scopes) - ctx.caller.scopes)
     if beyond:
@@ -190,7 +195,7 @@ class ListKeys(Paged):
 
 @operation(Scope.ADMIN)
 async def list_keys(ctx: RequestContext, request: ListKeys) -> Page[Key]:
-    _refuse_if_limited(ctx)
+    refuse_if_limited(ctx)
     found = await ctx.store.keys(ctx.cursors.slice(request))
     return ctx.cursors.page(request, found)
 
@@ -218,7 +223,7 @@ class UpdateKey(Request):
 
 @operation(Scope.ADMIN)
 async def update_key(ctx: RequestContext, request: UpdateKey) -> Key:
-    _refuse_if_limited(ctx)
+    refuse_if_limited(ctx)
     change = KeyChange(name=request.name, policy=await _changed_policy(ctx, request))
     if request.expires_at is not None:
         if request.key_id == OWNER_KEY_ID:
@@ -250,20 +255,11 @@ class DeleteKey(Request):
 
 @operation(Scope.ADMIN, destroys=True)
 async def delete_key(ctx: RequestContext, request: DeleteKey) -> None:
-    _refuse_if_limited(ctx)
+    refuse_if_limited(ctx)
     if request.key_id == OWNER_KEY_ID:
         raise Forbidden("the owner's key cannot be deleted; `postroom key reset` replaces it")
     if not await ctx.store.remove_key(request.key_id):
         raise NotFound(no_such("key", request.key_id))
-
-
-def _refuse_if_limited(ctx: RequestContext) -> None:
-    views = (ctx.visible, ctx.caller.accounts, ctx.caller.namespaces)
-    if not all(isinstance(view, Everything) for view in views):
-        raise Forbidden(
-            "a key that is limited to inboxes, accounts or namespaces cannot manage keys; use "
-            "another key"
-        )
 
 
 _Name = Annotated[

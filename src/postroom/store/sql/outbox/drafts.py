@@ -5,7 +5,7 @@ The message of a sent draft is recorded permanently.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -226,6 +226,7 @@ def retry_mail(
     now: datetime,
     *,
     authors: tuple[str, ...],
+    outside: Sequence[str],
     gate: Gate,
     disclosures: tuple[str, ...] = (),
 ) -> None:
@@ -254,7 +255,8 @@ def retry_mail(
     inbox, number = row[5], row[0]
     if row[6] is not None:
         _mark_sent_again(tx, row[6], row[7], message_id, now)
-    cleared = _clear_again(tx, row, authors, gate, disclosures, now)
+    leaving = [r.address for r in again if r.address in outside]
+    cleared = _clear_again(tx, row, authors, leaving, gate, disclosures, now)
     status = "held" if cleared.hold else "queued"
     why = "; ".join(cleared.hold.reasons) if cleared.hold else None
     changes = {r.address: Recipient(r.address, status, why) for r in again}
@@ -276,6 +278,7 @@ def _clear_again(
     tx: Transaction,
     row: Row,
     authors: tuple[str, ...],
+    outside: Sequence[str],
     gate: Gate,
     disclosures: tuple[str, ...],
     now: datetime,
@@ -288,7 +291,7 @@ def _clear_again(
         raw=row[11],
         sender=row[12],
         recipients=[r["address"] for r in details["recipients"]],
-        outside=[r["address"] for r in details["recipients"] if r["status"] in AGAIN],
+        outside=outside,
         authors=tuple(dict.fromkeys((*from_text(row[10] or "[]"), *authors))),
         attachments=int(scalar(tx, files, i=inbox, n=number)),
         thread_id=row[13],
