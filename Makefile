@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: bench-agent bench-fairness help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-database clean bench-rules bench-walks rule-runs
+.PHONY: bench-approval bench-agent bench-fairness help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-database clean bench-rules bench-walks rule-runs
 SHELL := /bin/bash
 
 help: ## Show this list
@@ -68,6 +68,10 @@ corpora: ## Score the reading of real mail: make corpora CORPORA=folder
 
 fuzz: setup ## Throw bytes at the readers of mail for longer than make test does
 	@.venv/bin/python -m pytest -q tests/fuzz --hypothesis-profile=fuzz
+
+bench-approval: ## Measure what the gate of outgoing mail costs per send
+	@scripts/setup run
+	@.venv/bin/python -m bench.approval
 
 bench-fairness: setup ## Measure whether a key that asks without end makes the others wait
 	@.venv/bin/python -m bench.fairness

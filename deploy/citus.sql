@@ -28,6 +28,7 @@ SELECT create_distributed_table('rule_jobs', 'inbox', colocate_with => 'messages
 SELECT create_reference_table('inboxes');
 SELECT create_reference_table('accounts');
 SELECT create_reference_table('identities');
+SELECT create_reference_table('inbox_policies');
 SELECT create_reference_table('keys');
 SELECT create_reference_table('rules');
 SELECT create_reference_table('webhooks');
@@ -36,7 +37,7 @@ SELECT create_reference_table('metadata');
 -- Stay on the coordinator.
 --   By account:                       remote_messages pushes
 --   For the whole installation:       search_segments search_rows search_sets search_changes
---                                     sends drafts leases domain_sends
+--                                     sends drafts leases domain_sends suspicious_reads
 --                                     plans plan_items audit audit_pending audit_head
 --                                     schema_version write_marks upgrade_losses automatic_replies
 --   By namespace, not by inbox:       ranking_collections ranking_documents

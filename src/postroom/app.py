@@ -6,7 +6,8 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import field, fields
+from dataclasses import field, fields, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from postroom.admission.rate_limits import ConcurrencyLimit, FairQueue, RateLimits
@@ -17,8 +18,10 @@ from postroom.calls.context import Cursors, RequestContext
 from postroom.config import Settings
 from postroom.errors import Conflict, StorageFull, Unavailable
 from postroom.mail.rule_marks import mark_key
+from postroom.model.approval import Policy
 from postroom.model.audit import AuditRecord, Via
 from postroom.model.key import AGENT, ALL_SCOPES, OWNER, Caller, Key
+from postroom.model.storage import Gate
 from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.blobs import own_blobs, refuse_without_database
@@ -64,11 +67,16 @@ class App:
     concurrency_limit: ConcurrencyLimit = field(default_factory=ConcurrencyLimit)
     fair_queue: FairQueue = field(default_factory=FairQueue)
 
+    @property
+    def agent(self) -> Caller:
+        """The agent without a key, under the policy of the settings."""
+        return replace(AGENT, policy=self.services.gate.agent)
+
     def context(self, caller: Caller, via: Via = "cli") -> RequestContext:
         """The services as this caller sees them, who asks by way of *via*."""
         parts = {f.name: getattr(self.services, f.name) for f in fields(self.services)}
         # The agent without a key sees what the owner sees: their cursors are the same.
-        cursors = self.cursors.of(OWNER.key_id if caller == AGENT else caller.key_id)
+        cursors = self.cursors.of(OWNER.key_id if caller.is_agent else caller.key_id)
         return RequestContext(
             **parts,
             caller=caller,
@@ -305,6 +313,12 @@ async def open_app(
             memory_search=settings.memory_search,
             providers=providers,
             counts=Counts(counters),
+            gate=Gate(
+                Policy(settings.agent_approval),
+                timedelta(seconds=settings.approval_expires_s),
+                settings.approval_notify,
+                f"{settings.server_url}/outgoing",
+            ),
             rule_key=mark_key(secret),
         )
         limits = settings.limits

@@ -43,6 +43,13 @@ def forget_the_handing_over() -> None:
     Store.begin_transmission = forgetful  # type: ignore[method-assign]
 
 
+def send_what_is_held() -> None:
+    """A mail that waits for approval is sent like any other."""
+    from postroom.store.sql.outbox import sends
+
+    sends.pass_gate = lambda *args: None
+
+
 def keep_every_repeat() -> None:
     """A mail that comes again is stored again."""
     from postroom.store.sql.messages import message_insert
@@ -216,7 +223,7 @@ DEFECTS = {
     **{
         defect.__name__: defect
         for defect in (
-            ack_before_commit, forget_the_handing_over, keep_every_repeat,
+            ack_before_commit, forget_the_handing_over, keep_every_repeat, send_what_is_held,
             send_what_is_unknown_again, forget_keys, answer_anyone, accept_when_full, never_sync,
             store_bytes_last, tell_afterwards, never_wait, forget_a_failed_sync, copy_the_file,
             confirm_early, remember_the_place_first,

@@ -66,6 +66,11 @@ class Server:
         )
         self._starter = ForkingStarter()
 
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment in which it is started."""
+        return dict(self._env)
+
     def set(self, name: str, value: str) -> None:
         """Change a setting before the next start."""
         self._env[name] = value

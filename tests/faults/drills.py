@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 
 from tests.faults.answering import two_machines
+from tests.faults.approving import killed_while_approving
 from tests.faults.crashes import crash_points, failing_syncs
 from tests.faults.disks import broken_disk, full_disk
 from tests.faults.drilled import Outcome
@@ -28,6 +29,7 @@ DRILLS: tuple[tuple[Callable[[int], Outcome], int], ...] = (
     (killed_while_importing, 1_000),
     (killed_while_syncing, 1_000),
     (killed_while_sending, 1_000),
+    (killed_while_approving, 500),
     (killed_before_their_time, 200),
     (killed_while_telling, 200),
     (crash_points, 250),

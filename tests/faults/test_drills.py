@@ -11,6 +11,7 @@ from functools import partial
 import pytest
 
 from tests.faults.answering import two_machines
+from tests.faults.approving import killed_while_approving
 from tests.faults.crashes import crash_points, failing_syncs
 from tests.faults.disks import broken_disk, full_disk
 from tests.faults.drilled import Outcome
@@ -34,6 +35,7 @@ QUICK = [
     partial(killed_while_importing, 2),
     partial(killed_while_syncing, 2),
     partial(killed_while_sending, 5),
+    partial(killed_while_approving, 3),
     partial(killed_before_their_time, 2),
     partial(killed_while_telling, 2),
     partial(crash_points, 2, mails=1),
@@ -54,6 +56,7 @@ NOTICED = [
     (partial(killed_while_importing, 2), "keep_every_repeat"),
     (partial(killed_while_syncing, 3), "remember_the_place_first"),
     (partial(killed_while_sending, 4), "forget_the_handing_over"),
+    (partial(killed_while_approving, 2), "send_what_is_held"),
     (partial(killed_before_their_time, 1), "never_wait"),
     (partial(killed_while_telling, 4), "tell_afterwards"),
     (partial(crash_points, 3, mails=2), "store_bytes_last"),

@@ -59,7 +59,8 @@ async def test_mail_sent_over_stdio_leaves_by_the_server(tmp_path: Path) -> None
         return str(sent["structuredContent"]["status"])
 
     async with relaying() as relay:
-        with running(folder, POSTROOM_RELAY_URL=relay.url), started(folder) as wire:
+        env = environment(folder, {"POSTROOM_AGENT_APPROVAL": "never"})
+        with running(folder, POSTROOM_RELAY_URL=relay.url), started(folder, env=env) as wire:
             wire.hello()
             await asyncio.to_thread(wire.call, "create_inbox", username="me")
             statuses = [await asyncio.to_thread(send, number) for number in range(5)]
@@ -76,7 +77,8 @@ async def test_a_relay_that_only_the_client_named_takes_its_mail(tmp_path: Path)
         return str(sent["structuredContent"]["status"])
 
     async with relaying() as relay:
-        env = environment(folder, {"POSTROOM_RELAY_URL": relay.url})
+        values = {"POSTROOM_RELAY_URL": relay.url, "POSTROOM_AGENT_APPROVAL": "never"}
+        env = environment(folder, values)
         with running(folder), started(folder, env=env) as wire:
             wire.hello()
             await asyncio.to_thread(wire.call, "create_inbox", username="me")

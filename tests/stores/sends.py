@@ -32,5 +32,6 @@ async def a_send(services: Services, inbox: Inbox, **changes: object) -> NewSend
         idempotency_key=None,
         allow_duplicate=False,
         most_per_hour=None,
+        authors=("owner",),
     )
     return dataclasses.replace(send, **changes)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from postroom.model.inbox import Inbox
 from postroom.model.message import Recipient
 from postroom.model.page import Found, Slice
 from postroom.model.sending import StoredDraft
-from postroom.model.storage import MessageQuery, NewSend
+from postroom.model.storage import Gate, MessageQuery, NewSend
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
 from postroom.store.sql.outbox.drafts import list_drafts
@@ -74,7 +74,9 @@ async def test_a_cancelled_mail_is_gone_and_cannot_be_retried(
     first = await services.store.record_send(await a_draft_send(services, inbox, draft, "key_1"))
     cancelled = await services.store.cancel_mail(first.message_id, EVERYTHING, SPARE, NOW)
     with pytest.raises(NotFound, match=first.message_id):
-        await services.store.retry_mail(first.message_id, EVERYTHING, NOW)
+        await services.store.retry_mail(
+            first.message_id, EVERYTHING, NOW, authors=("owner",), outside=(), gate=Gate()
+        )
 
     assert DRAFT == cancelled.draft_id
     assert await services.store.draft(SPARE.id, EVERYTHING) is None
@@ -111,9 +113,13 @@ async def test_what_an_earlier_version_cancelled_is_not_retried_beside_its_draft
     )
     await services.store.save_draft(dataclasses.replace(draft, arguments={"subject": "y"}))
     with pytest.raises(Conflict, match=f"{DRAFT} was changed since; send_draft"):
-        await services.store.retry_mail(first.message_id, EVERYTHING, NOW)
+        await services.store.retry_mail(
+            first.message_id, EVERYTHING, NOW, authors=("owner",), outside=(), gate=Gate()
+        )
     assert await services.store.remove_draft(DRAFT, EVERYTHING)
-    await services.store.retry_mail(first.message_id, EVERYTHING, NOW)
+    await services.store.retry_mail(
+        first.message_id, EVERYTHING, NOW, authors=("owner",), outside=(), gate=Gate()
+    )
 
     message = await services.store.message(first.message_id, EVERYTHING)
     assert message is not None
@@ -192,7 +198,9 @@ async def test_who_was_unknown_is_unknown_again_when_the_retry_is_cancelled(
     lost = Recipient("x@example.com", "unknown", "who knows")
     await services.store.settle_mail(job, {lost.address: lost}, now=NOW, next_at=NOW)
     for _ in range(2):
-        await services.store.retry_mail(sent.message_id, EVERYTHING, NOW)
+        await services.store.retry_mail(
+            sent.message_id, EVERYTHING, NOW, authors=("owner",), outside=(), gate=Gate()
+        )
     await services.store.cancel_mail(sent.message_id, EVERYTHING, SPARE, NOW)
     message = await services.store.message(sent.message_id, EVERYTHING)
     after = await services.store.draft(DRAFT, EVERYTHING)

@@ -95,7 +95,9 @@ async def test_limits_of_the_database_end_neither_an_upgrade_nor_a_query(
 ) -> None:
     OldStore(OLDEST, tmp_path, database_url, rows=False)
     slow = ("SELECT pg_sleep(0.3)", "SELECT pg_sleep(0.1)")
-    monkeypatch.setitem(upgrade.DATA, upgrade.VERSION, (*upgrade.DATA[upgrade.VERSION], *slow))
+    monkeypatch.setitem(
+        upgrade.DATA, upgrade.VERSION, (*upgrade.DATA.get(upgrade.VERSION, ()), *slow)
+    )
     limit_everything(database_url)
 
     engine = await asyncio.to_thread(PostgresEngine.open, database_url)

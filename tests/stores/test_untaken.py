@@ -10,6 +10,7 @@ import pytest
 from postroom.model.inbox import Inbox
 from postroom.model.message import Recipient
 from postroom.model.sending import OutboxJob
+from postroom.model.storage import Gate
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
 from tests.mails import SOME
@@ -184,7 +185,9 @@ async def test_who_may_have_got_a_mail_may_have_it_though_a_retry_had_nowhere_to
     assert await services.store.begin_transmission(job, [ANA])
     lost = {ANA: Recipient(ANA, "unknown", "the answer was lost")}
     await services.store.settle_mail(job, lost, now=NOW, next_at=NOW)
-    await services.store.retry_mail(message_id, EVERYTHING, NOW)
+    await services.store.retry_mail(
+        message_id, EVERYTHING, NOW, authors=("owner",), outside=(), gate=Gate()
+    )
     (again,) = await claim(services, NOW)
     nowhere = {ANA: Recipient(ANA, "captured", "no relay is configured, so it was not sent")}
     assert await services.store.deliver_scheduled(again, [], nowhere, NOW)

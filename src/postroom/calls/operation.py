@@ -13,11 +13,12 @@ from postroom.admission.spool import release
 from postroom.calls.context import RequestContext
 from postroom.calls.receipts import receipt, withheld
 from postroom.calls.request import READERS, Id, Request, argument, parse_request, refuse_other_kind
+from postroom.calls.suspicious_reads import note_suspicious
 from postroom.errors import Conflict, Forbidden, MailError, NotFound, no_such
 from postroom.model.account import Account
 from postroom.model.audit import AuditRecord
 from postroom.model.inbox import OWNERS_RIGHTS, AddressRights, Inbox
-from postroom.model.key import AGENT, Scope
+from postroom.model.key import Scope
 from postroom.model.message import Attachment, Message, Thread
 from postroom.model.page import Slice
 from postroom.model.view import EVERYTHING
@@ -85,6 +86,8 @@ class Operation(Generic[R, T]):
     destroys: bool = False
     gate: Callable[[RequestContext], None] | None = None
     waits: bool = False
+    also: Scope | None = None
+    """A scope that is enough as well."""
 
     @property
     def name(self) -> str:
@@ -116,9 +119,10 @@ def operation(
     destroys: bool = False,
     gate: Callable[[RequestContext], None] | None = None,
     waits: bool = False,
+    also: Scope | None = None,
 ) -> Callable[[Callable[[RequestContext, R], Awaitable[T]]], Operation[R, T]]:
     """Declare a function as an operation."""
-    return lambda run: Operation(run, scope, destroys, gate, waits)
+    return lambda run: Operation(run, scope, destroys, gate, waits, also)
 
 
 async def call(
@@ -153,7 +157,8 @@ def require_scope(ctx: RequestContext, scope: Scope) -> None:
 async def _answer(
     ctx: RequestContext, operation: Operation[Any, T], arguments: Mapping[str, Any]
 ) -> T:
-    require_scope(ctx, operation.scope)
+    if operation.also not in ctx.caller.scopes:
+        require_scope(ctx, operation.scope)
     if operation.gate is not None:
         operation.gate(ctx)
     request = await _with_inbox_ids(ctx, parse_request(operation.request, arguments))
@@ -171,6 +176,8 @@ async def _answer(
 
 async def _run(ctx: RequestContext, operation: Operation[Any, T], request: Request) -> T:
     result = await operation.run(ctx, request)
+    if ctx.caller.policy.approval == "risky":
+        await note_suspicious(ctx, result)
     if operation.gate is not None:
         # A live operation writes nothing here, so the audit entry is recorded on its own.
         await ctx.store.record_audit()
@@ -292,6 +299,6 @@ def address_rights(ctx: RequestContext) -> AddressRights:
     """
     if ctx.caller.is_owner:
         return OWNERS_RIGHTS
-    if ctx.caller == AGENT:
+    if ctx.caller.is_agent:
         return AddressRights(business_names=True)
     return AddressRights(other_addresses=ctx.visible == EVERYTHING)

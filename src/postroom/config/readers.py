@@ -267,6 +267,7 @@ SELECTOR = matching(
     "must be a DNS label, such as mail2026",
 )
 VAULT = one_word("auto, keyring or file", "auto|keyring|file", "auto, keyring or file")
+APPROVAL = one_word("never, risky or always", "never|risky|always", "never, risky or always")
 LOG_LEVEL = one_word(
     "debug, info, warning or error", "debug|info|warning|error", "debug, info, warning or error"
 )

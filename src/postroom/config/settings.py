@@ -9,6 +9,7 @@ from typing import Any
 
 from postroom.config import readers
 from postroom.config.readers import Reader, whole_number
+from postroom.model.approval import Approval
 from postroom.model.imap import ImapSettings
 from postroom.model.limits import Limits
 from postroom.model.values import dataclass
@@ -50,6 +51,9 @@ class Settings:
     inbound_window_s: int = 300
     api_key: str | None = field(default=None, repr=False)
     key: str | None = field(default=None, repr=False)
+    agent_approval: Approval = "risky"
+    approval_expires_s: int = 259_200
+    approval_notify: str | None = None
     key_file: Path | None = None
     url: str | None = None
     public_url: str | None = None
@@ -75,6 +79,20 @@ class Settings:
     access_log: bool = False
     limits: Limits = field(default_factory=Limits)
     imap: ImapSettings = field(default_factory=ImapSettings)
+
+    @property
+    def server_url(self) -> str:
+        """The URL at which people and programs reach the server."""
+        return self.public_url or base_url(self.host, self.port)
+
+
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
+
+
+def base_url(host: str, port: int) -> str:
+    """The URL of the server for programs on this machine."""
+    name = _ANYWHERE.get(host, host)
+    return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +308,21 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("key_file", readers.FILE, "A file with the key that `--url` uses."),
     Setting("url", readers.URL, "The server that commands use instead of a data folder."),
+    Setting(
+        "agent_approval",
+        readers.APPROVAL,
+        "When mail of the agent on stdio, which has no key, waits for a person's approval.",
+    ),
+    Setting(
+        "approval_expires_s",
+        readers.whole_number(60, 2_592_000),
+        "How long mail waits for approval, in seconds; then it is rejected.",
+    ),
+    Setting(
+        "approval_notify",
+        readers.ADDRESS,
+        "The address that is told of mail that waits for approval.",
+    ),
     Setting(
         "public_url",
         readers.URL,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from datetime import datetime
 
+from postroom.model.message import INTERNAL
 from postroom.model.values import dataclass
 
 
@@ -44,6 +46,8 @@ class MailLine:
     text: str | None = None
     quoted_chars: int | None = None
     next_offset: int | None = None
+    findings: tuple[str, ...] = field(default=(), metadata=INTERNAL)
+    """What makes it suspicious."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 
+from postroom.model.approval import OPEN_POLICY, Approval, Policy, RecipientLists
 from postroom.model.inbox import Visible
 from postroom.model.memory import Namespaces
 from postroom.model.message import INTERNAL
@@ -20,9 +21,12 @@ class Scope(StrEnum):
     WRITE = "write"
     SEND = "send"
     ADMIN = "admin"
+    APPROVE = "approve"
 
 
-ALL_SCOPES = frozenset(Scope)
+ALL_SCOPES = frozenset(Scope) - {Scope.APPROVE}
+"""What the owner's key may do. Only a person approves mail, or a key that does nothing else."""
+
 MIN_KEY_CHARS = 20
 """A shorter key could be guessed."""
 
@@ -45,6 +49,8 @@ class Key:
     last_used_at: datetime | None
     expires_at: datetime | None = None
     key: str | None = field(default=None, kw_only=True)
+    approval: Approval = field(default="never", kw_only=True)
+    recipients: RecipientLists = field(default=RecipientLists(), kw_only=True)
     former_inboxes: tuple[str, ...] = field(default=(), kw_only=True, metadata=INTERNAL)
     """The inboxes that it could see before they were removed."""
 
@@ -56,6 +62,11 @@ class Key:
         if not is_unlimited and self.namespaces == EVERYTHING:
             object.__setattr__(self, "namespaces", NOTHING)
 
+    @property
+    def policy(self) -> Policy:
+        """What its mail needs before it leaves."""
+        return Policy(self.approval, self.recipients)
+
 
 @dataclass(frozen=True, slots=True)
 class KeyChange:
@@ -64,6 +75,7 @@ class KeyChange:
     name: str | None = None
     expires_at: datetime | None = None
     never_expires: bool = False
+    policy: Policy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +97,26 @@ class Caller:
     is_local: bool = False
     expires_at: datetime | None = None
     secret_hash: bytes | None = field(default=None, repr=False, compare=False)
+    policy: Policy = OPEN_POLICY
+    for_keys: tuple[str, ...] = ()
+    """The keys that a rule acts for; empty for a caller who acts for themselves."""
 
+    @property
+    def is_agent(self) -> bool:
+        """Whether this is the agent without a key of its own."""
+        return self.key_id == AGENT_ID
+
+    @property
+    def authors(self) -> tuple[str, ...]:
+        """The ids of the keys whose policies hold for the mail of this caller."""
+        return self.for_keys or (self.key_id,)
+
+
+AGENT_ID = "agent"
 
 OWNER = Caller(
     key_id="owner",
+    scopes=ALL_SCOPES | {Scope.APPROVE},
     inboxes=EVERYTHING,
     accounts=EVERYTHING,
     namespaces=EVERYTHING,
@@ -98,9 +126,18 @@ OWNER = Caller(
 )
 """The person at the terminal."""
 
-AGENT = Caller(key_id="agent", inboxes=EVERYTHING, accounts=EVERYTHING, namespaces=EVERYTHING)
+AGENT = Caller(key_id=AGENT_ID, inboxes=EVERYTHING, accounts=EVERYTHING, namespaces=EVERYTHING)
 """The agent on stdio, and any caller where no key is required: it has the rights of the owner, the
 rate limits of a key, and not the owner's trust."""
+
+NOTICES = Caller(
+    key_id="notices",
+    scopes=frozenset({Scope.SEND}),
+    inboxes=EVERYTHING,
+    accounts=NOTHING,
+    namespaces=NOTHING,
+)
+"""Tells the owner of held mail, in our own words; no request has this caller."""
 
 NOBODY = Caller(
     key_id="nobody", scopes=frozenset(), inboxes=NOTHING, accounts=NOTHING, namespaces=NOTHING

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
+from postroom.model.approval import Hold
 from postroom.model.memory import RecalledMemory
 from postroom.model.values import dataclass
 
 BlobKey = str
 """The SHA-256 of the content, in hexadecimal."""
+
+INTERNAL = {"internal": True}
+"""Marks a field that is not shown to callers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,7 @@ class AttachmentContent:
     size: int
     offset: int
     next_offset: int | None
+    message_id: str = field(default="", metadata=INTERNAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,7 @@ class AttachmentText:
     truncated: bool | None = field(default=None, kw_only=True)
     total_chars: int | None = field(default=None, kw_only=True)
     next_offset: int | None = field(default=None, kw_only=True)
+    message_id: str = field(default="", kw_only=True, metadata=INTERNAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,7 @@ class Download:
     size: int
     content_type: str
     filename: str
+    message_id: str = field(default="", metadata=INTERNAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +82,6 @@ class DownloadLink:
     content_type: str
     size: int
 
-
-INTERNAL = {"internal": True}
-"""Marks a field that is not shown to callers."""
 
 Direction = Literal["inbound", "outbound"]
 
@@ -127,6 +131,36 @@ class Recipient:
     detail: str | None = None
 
 
+FINDINGS: Mapping[str, str] = {
+    "hidden_text": "text that a reader cannot see",
+    "lookalike": "a misleading sender",
+    "imitates": "a sender that imitates a known domain",
+}
+"""The security findings that make a mail suspicious, in words."""
+
+_PREHEADER_CHARS = 250
+
+
+def findings_in(security: Mapping[str, Any], *, is_list: bool) -> tuple[str, ...]:
+    """The findings that make a mail suspicious to whoever sends after reading it.
+
+    One short hidden text is usual in list mail: it is the preview that mail programs show.
+    """
+    hidden = security.get("hidden_text") or ()
+    chars = sum(found.get("chars", 0) for found in hidden)
+    is_preview = is_list and len(hidden) == 1 and chars <= _PREHEADER_CHARS
+    usual = ("hidden_text",) if is_preview else ()
+    return tuple(
+        words for name, words in FINDINGS.items() if security.get(name) and name not in usual
+    )
+
+
+def findings_of(details: Mapping[str, Any]) -> tuple[str, ...]:
+    """The findings in the stored details of a message; empty for an ordinary one."""
+    is_list = details.get("list_unsubscribe") is not None
+    return findings_in(details.get("security") or {}, is_list=is_list)
+
+
 @dataclass(frozen=True, slots=True)
 class MessageRow:
     """A message in a list: what it takes to choose one, without bodies."""
@@ -150,6 +184,8 @@ class MessageRow:
     relevance: float | None = None
     status: str | None = None
     send_at: datetime | None = None
+    findings: tuple[str, ...] = field(default=(), metadata=INTERNAL)
+    """What makes it suspicious."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +243,14 @@ class Message:
     recipients: tuple[Recipient, ...] | None = field(default=None, kw_only=True)
     list_unsubscribe: ListUnsubscribe | None = field(default=None, kw_only=True)
     memories: tuple[RecalledMemory, ...] | None = field(default=None, kw_only=True)
+    hold: Hold | None = field(default=None, kw_only=True)
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What makes it suspicious."""
+        if self.direction == "outbound":
+            return ()
+        return findings_in(self.security, is_list=self.list_unsubscribe is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,8 @@ class Rule:
     """Conditions that never match; told when it is created."""
     made_for: View | None = field(default=None, metadata=INTERNAL)
     """The inboxes that it was created for, if some of them were removed since."""
+    made_by: str | None = field(default=None, metadata=INTERNAL)
+    """The id of the key that created it; None if it is the one of `authority`."""
 
     @property
     def known_in(self) -> View:
@@ -151,6 +153,8 @@ class Plan:
     inboxes: View
     made_for: View | None = None
     """The inboxes that it was made for, if some of them were removed since."""
+    authors: tuple[str, ...] = ()
+    """The ids of the keys that made it and its rule."""
 
     @property
     def known_in(self) -> View:
@@ -193,6 +197,8 @@ class RuleEffect:
     problems: tuple[str, ...] = ()
     caller: Caller = OWNER
     authority: str = OWNER.key_id
+    authors: tuple[str, ...] = ()
+    """The ids of the keys whose policies hold for its mail, besides `authority`."""
     seen_in: View = EVERYTHING
     """The rule is known to callers who see all of these inboxes."""
 
@@ -215,6 +221,8 @@ class RuleJob:
     attempts: int
     holder: str
     authority: str
+    authors: tuple[str, ...] = ()
+    """The ids of the keys whose policies hold for its mail."""
 
 
 SHOWN = {

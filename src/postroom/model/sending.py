@@ -7,8 +7,9 @@ from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar
 
+from postroom.model.approval import Hold
 from postroom.model.inbox import OUTBOX, SENT, Visible
-from postroom.model.message import INTERNAL, BlobKey, Header, Recipient
+from postroom.model.message import INTERNAL, Attachment, BlobKey, Header, Recipient
 from postroom.model.page import Page, Slice
 from postroom.model.values import dataclass
 
@@ -16,6 +17,8 @@ WORST_FIRST = (
     "failed",
     "unknown",
     "bounced",
+    "rejected",
+    "held",
     "queued",
     "scheduled",
     "captured",
@@ -26,13 +29,16 @@ WORST_FIRST = (
 OPEN = ("queued", "scheduled")
 """Not completed yet."""
 
+WAITING = (*OPEN, "held")
+"""Not completed yet, or waiting for a person's approval: it can be cancelled."""
+
 LEFT = ("unknown", "captured", "sent", "delivered")
 """The statuses of recipients for whom a mail has left, or may have left."""
 
 AGAIN = ("failed", "unknown", "bounced", "captured", *OPEN)
 """The statuses of recipients to whom a mail may be sent again."""
 
-NOT_OUT = ("failed", "unknown", "bounced", *OPEN)
+NOT_OUT = ("failed", "unknown", "bounced", "rejected", *WAITING)
 """The statuses in the list of the outbox."""
 
 CANCELLED = "cancelled before it was sent"
@@ -61,7 +67,7 @@ class Sent:
 
 def waits_until(recipients: tuple[Recipient, ...], send_at: datetime | None) -> datetime | None:
     """The time that a mail is scheduled for, as long as it waits for it."""
-    return send_at if any(r.status == "scheduled" for r in recipients) else None
+    return send_at if any(r.status in ("scheduled", "held") for r in recipients) else None
 
 
 def mailbox_of(recipients: tuple[Recipient, ...]) -> str:
@@ -134,7 +140,9 @@ class OutboxJob:
     tried_since: datetime | None = None
     inbox_id: str = ""
     sent_by: str | None = None
-    """The id of the key that sent it; None if unknown, or if it was retried since."""
+    """The id of the key that sent it; None if unknown, or if it was retried or approved since."""
+    is_unchanged: bool = True
+    """Whether the digest of the mail is the one that passed the policies, or was approved."""
 
     @property
     def transport(self) -> Transport:
@@ -172,6 +180,28 @@ class OutboxEntry:
     next_attempt_at: datetime | None
     is_paused: bool
     send_at: datetime | None = None
+    hold: Hold | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldMail:
+    """A mail that waits for approval, as the person who decides sees it.
+
+    `answers` is the message that it replies to, and `answered_text` what that says.
+    """
+
+    message_id: str
+    inbox_id: str
+    from_address: str
+    recipients: tuple[Recipient, ...]
+    subject: str
+    text: str
+    attachments: tuple[Attachment, ...]
+    status: str
+    hold: Hold
+    send_at: datetime | None = None
+    answers: str | None = None
+    answered_text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,3 +277,5 @@ class StoredDraft:
     message_id: str | None = None
     number: int = field(default=0, metadata=INTERNAL)
     revision: int = field(default=0, metadata=INTERNAL)
+    authors: tuple[str, ...] = field(default=(), metadata=INTERNAL)
+    """The ids of the keys that wrote it; their policies hold when it is sent."""

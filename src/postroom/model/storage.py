@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+from postroom.model.approval import OPEN_POLICY, Policy
 from postroom.model.inbox import Visible
 from postroom.model.message import AddressLine, BlobKey, Direction, ListUnsubscribe, Recipient
 from postroom.model.page import Slice
@@ -98,6 +99,8 @@ class NewMessage:
     auto_answered: tuple[str, ...] = ()
     send_at: datetime | None = None
     list_unsubscribe: ListUnsubscribe | None = None
+    hold: dict[str, object] | None = None
+    """The hold of an outgoing mail in its stored form."""
 
     @property
     def sender(self) -> AddressLine | None:
@@ -128,6 +131,18 @@ class ReplyLimit:
 
 
 @dataclass(frozen=True, slots=True)
+class Gate:
+    """The settings of the gate that outgoing mail passes: the agent's policy, how long it holds,
+    and where the owner is told of held mail and decides.
+    """
+
+    agent: Policy = OPEN_POLICY
+    hold_for: timedelta = timedelta(hours=72)
+    notify: str | None = None
+    page_url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class NewSend:
     """Everything that one send writes in one transaction."""
 
@@ -144,6 +159,11 @@ class NewSend:
     draft_id: str | None = None
     draft_revision: int = 0
     reply_limit: ReplyLimit | None = None
+    outside: tuple[str, ...] = ()
+    """The recipients to whom it would leave, by the relay or a provider."""
+    authors: tuple[str, ...] = ()
+    """The ids of the keys whose policies hold."""
+    gate: Gate = Gate()
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,6 +143,7 @@ async def get_attachment_content(
         size=attachment.size,
         offset=request.offset,
         next_offset=end if end < attachment.size else None,
+        message_id=attachment.message_id,
     )
 
 
@@ -176,6 +177,7 @@ async def attachment_text(ctx: RequestContext, attachment: Attachment) -> Attach
         filename=attachment.filename,
         size=attachment.size,
         warnings=tuple(warnings),
+        message_id=attachment.message_id,
     )
 
 
@@ -243,7 +245,9 @@ class DownloadAttachment(Request):
 async def download_attachment(ctx: RequestContext, request: DownloadAttachment) -> Download:
     attachment = await attachment_of(ctx, request.attachment_id)
     chunks = ctx.blobs.stream(attachment.sha256)
-    return Download(chunks, attachment.size, attachment.content_type, attachment.filename)
+    return Download(
+        chunks, attachment.size, attachment.content_type, attachment.filename, attachment.message_id
+    )
 
 
 class LinkAttachment(Request):
@@ -273,7 +277,7 @@ class DownloadMessage(Request):
 async def download_message(ctx: RequestContext, request: DownloadMessage) -> Download:
     message = await message_of(ctx, request.message_id)
     chunks = ctx.blobs.stream(message.raw)
-    return Download(chunks, message.size_bytes, "message/rfc822", f"{message.id}.eml")
+    return Download(chunks, message.size_bytes, "message/rfc822", f"{message.id}.eml", message.id)
 
 
 class LinkMessage(Request):

@@ -75,9 +75,8 @@ async def create_draft(ctx: RequestContext, request: CreateDraft) -> Draft:
     arguments = request.model_dump(
         mode="json", by_alias=True, exclude={"send_at"}, exclude_defaults=True
     )
-    return await _save(
-        ctx, StoredDraft(ctx.new_id("drf"), "", arguments, request.send_at, now, now)
-    )
+    draft = StoredDraft(ctx.new_id("drf"), "", arguments, request.send_at, now, now)
+    return await _save(ctx, draft)
 
 
 async def _save(ctx: RequestContext, unsaved: StoredDraft) -> Draft:
@@ -85,7 +84,10 @@ async def _save(ctx: RequestContext, unsaved: StoredDraft) -> Draft:
     now = ctx.clock().replace(microsecond=0)
     arguments = await _with_parent(ctx, unsaved.arguments)
     inbox = await check_mail(ctx, await _mail_of(ctx, arguments))
-    draft = replace(unsaved, inbox_id=inbox.id, arguments=arguments, updated_at=now)
+    authors = tuple(dict.fromkeys((*unsaved.authors, *ctx.caller.authors)))
+    draft = replace(
+        unsaved, inbox_id=inbox.id, arguments=arguments, updated_at=now, authors=authors
+    )
     await ctx.store.save_draft(draft)
     return _public_draft(draft)
 

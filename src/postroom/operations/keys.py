@@ -24,11 +24,18 @@ from postroom.calls.request import (
     moment_of,
 )
 from postroom.errors import Forbidden, InvalidInput, NotFound, no_such
+from postroom.model.approval import Approval, Policy, RecipientLists
 from postroom.model.audit import AuditEntry, AuditQuery, Via
 from postroom.model.key import Key, KeyChange, Scope
 from postroom.model.page import Page
-from postroom.model.view import Everything, view_of
+from postroom.model.view import view_of
 from postroom.operations.accounts import AccountId
+from postroom.operations.approvals import (
+    ApprovalMode,
+    Recipients,
+    refuse_if_limited,
+    refuse_looser,
+)
 from postroom.operations.imap.accounts import accounts_of
 from postroom.operations.inboxes import Name
 from postroom.operations.memories import NamespaceName
@@ -96,7 +103,7 @@ class CreateKey(Request):
 
     name: Annotated[Name, argument("What it is for.", "crm", min_length=1)]
     scopes: Annotated[
-        list[Scope], argument("What it may do.", ["read"], min_length=1, max_length=4)
+        list[Scope], argument("What it may do.", ["read"], min_length=1, max_length=5)
     ] = [Scope.READ]
     inboxes: Annotated[
         list[InboxName] | None,
@@ -121,6 +128,8 @@ class CreateKey(Request):
             max_length=1000,
         ),
     ] = None
+    approval: ApprovalMode = None
+    recipients: Recipients = None
     expires_at: Annotated[
         Expiry, argument("When it ends: a time, or a time from now such as 30d.", "30d")
     ] = None
@@ -128,7 +137,8 @@ class CreateKey(Request):
 
 @operation(Scope.ADMIN)
 async def create_key(ctx: RequestContext, request: CreateKey) -> Key:
-    _refuse_if_limited(ctx)
+    refuse_if_limited(ctx)
+    _check_approver(ctx, request.scopes)
     beyond = sorted(set(request.scopes) - ctx.caller.scopes)
     if beyond:
         raise Forbidden(f"scopes: your own key lacks {', '.join(beyond)}, so it cannot give it")
@@ -138,6 +148,8 @@ async def create_key(ctx: RequestContext, request: CreateKey) -> Key:
     for account_id in request.accounts or ():
         if account_id not in live and await ctx.store.account(account_id, ctx.visible) is None:
             raise NotFound(f"no account {account_id}; `postroom account list` shows yours")
+    policy = _policy(request)
+    refuse_looser(ctx, policy, "approval")
     expires_at = _expiry_of(ctx, request.expires_at)
     secret = new_secret()
     key = Key(
@@ -149,10 +161,32 @@ async def create_key(ctx: RequestContext, request: CreateKey) -> Key:
         accounts=view_of(request.accounts),
         created_at=ctx.clock().replace(microsecond=0),
         last_used_at=None,
+        approval=policy.approval,
+        recipients=policy.recipients,
         expires_at=expires_at,
     )
     await ctx.store.add_key(key, hash_secret(secret))
     return replace(key, key=secret)
+
+
+def _policy(request: CreateKey) -> Policy:
+    """The policy of a new key: mail of one that may send is held if it is risky."""
+    default: Approval = "risky" if Scope.SEND in request.scopes else "never"
+    lists = RecipientLists() if request.recipients is None else request.recipients.lists()
+    return Policy(request.approval or default, lists)
+
+
+def _check_approver(ctx: RequestContext, scopes: list[Scope]) -> None:
+    """Only a person makes a key that approves mail, and it can do nothing else."""
+    if Scope.APPROVE not in scopes:
+        return
+    if set(scopes) != {Scope.APPROVE}:
+        raise InvalidInput("scopes: a key with the scope approve can have no other scope")
+    if Scope.APPROVE not in ctx.caller.scopes:
+        raise Forbidden(
+            "scopes: a key with the scope approve is made at the terminal, with `postroom key "
+            "create`, or on the web pages"
+        )
 
 
 class ListKeys(Paged):
@@ -161,26 +195,36 @@ class ListKeys(Paged):
 
 @operation(Scope.ADMIN)
 async def list_keys(ctx: RequestContext, request: ListKeys) -> Page[Key]:
-    _refuse_if_limited(ctx)
+    refuse_if_limited(ctx)
     found = await ctx.store.keys(ctx.cursors.slice(request))
     return ctx.cursors.page(request, found)
 
 
 class UpdateKey(Request):
-    """Rename a key, or change when it ends. A key that has expired works again when extended."""
+    """Rename a key, or change when it ends or what its mail needs before it leaves.
 
-    constraints = (change_of(("name", "expires_at"), "give name or expires_at: what to change"),)
+    A key that has expired works again when extended.
+    """
+
+    constraints = (
+        change_of(
+            ("name", "expires_at", "approval", "recipients"),
+            "give name, expires_at, approval or recipients: what to change",
+        ),
+    )
     key_id: KeyId
     name: Annotated[Name | None, argument("What it is for.", "crm", min_length=1)] = None
     expires_at: Annotated[
         Expiry, argument("When it ends: a time, a time from now such as 30d, or never.", "never")
     ] = None
+    approval: ApprovalMode = None
+    recipients: Recipients = None
 
 
 @operation(Scope.ADMIN)
 async def update_key(ctx: RequestContext, request: UpdateKey) -> Key:
-    _refuse_if_limited(ctx)
-    change = KeyChange(name=request.name)
+    refuse_if_limited(ctx)
+    change = KeyChange(name=request.name, policy=await _changed_policy(ctx, request))
     if request.expires_at is not None:
         if request.key_id == OWNER_KEY_ID:
             raise Forbidden("the owner's key does not expire; `postroom key reset` replaces it")
@@ -191,6 +235,18 @@ async def update_key(ctx: RequestContext, request: UpdateKey) -> Key:
     )
 
 
+async def _changed_policy(ctx: RequestContext, request: UpdateKey) -> Policy | None:
+    """The new policy of a key, if it changes. Raises NotFound, Forbidden."""
+    if request.approval is None and request.recipients is None:
+        return None
+    found = await ctx.store.keys_by_id([request.key_id])
+    before = require(next(iter(found), None), no_such("key", request.key_id)).policy
+    lists = before.recipients if request.recipients is None else request.recipients.lists()
+    policy = Policy(request.approval or before.approval, lists)
+    refuse_looser(ctx, policy, "approval", before)
+    return policy
+
+
 class DeleteKey(Request):
     """Revoke a key at once."""
 
@@ -199,20 +255,11 @@ class DeleteKey(Request):
 
 @operation(Scope.ADMIN, destroys=True)
 async def delete_key(ctx: RequestContext, request: DeleteKey) -> None:
-    _refuse_if_limited(ctx)
+    refuse_if_limited(ctx)
     if request.key_id == OWNER_KEY_ID:
         raise Forbidden("the owner's key cannot be deleted; `postroom key reset` replaces it")
     if not await ctx.store.remove_key(request.key_id):
         raise NotFound(no_such("key", request.key_id))
-
-
-def _refuse_if_limited(ctx: RequestContext) -> None:
-    views = (ctx.visible, ctx.caller.accounts, ctx.caller.namespaces)
-    if not all(isinstance(view, Everything) for view in views):
-        raise Forbidden(
-            "a key that is limited to inboxes, accounts or namespaces cannot manage keys; use "
-            "another key"
-        )
 
 
 _Name = Annotated[

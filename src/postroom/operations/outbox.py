@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from typing import Annotated, Literal
 
 from postroom.calls.context import RequestContext
-from postroom.calls.operation import MessageId, message_of, operation, require
+from postroom.calls.operation import MessageId, message_of, operation, require, require_scope
 from postroom.calls.request import READERS, Paged, Request, argument, refuse_other_kind
 from postroom.errors import Forbidden
 from postroom.model.key import Scope
@@ -23,20 +23,25 @@ from postroom.model.sending import (
     overall_status,
 )
 from postroom.pipeline.blobs import discard_unused
+from postroom.pipeline.routing import inboxes_for, route_all
 from postroom.sending.cancelling import draft_of
+from postroom.sending.submission import warn_of_disclosure
+
+Status = Literal[
+    "queued", "scheduled", "held", "sent", "failed", "bounced", "rejected", "unknown", "captured"
+]
 
 
 class ListOutbox(Paged):
-    """List sent messages that are not out: queued, scheduled, failed, bounced or unknown."""
+    """List sent messages that are not out: held, queued, scheduled, failed, bounced, unknown."""
 
-    status: Annotated[
-        Literal["queued", "scheduled", "sent", "failed", "bounced", "unknown", "captured"] | None,
-        argument("Only with this status.", "unknown"),
-    ] = None
+    status: Annotated[Status | None, argument("Only with this status.", "unknown")] = None
 
 
-@operation(Scope.READ)
+@operation(Scope.READ, also=Scope.APPROVE)
 async def list_outbox(ctx: RequestContext, request: ListOutbox) -> OutboxPage[OutboxEntry]:
+    if request.status != "held":
+        require_scope(ctx, Scope.READ)
     query = OutboxQuery(ctx.visible, request.status, ctx.cursors.slice(request))
     page = ctx.cursors.page(request, await ctx.store.outbox(query))
     state = await ctx.store.outbox_state()
@@ -52,7 +57,21 @@ class RetryMessage(Request):
 
 @operation(Scope.SEND)
 async def retry_message(ctx: RequestContext, request: RetryMessage) -> Sent:
-    await ctx.store.retry_mail(request.message_id, ctx.visible, ctx.clock())
+    message = await message_of(ctx, request.message_id)
+    words = f"{message.subject}\n{message.text}"
+    to = [r.address for r in message.recipients or ()]
+    inbox = await ctx.store.inbox(message.inbox_id, ctx.visible)
+    local = await inboxes_for(ctx, to)
+    routes = await route_all(ctx, to, local, inbox.account_id if inbox else None)
+    await ctx.store.retry_mail(
+        request.message_id,
+        ctx.visible,
+        ctx.clock(),
+        authors=ctx.caller.authors,
+        outside=[address for address, route in routes.items() if route.status == "queued"],
+        gate=ctx.gate,
+        disclosures=await warn_of_disclosure(ctx, words, to),
+    )
     sent = sent_of(await message_of(ctx, request.message_id))
     state = await ctx.store.outbox_state()
     return replace(sent, warnings=(PAUSED,)) if state.is_paused else sent

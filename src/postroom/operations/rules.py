@@ -100,6 +100,7 @@ async def create_plan(
         max_messages=rule.safety.max_messages,
         can_undo=rule.safety.undo,
         inboxes=inboxes,
+        authors=(recorded_authority(ctx.caller),),
     )
     await ctx.store.save_plan(plan, draft.items)
     return plan

@@ -50,6 +50,7 @@ async def caller_of_key(services: Services, key: Key) -> Caller:
         accounts=NOTHING if is_limited and key.accounts == EVERYTHING else key.accounts,
         namespaces=key.namespaces,
         is_owner=key.id == OWNER.key_id,
+        policy=key.policy,
         expires_at=key.expires_at,
     )
 
@@ -83,7 +84,7 @@ async def caller_for_rule_job(services: Services, job: RuleJob) -> Caller | None
 
 async def current_callers(services: Services, authorities: Iterable[str]) -> dict[str, Caller]:
     """The callers of the keys that exist and have not expired; owner and agent need no query."""
-    callers = {AGENT.key_id: AGENT}
+    callers = {AGENT.key_id: replace(AGENT, policy=services.gate.agent)}
     key_ids = set(authorities) - {OWNER.key_id, AGENT.key_id, NO_AUTHORITY}
     if not key_ids:
         return callers
@@ -258,13 +259,23 @@ def _effects(
     """What each rule did; rules that changed nothing are left out."""
     found = []
     known_in = {rule.id: rule.known_in for rule in run.rules} if chain.links else {}
+    made_by = {rule.id: (rule.made_by,) if rule.made_by else () for rule in run.rules}
     for link in chain.links:
         problems = (*link.problems, *refused[link.rule_id])
         if link.actions or problems:
             caller = run.callers[link.rule_id] or NOBODY
             name, known = link.rule.name, known_in[link.rule_id]
             found.append(
-                RuleEffect(link.rule_id, name, link.actions, problems, caller, caller.key_id, known)
+                RuleEffect(
+                    link.rule_id,
+                    name,
+                    link.actions,
+                    problems,
+                    caller,
+                    caller.key_id,
+                    made_by[link.rule_id],
+                    known,
+                )
             )
     return found
 

@@ -15,11 +15,12 @@ not an arrival: `postroom.sending.submission` makes it from a `ParsedMail` with 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
 
+from postroom.approval.policies import is_blocked
 from postroom.blocking import in_thread
 from postroom.errors import InvalidInput, TooLarge, Unavailable
 from postroom.mail.authentication import Auth, authenticate
@@ -27,7 +28,8 @@ from postroom.mail.message import PARSER_VERSION, ParsedMessage, ReportRecipient
 from postroom.mail.text.fold import folded_fields
 from postroom.mail.threads import subject_key
 from postroom.mail.unsubscribe import unsubscribing_of
-from postroom.model.inbox import INBOX
+from postroom.model.approval import SenderLists
+from postroom.model.inbox import INBOX, JUNK
 from postroom.model.message import AddressLine, BlobKey, Direction
 from postroom.model.storage import Added, DeliveryReport, NewAttachment, NewMessage, RecipientStatus
 from postroom.pipeline.apply_rules import run_rules
@@ -146,11 +148,23 @@ async def arrived_messages(
     """The messages to store, after the rules ran on those that arrive in a mailbox."""
     now = services.clock()
     auths = await authenticate_mails(services, mails)
+    lists = await services.store.sender_lists()
     messages = [
-        _arrived_message(services, arrival, mail, auth, now)
+        _arrived_message(services, _sorted(arrival, mail, lists), mail, auth, now)
         for arrival, mail, auth in zip(arrivals, mails, auths, strict=True)
     ]
     return await run_rules(services, messages, [mail.parsed for mail in mails])
+
+
+def _sorted(arrival: Arrival, mail: ParsedMail, lists: Mapping[str, SenderLists]) -> Arrival:
+    """The arrival, in Junk if its inbox does not take mail of the sender."""
+    of_inbox = lists.get(arrival.inbox_id)
+    if of_inbox is None or arrival.mailbox != INBOX or arrival.is_imported:
+        return arrival
+    author = mail.parsed.sender.address if mail.parsed.sender else ""
+    if not is_blocked(of_inbox, (author, arrival.envelope_sender or "")):
+        return arrival
+    return replace(arrival, mailbox=JUNK)
 
 
 async def authenticate_mails(services: Services, mails: Iterable[ParsedMail]) -> list[Auth]:

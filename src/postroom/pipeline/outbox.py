@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from postroom.blocking import in_thread
 from postroom.errors import MailError
 from postroom.model.message import Recipient
 from postroom.model.sending import GIVE_UP_AFTER, TRANSPORTS, Claimed, OutboxJob, Outcome, Transport
@@ -64,6 +66,13 @@ def wait_after(attempts: int) -> timedelta:
 def claim_retry_s(failures: int) -> float:
     """The wait after so many claims failed in a row, for example because the disk is full."""
     return min(CLAIM_RETRY_S * (1 << min(failures - 1, 16)), LONGEST_CLAIM_RETRY_S)
+
+
+CHANGED = Outcome("failed", "not sent: it is not the mail that was allowed to leave")
+
+
+def _sha256(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()
 
 
 class ClaimLost(MailError):
@@ -274,12 +283,21 @@ class Outbox:
                 raise ClaimLost(f"{job.message_id} was taken over by another worker")
 
         raw = await self.services.blobs.read(job.raw)
+        if not job.is_unchanged or await in_thread(_sha256, raw) != job.raw:
+            await self._refuse_changed(job)
+            return
         outcomes = await sender.transmit(job.envelope, raw, accepted)
         await self._settle(job, outcomes)
         verdicts: Counter[str] = Counter(outcome.verdict for outcome in outcomes.values())
         for verdict, count in verdicts.items():
             self._count(f"outbox_{verdict}", count, job.message_id)
         log.info("message.handed_over", extra={"message_id": job.message_id, **verdicts})
+
+    async def _refuse_changed(self, job: OutboxJob) -> None:
+        """Do not send a mail that is not the one that passed the policies, or was approved."""
+        if await self.services.store.begin_transmission(job, ()):
+            await self._settle(job, dict.fromkeys(job.envelope.recipients, CHANGED))
+        self._count("outbox_failed", len(job.envelope.recipients), job.message_id)
 
     def _count_bounced(self, recipients: Mapping[str, int]) -> None:
         for message_id, count in recipients.items():

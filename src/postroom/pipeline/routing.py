@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from postroom.approval.policies import is_blocked
 from postroom.blocking import in_thread
 from postroom.mail.addresses import base_address, canonical_address
 from postroom.model.account import Account
@@ -45,6 +46,12 @@ def _forms(address: str) -> tuple[str, str, str]:
     """The forms under which an address may be stored: canonical, as written, without its tag."""
     plain = canonical_address(address)
     return plain, address.lower(), base_address(plain)
+
+
+async def refuses_sender(services: Services, inbox_id: str, sender: str) -> bool:
+    """Whether an inbox refuses mail of an envelope sender; a report, without one, is taken."""
+    lists = (await services.store.sender_lists()).get(inbox_id) if sender else None
+    return lists is not None and lists.action == "refuse" and is_blocked(lists, [sender])
 
 
 async def is_without_relay(services: Services) -> bool:

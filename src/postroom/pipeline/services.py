@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from postroom.mail.authentication import Trust
 from postroom.model.limits import Limits
 from postroom.model.page import random_id
+from postroom.model.storage import Gate
 from postroom.model.values import dataclass
 from postroom.pipeline.counters import Counts
 from postroom.pipeline.event_watch import Watch
@@ -86,6 +87,7 @@ class Services:
     poster: WebhookClient = field(default_factory=NoWebhookClient)
     inbound: Mapping[str, Inbound] = field(default_factory=dict)
     providers: Providers = field(default_factory=NoProviders)
+    gate: Gate = Gate()
     rule_key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     clock: Callable[[], datetime] = partial(datetime.now, UTC)
     new_id: Callable[[str], str] = random_id

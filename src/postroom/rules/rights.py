@@ -69,7 +69,7 @@ def lacking(caller: Caller, rights: Rights) -> str:
 def is_unlimited(caller: Caller) -> bool:
     """Whether a caller may do everything everywhere."""
     limits = (caller.inboxes, caller.accounts, caller.namespaces)
-    return caller.scopes == ALL_SCOPES and all(limit == EVERYTHING for limit in limits)
+    return caller.scopes >= ALL_SCOPES and all(limit == EVERYTHING for limit in limits)
 
 
 def authority_of(caller: Caller) -> str:

@@ -189,6 +189,7 @@ def caller_of(job: RuleJob) -> Caller:
         inboxes=only(job.inbox_id),
         accounts=NOTHING,
         namespaces=NOTHING,
+        for_keys=job.authors or (job.authority,),
     )
 
 

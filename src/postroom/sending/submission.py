@@ -94,7 +94,7 @@ async def send_once(
         outgoing_mail = add_options(await write(ctx, request), request)
         outgoing_mail.send_at = send_at
         sent = await _send(ctx, outgoing_mail, request, payload)
-    return await _outcome(ctx, sent, request.wait_s) if request.wait_s else sent
+    return await outcome(ctx, sent, request.wait_s) if request.wait_s else sent
 
 
 async def was_sent_by(ctx: RequestContext, caller: str, request: Sending) -> bool:
@@ -116,8 +116,11 @@ async def _earlier(
     )
 
 
-async def _outcome(ctx: RequestContext, sent: Sent, wait_s: int) -> Sent:
+async def outcome(
+    ctx: RequestContext, sent: Sent, wait_s: int, waits: Callable[[Sent], bool] | None = None
+) -> Sent:
     """Wait until the relay has answered for every recipient, or the time is over."""
+    waits = waits or is_pending
     message_id = sent.message_id
     release()
     with ctx.watch.subscribe(
@@ -127,13 +130,16 @@ async def _outcome(ctx: RequestContext, sent: Sent, wait_s: int) -> Sent:
         events = aiter(ctx.watch.after(subscription, newest))
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
-                while _is_pending(sent := await _current(ctx, sent)):
+                while waits(sent := await _current(ctx, sent)):
                     await anext(events)
     return sent
 
 
-def _is_pending(sent: Sent) -> bool:
-    return any(r.status == "queued" and r.detail is None for r in sent.recipients)
+def is_pending(sent: Sent) -> bool:
+    """Whether a mail waits for a person, or for the first answer of the relay."""
+    return any(
+        r.status == "held" or (r.status == "queued" and r.detail is None) for r in sent.recipients
+    )
 
 
 async def _current(ctx: RequestContext, sent: Sent) -> Sent:
@@ -185,8 +191,10 @@ async def _send(
     )
     if outgoing_mail.send_at:
         recipients, arrivals = [Recipient(address, "scheduled") for address in addresses], []
+        outside = [address for address in addresses if address.lower() not in local]
     else:
         recipients = list((await route_all(ctx, addresses, local, inbox.account_id)).values())
+        outside = [recipient.address for recipient in recipients if recipient.status == "queued"]
         arrivals = [Arrival(raw, id_) for id_ in dict.fromkeys(i.id for i in local.values())]
     (mail,) = await write_blobs(ctx, [mail])
     message = await build_sent_message(ctx, mail, inbox.id, [a for _, a in outgoing_mail.bcc])
@@ -212,9 +220,16 @@ async def _send(
             draft_id=draft.id if draft else None,
             draft_revision=draft.revision if draft else 0,
             reply_limit=reply_limit(ctx, outgoing_mail),
+            outside=tuple(outside),
+            authors=tuple(dict.fromkeys((*ctx.caller.authors, *(draft.authors if draft else ())))),
+            gate=ctx.gate,
         )
     )
     await restore_blobs(ctx, [mail])
+    if sent.status == "held":
+        from postroom.sending.notices import tell_owner  # late: it sends mail itself
+
+        await tell_owner(ctx, sent, inbox)
     return sent
 
 

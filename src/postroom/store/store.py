@@ -48,7 +48,7 @@ from postroom.store.sql.messages import (
     message_search,
 )
 from postroom.store.sql.messages import threads as sql_threads
-from postroom.store.sql.outbox import claims, queue, sends
+from postroom.store.sql.outbox import claims, holds, queue, sends
 from postroom.store.sql.outbox import drafts as sql_drafts
 from postroom.store.sql.rules import plans
 from postroom.store.sql.rules import rules as sql_rules
@@ -151,6 +151,13 @@ class Store(MemoryStore):
     outbox_state = reads(queue.outbox_state)
     pause_outbox = writes(queue.pause_outbox)
     retry_mail = writes(sql_drafts.retry_mail)
+    approve_mail = writes(holds.approve_mail)
+    reject_mail = writes(holds.reject_mail)
+    judge_mail = reads(holds.judge_mail)
+    record_reads = writes_unaudited(holds.record_reads)
+    inbox_policy = reads(holds.policy_of_inbox)
+    set_inbox_policy = writes(holds.set_inbox_policy)
+    sender_lists = reads(holds.sender_lists)
     cancel_mail = writes(sql_drafts.cancel_mail)
 
     # Events and webhooks

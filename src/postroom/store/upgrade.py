@@ -210,11 +210,17 @@ _FROM_33: tuple[str, ...] = (
     "UPDATE metadata SET name = 'migrated' WHERE name = 'moved'",
     "UPDATE metadata SET name = 'backup' WHERE name = 'kept'",
 )
-DATA: dict[int, tuple[str, ...]] = {RENAMED: _FROM_33}
+_SUSPICIOUS = """
+    UPDATE messages SET is_suspicious = 1
+     WHERE is_outbound = 0 AND (
+           details LIKE '%"hidden_text":[{%' OR details LIKE '%"lookalike":["%'
+           OR details LIKE '%"imitates":"%')
+"""
+DATA: dict[int, tuple[str, ...]] = {RENAMED: _FROM_33, 41: (_SUSPICIOUS,)}
 """What is done to the rows of a database that is older than a version. The same SQL for both."""
 
 _OBJECT = re.compile(r"(CREATE (?:UNIQUE )?(?:TABLE|SEQUENCE|INDEX|TRIGGER)) (\w+)")
-_LINE = re.compile(r"    ([a-z_]+) .*?,?")
+_LINE = re.compile(r"    ([a-z_0-9]+) .*?,?")
 Columns = Mapping[str, Set[str]]
 """The names of the columns of each table that a database has."""
 

@@ -24,8 +24,11 @@ MODULES = sorted(module.name for module in iter_modules(operations.__path__))
 OTHER_NAMES = {"send_email", "send_email_with_attachments", "receive_posting", "find_ids"}
 """Names that MCP alone has for what `send` does, what only a provider does, and short ids."""
 
-WITH_A_PERSON = {"add_account", "log_in_account", "sync_account"}
-"""What `account` does in commands of its own: they ask for passwords, or take their time."""
+WITH_A_PERSON = {
+    *("add_account", "log_in_account", "sync_account"),
+    *("approve_message", "reject_message"),
+}
+"""What has commands of its own: they ask a person, or take their time."""
 
 
 def load(name: str) -> click.Command:

@@ -154,7 +154,7 @@ async def test_every_way_to_send_counts_once_when_it_is_accepted(app: App) -> No
 
     assert again.message_id
     assert 0 < refused.value.retry_after <= 3600
-    waiting = await call(ctx, outbox.list_outbox, {"status": "scheduled"})
+    waiting = await call(ctx, outbox.list_outbox, {"status": "held"})
     assert 1 == waiting.total
 
 

@@ -20,6 +20,7 @@ from postroom.model.inbox import Inbox
 from postroom.model.key import AGENT, OWNER
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING, only
+from postroom.operations.approvals import set_policy
 from postroom.operations.identities import create_alias
 from postroom.operations.sending import reply_to_message
 from postroom.surfaces.smtp.server import Listener, listening
@@ -243,3 +244,21 @@ async def test_mail_to_a_tag_is_the_owner_s_of_its_base_whatever_others_have_tri
 
     [row] = (await app.services.store.messages(MessageQuery(visible=EVERYTHING))).rows
     assert inbox.id == row.inbox_id
+
+
+@pytest.mark.parametrize(
+    ("sender", "expected"),
+    [("x@spam.example", b"550 5.7.1"), ("x@ham.example", b"250"), ("", b"250")],
+)
+async def test_a_blocked_sender_is_refused_by_who_wants_that(
+    app: App, client: Client, inbox: Inbox, sender: str, expected: bytes
+) -> None:
+    senders = {"block": ["@spam.example"], "action": "refuse"}
+    await call(app.context(OWNER), set_policy, {"inbox_id": inbox.id, "senders": senders})
+    await client.reply()
+
+    answer = await client.say(
+        b"EHLO me", f"MAIL FROM:<{sender}>".encode(), f"RCPT TO:<{inbox.address}>".encode()
+    )
+
+    assert answer.startswith(expected)

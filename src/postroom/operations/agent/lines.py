@@ -53,6 +53,7 @@ def line_of(message: Message, addresses: Mapping[str, str], **shown: Any) -> Mai
         send_at=message.send_at,
         warnings=warnings_of(message) or None,
         attachments=files or None,
+        findings=message.findings,
         **shown,
     )
 

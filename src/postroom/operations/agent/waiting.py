@@ -5,15 +5,24 @@ from __future__ import annotations
 from typing import Annotated, ClassVar
 
 from postroom.calls.context import RequestContext
-from postroom.calls.operation import only_inbox, operation
-from postroom.calls.request import Constraint, OptionalInboxName, Request, argument
+from postroom.calls.operation import message_of, only_inbox, operation
+from postroom.calls.request import (
+    Constraint,
+    OptionalId,
+    OptionalInboxName,
+    Request,
+    argument,
+)
 from postroom.model.agent import Arrived, Mailboxes, MailboxLine
 from postroom.model.key import Scope
+from postroom.model.sending import Sent
 from postroom.operations.agent.lines import inbox_addresses, line_of
 from postroom.operations.mailboxes import ListMailboxes as ListAll
 from postroom.operations.mailboxes import list_mailboxes as list_all
 from postroom.operations.message_changes import ListLabels, list_labels
 from postroom.operations.messages import WaitForMessage, wait_for_message
+from postroom.operations.outbox import sent_of
+from postroom.sending.submission import is_pending, outcome
 
 
 class WaitForMail(WaitForMessage):
@@ -21,10 +30,15 @@ class WaitForMail(WaitForMessage):
 
     constraints: ClassVar[tuple[Constraint, ...]] = ()
     splits_names: ClassVar[bool] = True
+    message_id: Annotated[
+        OptionalId, argument("Instead: until this outgoing mail is decided.", "msg_4h8t2w")
+    ] = None
 
 
 @operation(Scope.READ, waits=True)
 async def wait_for_mail(ctx: RequestContext, request: WaitForMail) -> Arrived:
+    if request.message_id is not None:
+        return await _outcome_of(ctx, request.message_id, request.timeout_s)
     arguments = {name: getattr(request, name) for name in request.model_fields_set}
     if not (request.inbox_id or request.thread_id):
         arguments["inbox_id"] = (await only_inbox(ctx)).id
@@ -35,6 +49,19 @@ async def wait_for_mail(ctx: RequestContext, request: WaitForMail) -> Arrived:
     shown = {"snippet": waited.message.snippet} if waited.extracted else {"text": text}
     line = line_of(waited.message, {}, **shown)
     return Arrived(line, timed_out=False, extracted=waited.extracted)
+
+
+async def _outcome_of(ctx: RequestContext, message_id: str, timeout_s: int) -> Arrived:
+    """Wait until a person has decided about a held mail, or the relay has answered."""
+    sent = sent_of(await message_of(ctx, message_id))
+    waits = _is_held if _is_held(sent) else is_pending
+    sent = await outcome(ctx, sent, timeout_s, waits)
+    line = line_of(await message_of(ctx, message_id), {})
+    return Arrived(line, timed_out=waits(sent))
+
+
+def _is_held(sent: Sent) -> bool:
+    return sent.status == "held"
 
 
 class ListMailboxes(Request):

@@ -56,7 +56,9 @@ CREATE TABLE keys (
     created_at BIGINT NOT NULL,
     last_used_at BIGINT,
     former_inboxes TEXT COLLATE "C" NOT NULL DEFAULT '[]',
-    expires_at BIGINT
+    expires_at BIGINT,
+    approval TEXT COLLATE "C" NOT NULL DEFAULT 'never',
+    recipients TEXT COLLATE "C" NOT NULL DEFAULT '{}'
 );
 
 -- `options`, `capabilities` and `checkpoint` are JSON; `unfetched` lists mail to fetch again.
@@ -175,6 +177,7 @@ CREATE TABLE messages (
     raw TEXT COLLATE "C" NOT NULL,
     fingerprint BYTEA NOT NULL,
     details TEXT COLLATE "C" NOT NULL,
+    is_suspicious BIGINT NOT NULL DEFAULT 0,
     PRIMARY KEY (number, inbox),
     UNIQUE (id, inbox)
 ) PARTITION BY HASH (inbox);
@@ -356,7 +359,8 @@ CREATE TABLE drafts (
     created_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL,
     message_id TEXT COLLATE "C",
-    revision BIGINT NOT NULL DEFAULT 1
+    revision BIGINT NOT NULL DEFAULT 1,
+    authors TEXT COLLATE "C" NOT NULL DEFAULT '[]'
 );
 CREATE INDEX drafts_by_inbox ON drafts (inbox, sent_at, number);
 CREATE INDEX drafts_by_message ON drafts (message_id);
@@ -377,8 +381,27 @@ CREATE INDEX sends_by_request ON sends (caller, request_hash, at);
 CREATE INDEX sends_by_time ON sends (caller, at);
 CREATE INDEX sends_by_age ON sends (at);
 
+-- What mail of an inbox needs before it leaves, and whose mail it takes; `recipients` and `senders`
+-- are JSON.
+CREATE TABLE inbox_policies (
+    inbox BIGINT NOT NULL PRIMARY KEY,
+    approval TEXT COLLATE "C" NOT NULL DEFAULT 'never',
+    recipients TEXT COLLATE "C" NOT NULL DEFAULT '{}',
+    senders TEXT COLLATE "C" NOT NULL DEFAULT '{}'
+);
+
+-- Mail with security findings that a caller has read lately; `findings` is JSON.
+CREATE TABLE suspicious_reads (
+    caller TEXT COLLATE "C" NOT NULL,
+    message TEXT COLLATE "C" NOT NULL,
+    findings TEXT COLLATE "C" NOT NULL,
+    at BIGINT NOT NULL,
+    PRIMARY KEY (caller, message)
+);
+CREATE INDEX suspicious_reads_by_age ON suspicious_reads (at);
+
 -- Messages that wait to leave; `pending` and `unknown` are JSON lists of recipients, `sent_by` is the
--- key that sent it.
+-- key that sent it, `authors` (JSON) are those whose policies hold, `sha256` covers bytes and envelope.
 CREATE TABLE outbox (
     message BIGINT NOT NULL,
     inbox BIGINT NOT NULL,
@@ -396,6 +419,8 @@ CREATE TABLE outbox (
     unknown TEXT COLLATE "C",
     first_attempt_at BIGINT,
     sent_by TEXT COLLATE "C",
+    sha256 TEXT COLLATE "C",
+    authors TEXT COLLATE "C" NOT NULL DEFAULT '[]',
     PRIMARY KEY (message, inbox)
 ) PARTITION BY HASH (inbox);
 CREATE INDEX outbox_by_time ON outbox (state, next_at, message);
@@ -436,7 +461,8 @@ CREATE TABLE rules (
     created_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL,
     authority TEXT COLLATE "C",
-    visible_inboxes TEXT COLLATE "C"
+    visible_inboxes TEXT COLLATE "C",
+    made_by TEXT COLLATE "C"
 );
 
 CREATE TABLE plans (
@@ -454,7 +480,8 @@ CREATE TABLE plans (
     inboxes TEXT COLLATE "C",
     created_at BIGINT NOT NULL,
     expires_at BIGINT NOT NULL,
-    visible_inboxes TEXT COLLATE "C"
+    visible_inboxes TEXT COLLATE "C",
+    authors TEXT COLLATE "C" NOT NULL DEFAULT '[]'
 );
 CREATE INDEX plans_by_expiry ON plans (expires_at);
 
@@ -489,6 +516,7 @@ CREATE TABLE rule_jobs (
     holder TEXT COLLATE "C",
     until BIGINT,
     authority TEXT COLLATE "C" NOT NULL DEFAULT '',
+    authors TEXT COLLATE "C" NOT NULL DEFAULT '[]',
     PRIMARY KEY (number, inbox),
     UNIQUE (id, inbox)
 ) PARTITION BY HASH (inbox);

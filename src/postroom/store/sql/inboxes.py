@@ -120,6 +120,7 @@ _OF_INBOX = (
     "mailboxes",
     "contacts",
     "contact_skeletons",
+    "inbox_policies",
     "drafts",
     "webhook_deliveries",
     "identities",

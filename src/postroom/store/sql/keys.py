@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from postroom.model.approval import RecipientLists
 from postroom.model.key import Key, KeyChange
 from postroom.model.page import Found, Slice
 from postroom.model.view import named_in
@@ -23,15 +24,16 @@ from postroom.store.sql.values import (
 from postroom.store.transaction import Row, Transaction
 
 _COLUMNS = """id, name, scopes, inboxes, namespaces, accounts, created_at, last_used_at,
-    former_inboxes, expires_at"""
+    former_inboxes, expires_at, approval, recipients"""
 _LISTING = Listing(_COLUMNS, "keys", "number")
 
 UPSERT_KEY = """
     INSERT INTO keys (
-        id, name, secret_hash, scopes, inboxes, namespaces, accounts, created_at, expires_at
+        id, name, secret_hash, scopes, inboxes, namespaces, accounts, created_at, expires_at,
+        approval, recipients
     ) VALUES (
         :id, :name, :secret_hash, :scopes, :inboxes, :namespaces, :accounts, :created_at,
-        :expires_at
+        :expires_at, :approval, :recipients
     )
     ON CONFLICT (id) DO UPDATE SET secret_hash = excluded.secret_hash
 """
@@ -51,6 +53,8 @@ def add_key(tx: Transaction, key: Key, secret_hash: bytes, *, replaces: bool) ->
         namespaces=dumps(named_in(key.namespaces)),
         accounts=dumps(named_in(key.accounts)),
         created_at=seconds(key.created_at),
+        approval=key.approval,
+        recipients=dumps(key.recipients),
         expires_at=seconds_or_none(key.expires_at),
     )
     tx.announce("keys")
@@ -69,7 +73,14 @@ def _key(row: Row) -> Key:
         last_used_at=moment_or_none(row[7]),
         former_inboxes=tuple(from_text(row[8])),
         expires_at=moment_or_none(row[9]),
+        approval=row[10],
+        recipients=recipient_lists(row[11]),
     )
+
+
+def recipient_lists(text: str) -> RecipientLists:
+    """The lists of a policy from their stored form."""
+    return RecipientLists(**{name: tuple(values) for name, values in from_text(text).items()})
 
 
 def has_key(tx: Transaction, key_id: str) -> bool:
@@ -102,9 +113,23 @@ def update_key(tx: Transaction, key_id: str, change: KeyChange) -> Key | None:
     if before is None:
         return None
     expires_at = None if change.never_expires else change.expires_at or before.expires_at
-    after = replace(before, name=change.name or before.name, expires_at=expires_at)
-    sql = "UPDATE keys SET name = :name, expires_at = :expires_at WHERE id = :id"
-    tx.run(sql, id=key_id, name=after.name, expires_at=seconds_or_none(expires_at))
+    policy = change.policy or before.policy
+    after = replace(
+        before,
+        name=change.name or before.name,
+        expires_at=expires_at,
+        approval=policy.approval,
+        recipients=policy.recipients,
+    )
+    tx.run(
+        """UPDATE keys SET name = :name, expires_at = :expires_at, approval = :approval,
+                  recipients = :recipients WHERE id = :id""",
+        id=key_id,
+        name=after.name,
+        expires_at=seconds_or_none(expires_at),
+        approval=after.approval,
+        recipients=dumps(after.recipients),
+    )
     tx.announce("keys")
     return after
 

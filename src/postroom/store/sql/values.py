@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from postroom.model.approval import Hold
 from postroom.model.inbox import Visible
 from postroom.model.message import FLAGS
 from postroom.model.view import EVERYTHING, Everything, Numbers, Only, View, view_of
@@ -192,3 +193,23 @@ def view_in(text: str | bytes | None) -> View:
 def stored_view(view: View) -> str | None:
     """Encode a view; NULL is everything."""
     return None if isinstance(view, Everything) else dumps(view.named)
+
+
+def hold_in(details: Mapping[str, Any]) -> Hold | None:
+    """The hold of a message from its stored details."""
+    stored = details.get("hold")
+    if not stored:
+        return None
+    times = {name: moment(stored[name]) for name in ("held_at", "expires_at")}
+    decided_at = stored.get("decided_at")
+    return Hold(
+        **{**stored, **times, "reasons": tuple(stored["reasons"])}
+        | ({"decided_at": moment(decided_at)} if decided_at is not None else {})
+    )
+
+
+def stored_hold(hold: Hold) -> dict[str, object]:
+    """A hold as it is stored with its message."""
+    values: dict[str, object] = {name: getattr(hold, name) for name in Hold.__slots__}
+    times = {n: seconds(v) for n, v in values.items() if isinstance(v, datetime)}
+    return {name: value for name, value in (values | times).items() if value is not None}

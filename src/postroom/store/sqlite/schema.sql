@@ -45,7 +45,9 @@ CREATE TABLE keys (
     created_at INTEGER NOT NULL,
     last_used_at INTEGER,
     former_inboxes TEXT NOT NULL DEFAULT '[]',
-    expires_at INTEGER
+    expires_at INTEGER,
+    approval TEXT NOT NULL DEFAULT 'never',
+    recipients TEXT NOT NULL DEFAULT '{}'
 );
 
 -- `options`, `capabilities` and `checkpoint` are JSON; `unfetched` lists mail to fetch again.
@@ -154,7 +156,8 @@ CREATE TABLE messages (
     internet_id TEXT,
     raw TEXT NOT NULL,
     fingerprint BLOB NOT NULL,
-    details TEXT NOT NULL
+    details TEXT NOT NULL,
+    is_suspicious INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX messages_by_inbox ON messages (inbox, is_hidden, date, number);
 CREATE INDEX messages_by_thread ON messages (thread, is_hidden, date, number);
@@ -322,7 +325,8 @@ CREATE TABLE drafts (
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,
     message_id TEXT,
-    revision INTEGER NOT NULL DEFAULT 1
+    revision INTEGER NOT NULL DEFAULT 1,
+    authors TEXT NOT NULL DEFAULT '[]'
 );
 CREATE INDEX drafts_by_inbox ON drafts (inbox, sent_at, number);
 CREATE INDEX drafts_by_message ON drafts (message_id);
@@ -343,8 +347,27 @@ CREATE INDEX sends_by_request ON sends (caller, request_hash, at);
 CREATE INDEX sends_by_time ON sends (caller, at);
 CREATE INDEX sends_by_age ON sends (at);
 
+-- What mail of an inbox needs before it leaves, and whose mail it takes; `recipients` and `senders`
+-- are JSON.
+CREATE TABLE inbox_policies (
+    inbox INTEGER NOT NULL PRIMARY KEY,
+    approval TEXT NOT NULL DEFAULT 'never',
+    recipients TEXT NOT NULL DEFAULT '{}',
+    senders TEXT NOT NULL DEFAULT '{}'
+) WITHOUT ROWID;
+
+-- Mail with security findings that a caller has read lately; `findings` is JSON.
+CREATE TABLE suspicious_reads (
+    caller TEXT NOT NULL,
+    message TEXT NOT NULL,
+    findings TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    PRIMARY KEY (caller, message)
+) WITHOUT ROWID;
+CREATE INDEX suspicious_reads_by_age ON suspicious_reads (at);
+
 -- Messages that wait to leave; `pending` and `unknown` are JSON lists of recipients, `sent_by` is the
--- key that sent it.
+-- key that sent it, `authors` (JSON) are those whose policies hold, `sha256` covers bytes and envelope.
 CREATE TABLE outbox (
     message INTEGER PRIMARY KEY,
     inbox INTEGER NOT NULL,
@@ -361,7 +384,9 @@ CREATE TABLE outbox (
     draft_revision INTEGER,
     unknown TEXT,
     first_attempt_at INTEGER,
-    sent_by TEXT
+    sent_by TEXT,
+    sha256 TEXT,
+    authors TEXT NOT NULL DEFAULT '[]'
 );
 CREATE INDEX outbox_by_time ON outbox (state, next_at, message);
 CREATE INDEX outbox_by_status ON outbox (status, message);
@@ -401,7 +426,8 @@ CREATE TABLE rules (
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,
     authority TEXT,
-    visible_inboxes TEXT
+    visible_inboxes TEXT,
+    made_by TEXT
 );
 
 CREATE TABLE plans (
@@ -419,7 +445,8 @@ CREATE TABLE plans (
     inboxes TEXT,
     created_at INTEGER NOT NULL,
     expires_at INTEGER NOT NULL,
-    visible_inboxes TEXT
+    visible_inboxes TEXT,
+    authors TEXT NOT NULL DEFAULT '[]'
 );
 CREATE INDEX plans_by_expiry ON plans (expires_at);
 
@@ -452,7 +479,8 @@ CREATE TABLE rule_jobs (
     next_at INTEGER NOT NULL,
     holder TEXT,
     until INTEGER,
-    authority TEXT NOT NULL DEFAULT ''
+    authority TEXT NOT NULL DEFAULT '',
+    authors TEXT NOT NULL DEFAULT '[]'
 );
 CREATE INDEX rule_jobs_by_time ON rule_jobs (state, next_at, number);
 CREATE INDEX rule_jobs_by_plan ON rule_jobs (plan, message);

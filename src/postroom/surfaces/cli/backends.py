@@ -44,7 +44,7 @@ class Local(Backend):
         self._app = app
 
     async def call(self, operation: Operation[Any, Any], arguments: Mapping[str, Any]) -> Answer:
-        sends = operation.scope is Scope.SEND
+        sends = operation.scope in (Scope.SEND, Scope.APPROVE)
         async with self._app.sending() if sends else nullcontext():
             result = await call(self._app.context(OWNER), operation, arguments)
         if isinstance(result, Download):

@@ -16,6 +16,7 @@ import click
 from postroom import __version__
 from postroom.config import ConfigError
 from postroom.errors import Conflict, MailError, TooNew, TooOld
+from postroom.model.key import Key, Scope
 from postroom.model.view import EVERYTHING, Only
 from postroom.surfaces.cli.data_folder import check_owner, check_writable
 from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
@@ -195,10 +196,22 @@ async def _keys(app: App) -> Finding:
     from postroom.calls.authentication import OWNER_KEY_ID
     from postroom.model.page import Slice
 
-    total = (await app.services.store.keys(Slice(limit=1))).total
+    keys = await app.services.store.keys(Slice(limit=1_000))
     if app.settings.api_key is None and not await app.services.store.has_key(OWNER_KEY_ID):
         return ok("keys", "no owner's key yet; the first `postroom serve` creates it")
-    return ok("keys", f"{total}, including the owner's")
+    free = [key.id for key in keys.rows if _sends_freely(key)]
+    if free:
+        named = ", ".join(free[:_MAX_NAMED])
+        fix = "hold risky mail of agents: `postroom key update KEY_ID --approval risky`"
+        return warning("keys", f"mail of {named} leaves without approval", fix)
+    return ok("keys", f"{keys.total}, including the owner's")
+
+
+def _sends_freely(key: Key) -> bool:
+    """Whether a key may send anything to anybody. The owner's is meant to."""
+    from postroom.calls.authentication import OWNER_KEY_ID
+
+    return key.id != OWNER_KEY_ID and Scope.SEND in key.scopes and key.policy.is_open
 
 
 async def _addresses(app: App) -> Finding:

@@ -85,7 +85,7 @@ async def _own_installation(settings: Settings) -> str | None:
 
 async def _ask(settings: Settings) -> tuple[int | None, dict[str, Any]]:
     """Status and body of /readyz; no status if no Postroom answers."""
-    from postroom.surfaces.cli.serve import base_url
+    from postroom.config.settings import base_url
 
     host = base_url(settings.host, settings.port).removeprefix("http://")
     key = settings.api_key or read_key(settings.data_dir)

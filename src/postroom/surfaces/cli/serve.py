@@ -116,6 +116,8 @@ class Ports:
         The stdio line is shown only if all data is in the folder: URLs of databases and buckets
         contain passwords.
         """
+        from postroom.config.settings import base_url
+
         url = base_url(settings.host, self.http.getsockname()[1])
         over_http: dict[str, object] = {"type": "http", "url": f"{url}/mcp"}
         header = ""
@@ -414,15 +416,6 @@ def reset_key(session: Session) -> None:
         words = "This is the owner's key. It is shown only once."
     if not session.as_json:
         print(words, file=sys.stderr)
-
-
-_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
-
-
-def base_url(host: str, port: int) -> str:
-    """The URL of the server for programs on this machine."""
-    name = _ANYWHERE.get(host, host)
-    return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
 
 
 def _mcp_command(data_dir: Path) -> dict[str, object]:

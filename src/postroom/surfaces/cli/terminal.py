@@ -56,7 +56,10 @@ def cell(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         return ", ".join(cell(item) for item in value)
     if isinstance(value, dict):
-        first, *others = [cell(item) for item in value.values() if item not in (None, "", [])]
+        given = {name: item for name, item in value.items() if item not in (None, "", [])}
+        if any(isinstance(item, list) for item in given.values()):
+            return "; ".join(f"{name} {cell(item)}" for name, item in given.items())
+        first, *others = [cell(item) for item in given.values()] or [""]
         return f"{first} ({'; '.join(others)})" if others else first
     return " ".join(inert(str(value)).split())
 

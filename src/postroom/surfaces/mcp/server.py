@@ -19,7 +19,7 @@ from postroom import __version__
 from postroom.app import App
 from postroom.errors import MailError
 from postroom.model.audit import Via
-from postroom.model.key import AGENT, Caller
+from postroom.model.key import Caller
 from postroom.surfaces.mcp.listing import ON_DEMAND, ListedTool, choose, read_listing, rights_of
 from postroom.surfaces.mcp.stdio import leave_in_time, stdio_streams
 
@@ -76,6 +76,7 @@ def _server(
 
     async def run_tool(request: Request, params: types.CallToolRequestParams) -> Any:
         from postroom.surfaces.mcp.call_tool import call_tool, failed_call
+        from postroom.surfaces.mcp.elicitation import held_in, offer_approval
 
         loaded = load_tools()
         tool = loaded.get(params.name)
@@ -87,7 +88,10 @@ def _server(
 
         try:
             ctx = replace(app.context(await caller_of(request), via), report=report)
-            return await call_tool(ctx, tool, params.arguments or {})
+            result = await call_tool(ctx, tool, params.arguments or {})
+            if held := held_in(result):
+                offer_approval(request.session, f"{ctx.gate.page_url}/{held}", held)
+            return result
         except MailError as error:  # the caller has no key any more
             return failed_call(tool, error)
         finally:
@@ -150,7 +154,7 @@ async def serve_stdio(
     """
 
     async def agent(_: Request | None = None) -> Caller:
-        caller = AGENT if key is None else await app.authenticate(key)
+        caller = app.agent if key is None else await app.authenticate(key)
         return replace(caller, is_owner=False, is_local=False)
 
     await agent()

@@ -18,7 +18,7 @@ from starlette.types import Scope
 from postroom.app import App
 from postroom.config import ConfigError
 from postroom.errors import Forbidden, Unauthenticated
-from postroom.model.key import AGENT, Caller
+from postroom.model.key import Caller
 
 PEER = "postroom.peer"
 """Key in a request's state: the address of the connection. A proxy may change `client`."""
@@ -136,7 +136,8 @@ class AccessControl:
         if not self.needs_key and client is not None and not is_loopback(client[0]):
             raise Unauthenticated("without keys, only this machine is served")
         has_key = any(name in headers for name in _KEY_HEADERS)
-        caller = await self._bearer(headers, scope) if self.needs_key or has_key else AGENT
+        is_keyed = self.needs_key or has_key
+        caller = await self._bearer(headers, scope) if is_keyed else self.app.agent
         scope[ACTOR] = caller.key_id
         return caller
 

@@ -7,6 +7,7 @@ from typing import Any
 from postroom.calls.operation import Operation
 from postroom.operations import (
     accounts,
+    approvals,
     attachments,
     bulk_changes,
     drafts,
@@ -43,6 +44,9 @@ ROUTES = (
     Route("GET", "/v1/inboxes/{inbox_id}", inboxes.get_inbox),
     Route("PATCH", "/v1/inboxes/{inbox_id}", inboxes.rename_inbox),
     Route("DELETE", "/v1/inboxes/{inbox_id}", inboxes.delete_inbox, status=204),
+    Route("GET", "/v1/inboxes/{inbox_id}/policy", approvals.get_policy),
+    Route("PATCH", "/v1/inboxes/{inbox_id}/policy", approvals.set_policy),
+    Route("POST", "/v1/policy/test", approvals.check_policy, raw="raw", query=("key_id",)),
     Route("GET", "/v1/messages", messages.list_messages),
     _send("/v1/messages", sending.send_message),
     Route("GET", "/v1/messages/wait", messages.wait_for_message),
@@ -108,6 +112,9 @@ ROUTES = (
     Route("GET", "/v1/outbox", outbox.list_outbox),
     Route("POST", "/v1/outbox/pause", outbox.pause_outbox),
     Route("POST", "/v1/outbox/resume", outbox.resume_outbox),
+    Route("GET", "/v1/outbox/{message_id}", approvals.get_held_mail),
+    Route("POST", "/v1/outbox/{message_id}/approve", approvals.approve_message),
+    Route("POST", "/v1/outbox/{message_id}/reject", approvals.reject_message),
     Route("POST", "/v1/outbox/{message_id}/retry", outbox.retry_message),
     Route("POST", "/v1/outbox/{message_id}/cancel", outbox.cancel_message),
     Route("GET", "/v1/events", events.list_events),

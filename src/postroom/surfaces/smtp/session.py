@@ -28,7 +28,7 @@ from postroom.errors import (
 )
 from postroom.model.storage import Added
 from postroom.pipeline.ingest import Arrival, BatchIngest
-from postroom.pipeline.routing import inboxes_for
+from postroom.pipeline.routing import inboxes_for, refuses_sender
 from postroom.surfaces.smtp.connection import (
     Gone,
     Path,
@@ -351,18 +351,23 @@ class Session:
             await self._recipient(self._mail, address)
 
     async def _recipient(self, mail: Envelope, address: str) -> None:
+        services = self.batch_ingest.services
         try:
-            inbox = (await inboxes_for(self.batch_ingest.services, [address])).get(address.lower())
+            inbox = (await inboxes_for(services, [address])).get(address.lower())
+            is_refused = inbox is not None and await refuses_sender(services, inbox.id, mail.sender)
         except MailError as error:
             self._failed("smtp_failed", error=str(error))
             await self._say("451 4.3.0 the address cannot be looked up now; try again later")
             return
-        if inbox is not None:
+        if inbox is not None and not is_refused:
             mail.inboxes.append(inbox.id)
             await self._say("250 2.1.5 ok")
             return
         self._count("recipients_refused")
-        is_ours = address.lower().rpartition("@")[2] in self.batch_ingest.services.domains
+        if is_refused:
+            await self._refuse("550 5.7.1 this address does not accept mail from you")
+            return
+        is_ours = address.lower().rpartition("@")[2] in services.domains
         await self._refuse("550 5.1.1 no such address" if is_ours else "550 5.7.1 relaying denied")
 
     async def data(self, argument: str) -> None:

@@ -193,4 +193,6 @@ _OUTCOMES: dict[str, EventType] = {
     "bounced": "message.bounced",
     "failed": "message.failed",
     "unknown": "message.unknown",
+    "held": "message.held",
+    "rejected": "message.rejected",
 }

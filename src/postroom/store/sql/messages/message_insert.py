@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -10,6 +10,7 @@ from postroom.errors import NotFound, no_such
 from postroom.mail.authentication import imitated, is_altered, shapes, site
 from postroom.mail.text.fold import as_key, folded_addresses
 from postroom.model.inbox import HIDDEN_MAILBOXES, Label, Visible
+from postroom.model.message import findings_of
 from postroom.model.page import Found, Slice
 from postroom.model.storage import Added, NewMessage
 from postroom.model.view import Numbers
@@ -155,9 +156,20 @@ def _count_sender(tx: Transaction, inbox: int, address: str) -> bool:
     return False
 
 
+_NOT_WRITTEN = ("held", "captured", "failed", "rejected")
+"""The statuses of recipients whom the mail does not reach, so that they stay strangers."""
+
+
 def _add_recipients(tx: Transaction, message: NewMessage, inbox: int) -> None:
     roles = ("to", "cc", "bcc")
-    for address in {a.address.lower() for a in message.addresses if a.role in roles}:
+    waiting = {r.address.lower() for r in message.recipients or () if r.status in _NOT_WRITTEN}
+    addresses = {a.address.lower() for a in message.addresses if a.role in roles}
+    add_written_to(tx, inbox, addresses - waiting)
+
+
+def add_written_to(tx: Transaction, inbox: int, addresses: Iterable[str]) -> None:
+    """Record that an inbox writes to these addresses: they are known from then on."""
+    for address in addresses:
         if "@" in address:
             tx.put(ADD, inbox=inbox, address=as_key(address), mails=0)
             _mark_known(tx, inbox, address)
@@ -308,6 +320,7 @@ def parsed_columns(
         "internet_id": message.internet_message_id,
         "fingerprint": message.fingerprint,
         "details": dumps(details),
+        "is_suspicious": int(bool(findings_of(details))),
     }
 
 
@@ -323,6 +336,7 @@ def details_of(message: NewMessage, defects: tuple[str, ...]) -> dict[str, objec
         **({"auto_answered": message.auto_answered} if message.auto_answered else {}),
         **({"list_unsubscribe": message.list_unsubscribe} if message.list_unsubscribe else {}),
         **({"send_at": seconds(message.send_at)} if message.send_at else {}),
+        **({"hold": message.hold} if message.hold else {}),
     }
 
 

@@ -95,7 +95,7 @@ def _details(message: NewMessage, old: dict[str, Any]) -> dict[str, object]:
         **details_of(message, message.defects),
         "recipients": old["recipients"],
         "security": {**message.security, **security},
-        **{name: old[name] for name in ("auto_answered", "send_at") if name in old},
+        **{name: old[name] for name in ("auto_answered", "send_at", "hold") if name in old},
     }
 
 

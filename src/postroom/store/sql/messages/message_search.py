@@ -24,6 +24,7 @@ from postroom.model.message import (
     MessageRow,
     Recipient,
     ThreadMessage,
+    findings_of,
 )
 from postroom.model.page import Found
 from postroom.model.patterns import late_pattern
@@ -39,6 +40,7 @@ from postroom.store.sql.values import (
     caseless,
     flag_names,
     from_text,
+    hold_in,
     inbox_number,
     moment,
     moment_or_none,
@@ -51,7 +53,7 @@ from postroom.store.transaction import Row, Transaction
 ROW_COLUMNS = """
     m.id, t.id, i.id, m.is_outbound, m.subject, m.from_address, m.from_name, m.addresses, m.date,
     m.snippet, m.labels, m.mailboxes, m.flags, m.has_attachment,
-    CASE m.is_outbound WHEN 1 THEN m.details END
+    CASE WHEN m.is_outbound = 1 OR m.is_suspicious = 1 THEN m.details END
 """
 ROW_TABLES = """
     messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
@@ -73,7 +75,8 @@ def message_row(row: Row, excerpt: str | None = None) -> MessageRow:
     """Convert a row to a list entry, with names and recipients truncated."""
     to = [line[2] for line in from_text(row[7]) if line[0] == "to"]
     mailboxes = tuple(from_text(row[11]))
-    status, send_at = _progress(from_text(row[14]), mailboxes) if row[3] else (None, None)
+    details = from_text(row[14]) if row[14] is not None else {}
+    status, send_at = _progress(details, mailboxes) if row[3] else (None, None)
     return MessageRow(
         id=row[0],
         thread_id=row[1],
@@ -93,6 +96,7 @@ def message_row(row: Row, excerpt: str | None = None) -> MessageRow:
         excerpt=excerpt,
         status=status,
         send_at=send_at,
+        findings=() if row[3] else findings_of(details),
     )
 
 
@@ -165,6 +169,7 @@ def message(row: Row, attachments: tuple[Attachment, ...]) -> Message:
         send_at=send_at,
         recipients=recipients or None,
         list_unsubscribe=_unsubscribing(details.get("list_unsubscribe")),
+        hold=hold_in(details),
     )
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
+from postroom.approval.policies import mail_digest
 from postroom.model.message import Recipient
 from postroom.model.sending import (
     GIVE_UP_AFTER,
@@ -18,6 +19,7 @@ from postroom.model.sending import (
 )
 from postroom.model.storage import NewMessage
 from postroom.store.sql.messages.message_insert import add_message
+from postroom.store.sql.outbox.holds import NEXT_HOLD, expire_holds
 from postroom.store.sql.outbox.queue import (
     ABOUT,
     LISTED_AFTER,
@@ -61,7 +63,7 @@ STALE = """
 DUE = """
     SELECT o.message, m.id, m.from_address, m.raw, m.details, o.attempts, o.queued_at,
            o.is_scheduled, i.account_id, o.inbox, o.first_attempt_at, i.id,
-           o.sent_by
+           o.sent_by, o.sha256
       FROM {source} JOIN messages m ON +m.inbox = +o.inbox AND m.number = o.message
       JOIN inboxes i ON i.number = +m.inbox
      WHERE o.state = 'waiting' AND {which}
@@ -114,6 +116,7 @@ def claim_mail(
     lost: dict[str, int] = {}
     for inbox, number, state, pending in tx.all(STALE, now=seconds(now)):
         lost |= _expire(tx, (inbox, number), state, pending, now)
+    expire_holds(tx, now)
     if is_paused(tx):
         return Claimed((), lost)
     due = [
@@ -158,6 +161,7 @@ def _expire(
 
 def _job(row: Row, holder: str) -> OutboxJob:
     recipients = from_text(row[4])["recipients"]
+    everyone = [r["address"] for r in recipients]
     addresses = tuple(r["address"] for r in recipients if r["status"] in OPEN)
     # older versions recorded only the number of attempts
     first_attempt_at = row[6] if row[10] is None and row[5] else row[10]
@@ -175,6 +179,7 @@ def _job(row: Row, holder: str) -> OutboxJob:
         tried_since=moment_or_none(first_attempt_at),
         inbox_id=row[11],
         sent_by=row[12],
+        is_unchanged=row[13] is None or row[13] == mail_digest(row[3], row[2], everyone),
     )
 
 
@@ -186,7 +191,7 @@ def next_mail_at(
         return None
     sources = [SOURCES[transport] for transport in transports]
     queries = [NEXT.format(source=source, which=which) for source, which in sources]
-    times = [scalar(tx, sql) for sql in (*queries, NEXT_EXPIRY)]
+    times = [scalar(tx, sql) for sql in (*queries, NEXT_EXPIRY, NEXT_HOLD)]
     return min((moment(time) for time in times if time is not None), default=None)
 
 

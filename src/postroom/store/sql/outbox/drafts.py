@@ -5,15 +5,18 @@ The message of a sent draft is recorded permanently.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
+from postroom.approval.policies import digest_of
 from postroom.errors import Conflict, NotFound, no_such
+from postroom.model.approval import Asked
 from postroom.model.inbox import Visible
 from postroom.model.message import BlobKey, Recipient
 from postroom.model.page import Found, Slice
-from postroom.model.sending import AGAIN, CANCELLED, LEFT, OPEN, StoredDraft
-from postroom.model.storage import Cancelled
+from postroom.model.sending import AGAIN, CANCELLED, LEFT, WAITING, StoredDraft
+from postroom.model.storage import Cancelled, Gate
 from postroom.store.sql.accounts.pushes import (
     cancel_draft_removal,
     insert_deletion_push,
@@ -21,8 +24,10 @@ from postroom.store.sql.accounts.pushes import (
     remove_sent_copy,
 )
 from postroom.store.sql.conditions import Conditions, Listing
+from postroom.store.sql.outbox.holds import pass_gate, set_hold
 from postroom.store.sql.outbox.queue import (
     ROW_KEY,
+    Cleared,
     copy_to_sent,
     insert_outbox_entry,
     requeue,
@@ -31,10 +36,12 @@ from postroom.store.sql.outbox.queue import (
 from postroom.store.sql.values import (
     dumps,
     from_text,
+    hold_in,
     inbox_number,
     insert,
     moment,
     moment_or_none,
+    scalar,
     seconds,
     seconds_or_none,
     visible_numbers,
@@ -45,13 +52,13 @@ CONTENT_RETENTION = timedelta(days=7)
 """How long the content of a sent draft is kept, so that it can be restored."""
 
 _COLUMNS = """d.number, d.id, i.id, d.arguments, d.send_at, d.created_at, d.updated_at,
-    d.message_id, d.revision"""
+    d.message_id, d.revision, d.authors"""
 _TABLES = "drafts d JOIN inboxes i ON i.number = d.inbox"
 _LISTING = Listing(_COLUMNS, _TABLES, "d.number", is_newest_first=True)
 _AT_REVISION = "id = :id AND revision = :revision AND sent_at IS NULL"
 CHANGE = f"""
     UPDATE drafts SET inbox = :inbox, arguments = :arguments, send_at = :send_at,
-           updated_at = :updated_at, revision = revision + 1
+           updated_at = :updated_at, authors = :authors, revision = revision + 1
      WHERE {_AT_REVISION}
 """
 CLEAR_CONTENT = """
@@ -63,9 +70,16 @@ CLEAR_CONTENT = """
 def _draft(row: Row) -> StoredDraft:
     number, draft_id, inbox_id, arguments, send_at, created_at, updated_at = row[:7]
     times = (moment_or_none(send_at), moment(created_at), moment(updated_at))
-    message_id, revision = row[7:9]
+    message_id, revision, authors = row[7:10]
     return StoredDraft(
-        draft_id, inbox_id, from_text(arguments), *times, message_id, number, revision
+        draft_id,
+        inbox_id,
+        from_text(arguments),
+        *times,
+        message_id,
+        number,
+        revision,
+        tuple(from_text(authors)),
     )
 
 
@@ -86,6 +100,7 @@ def save_draft(tx: Transaction, draft: StoredDraft) -> None:
         "arguments": dumps(draft.arguments),
         "send_at": seconds_or_none(draft.send_at),
         "updated_at": seconds(draft.updated_at),
+        "authors": dumps(draft.authors),
     }
     if not draft.revision:
         insert(tx, "drafts", **values, created_at=seconds(draft.created_at), revision=1)
@@ -196,19 +211,32 @@ def remove_draft(tx: Transaction, draft_id: str, visible: Visible) -> bool:
 
 FIND = """
     SELECT m.number, i.id, m.details, o.state, o.is_scheduled, m.inbox, o.draft_id,
-           o.draft_revision, o.unknown, o.queued_at FROM messages m
+           o.draft_revision, o.unknown, o.queued_at, o.authors, m.raw, m.from_address, t.id
+      FROM messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
       JOIN inboxes i ON i.number = +m.inbox
       LEFT JOIN outbox o ON +o.inbox = +m.inbox AND o.message = m.number
      WHERE m.id = :id AND m.is_outbound = 1
 """
 
 
-def retry_mail(tx: Transaction, message_id: str, visible: Visible, now: datetime) -> None:
+def retry_mail(
+    tx: Transaction,
+    message_id: str,
+    visible: Visible,
+    now: datetime,
+    *,
+    authors: tuple[str, ...],
+    outside: Sequence[str],
+    gate: Gate,
+    disclosures: tuple[str, ...] = (),
+) -> None:
     """Queue the message again for recipients who did not get it, or make waiting ones due now.
 
-    The transport of each recipient is determined again, as for a scheduled mail that is due.
+    The transport of each recipient is determined again, as for a scheduled mail that is due. It
+    passes the gate again, unless a person has approved it.
 
     Raises:
+        Forbidden: a policy denies a recipient.
         NotFound: there is no such sent message.
         Conflict: no recipient is left, it is being submitted, it is scheduled for later, or it was
             cancelled and its draft changed or sent since.
@@ -227,17 +255,56 @@ def retry_mail(tx: Transaction, message_id: str, visible: Visible, now: datetime
     inbox, number = row[5], row[0]
     if row[6] is not None:
         _mark_sent_again(tx, row[6], row[7], message_id, now)
-    changes = {r.address: Recipient(r.address, "queued") for r in again}
+    leaving = [r.address for r in again if r.address in outside]
+    cleared = _clear_again(tx, row, authors, leaving, gate, disclosures, now)
+    status = "held" if cleared.hold else "queued"
+    why = "; ".join(cleared.hold.reasons) if cleared.hold else None
+    changes = {r.address: Recipient(r.address, status, why) for r in again}
     set_recipients(tx, inbox, number, changes, now)
     statuses = {r.status for r in _recipients(row)}
     cancel_draft_removal(tx, inbox, message_id)
     remove_sent_copy(tx, inbox, number, message_id, statuses=statuses)
     tx.run(f"DELETE FROM outbox WHERE {ROW_KEY}", inbox=inbox, message=number)
     everyone = tuple(changes.get(r.address, r) for r in _recipients(row))
-    insert_outbox_entry(tx, inbox, number, everyone, seconds(now), is_scheduled=True)
+    insert_outbox_entry(
+        tx, inbox, number, everyone, seconds(now), is_scheduled=True, cleared=cleared
+    )
     unknown = _former_unknown(row) | {r.address: r.detail for r in again if r.status == "unknown"}
     if unknown:
         _set_columns(tx, row, unknown=dumps(unknown))
+
+
+def _clear_again(
+    tx: Transaction,
+    row: Row,
+    authors: tuple[str, ...],
+    outside: Sequence[str],
+    gate: Gate,
+    disclosures: tuple[str, ...],
+    now: datetime,
+) -> Cleared:
+    """Pass a stored mail through the gate, for everyone who had a part in it."""
+    details, (inbox, number) = from_text(row[2]), (row[5], row[0])
+    files = "SELECT count(*) FROM attachments WHERE inbox = :i AND message = :n AND is_inline = 0"
+    mail = Asked(
+        inbox=inbox,
+        raw=row[11],
+        sender=row[12],
+        recipients=[r["address"] for r in details["recipients"]],
+        outside=outside,
+        authors=tuple(dict.fromkeys((*from_text(row[10] or "[]"), *authors))),
+        attachments=int(scalar(tx, files, i=inbox, n=number)),
+        thread_id=row[13],
+        disclosures=disclosures,
+        now=now,
+    )
+    hold = hold_in(details)
+    if hold is not None and hold.decision == "approved" and hold.sha256 == digest_of(mail):
+        return Cleared(digest_of(mail), tuple(mail.authors))
+    held = pass_gate(tx, mail, gate)
+    if held is not None:
+        set_hold(tx, inbox, number, held)
+    return Cleared(digest_of(mail), tuple(mail.authors), held)
 
 
 def cancel_mail(
@@ -253,7 +320,7 @@ def cancel_mail(
         Conflict: no recipient is waiting, or it is being submitted.
     """
     row = _row(tx, message_id, visible)
-    waiting = [r for r in _recipients(row) if r.status in OPEN]
+    waiting = [r for r in _recipients(row) if r.status in WAITING]
     if not waiting:
         raise Conflict(f"no recipient of {message_id} is waiting; there is nothing to cancel")
     if row[3] in ("claimed", "handing_over"):
@@ -267,7 +334,7 @@ def cancel_mail(
         return Cancelled()
     draft_id = _restore_draft(tx, message_id)
     if draft_id is None:
-        save_draft(tx, draft)
+        save_draft(tx, replace(draft, authors=tuple(from_text(row[10] or "[]"))))
     return Cancelled(draft_id or draft.id, _remove(tx, row[5], row[0], message_id))
 
 

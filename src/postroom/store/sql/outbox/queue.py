@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
+from postroom.model.approval import Hold
 from postroom.model.inbox import OUTBOX, SENT
 from postroom.model.message import Recipient
 from postroom.model.page import Found
@@ -29,8 +30,10 @@ from postroom.store.sql.events.events import About, add_event, add_outcomes
 from postroom.store.sql.values import (
     dumps,
     from_text,
+    hold_in,
     insert,
     moment,
+    moment_or_none,
     scalar,
     seconds,
     visible_numbers,
@@ -181,6 +184,14 @@ ROW_KEY = "inbox = :inbox AND message = :message"
 """The condition for one row; `row_of` has its parameters."""
 
 
+class Cleared(NamedTuple):
+    """What the gate said of a mail: its digest, whose policies hold, and the hold, if it waits."""
+
+    sha256: str
+    authors: tuple[str, ...] = ()
+    hold: Hold | None = None
+
+
 def insert_outbox_entry(
     tx: Transaction,
     inbox: int,
@@ -189,24 +200,30 @@ def insert_outbox_entry(
     start: int,
     *,
     is_scheduled: bool,
+    cleared: Cleared,
     sent_by: str | None = None,
 ) -> None:
-    """Insert a stored message into the outbox, as `done` if nothing is to be sent."""
+    """Insert a stored message that has passed the gate into the outbox: as `done` if nothing is to
+    be sent, as `held` until its hold expires if a person decides.
+    """
     statuses = {recipient.status for recipient in recipients}
     if statuses.isdisjoint((*NOT_OUT, "captured")):
         return
+    state = "done" if statuses.isdisjoint(OPEN) else "waiting"
     insert(
         tx,
         "outbox",
         inbox=inbox,
         message=number,
-        state="done" if statuses.isdisjoint(OPEN) else "waiting",
+        state="held" if cleared.hold else state,
         status=overall_status(recipients),
         attempts=0,
         queued_at=start,
-        next_at=start,
+        next_at=seconds(cleared.hold.expires_at) if cleared.hold else start,
         is_scheduled=int(is_scheduled),
         sent_by=sent_by,
+        sha256=cleared.sha256,
+        authors=dumps(cleared.authors),
     )
     tx.announce("outbox")
 
@@ -330,7 +347,8 @@ def _conditions(tx: Transaction, query: OutboxQuery) -> Conditions:
 
 
 def _entry(row: Row, *, is_paused: bool) -> OutboxEntry:
-    recipients = tuple(Recipient(**r) for r in from_text(row[5])["recipients"])
+    details = from_text(row[5])
+    recipients = tuple(Recipient(**r) for r in details["recipients"])
     return OutboxEntry(
         message_id=row[1],
         thread_id=row[2],
@@ -342,7 +360,8 @@ def _entry(row: Row, *, is_paused: bool) -> OutboxEntry:
         queued_at=moment(row[7]),
         next_attempt_at=moment(row[8]) if row[9] == "waiting" else None,
         is_paused=is_paused and row[9] == "waiting",
-        send_at=waits_until(recipients, moment(row[7])),
+        send_at=waits_until(recipients, moment_or_none(details.get("send_at"))),
+        hold=hold_in(details),
     )
 
 

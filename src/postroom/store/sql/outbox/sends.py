@@ -7,9 +7,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from postroom.approval.policies import digest_of
 from postroom.errors import Conflict, RateLimited
 from postroom.mail.addresses import without_tag
 from postroom.mail.text.fold import as_key
+from postroom.model.approval import Asked, Hold
 from postroom.model.message import FLAGS, Recipient
 from postroom.model.sending import OPEN, PAUSED, Sent, mailbox_of, overall_status, waits_until
 from postroom.model.storage import NewSend, ReplyLimit
@@ -18,7 +20,8 @@ from postroom.store.sql.accounts.pushes import Delta, insert_push, insert_sent_c
 from postroom.store.sql.messages.message_insert import add_message
 from postroom.store.sql.messages.thread_choice import NAMED
 from postroom.store.sql.outbox.drafts import mark_sent, sent_as
-from postroom.store.sql.outbox.queue import insert_outbox_entry, is_paused
+from postroom.store.sql.outbox.holds import explain_hold, pass_gate
+from postroom.store.sql.outbox.queue import Cleared, insert_outbox_entry, is_paused
 from postroom.store.sql.values import (
     dumps,
     from_text,
@@ -27,6 +30,7 @@ from postroom.store.sql.values import (
     moment_or_none,
     scalar,
     seconds,
+    stored_hold,
 )
 from postroom.store.transaction import Transaction
 
@@ -176,7 +180,7 @@ _REPEATED = (
     "the same mail was sent minutes ago, so it was not sent again; allow_duplicate: true sends it"
 )
 _REMOVED = "its message was removed since"
-_FAILED = ("failed", "bounced")
+_FAILED = ("failed", "bounced", "rejected")
 _FORMER = {"agent": "agent:before"}
 """The caller recorded for sends before an upgrade; they count for no limit."""
 _ANSWERED = 1 << FLAGS.index("answered")
@@ -221,10 +225,19 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
         refuse_many_replies(tx, send.message.inbox_id, addresses, send.reply_limit, at)
     now = seconds(send.message.received_at)
     _check_rate(tx, send, now)
-    recipients = send.message.recipients or ()
-    mailboxes = (mailbox_of(recipients),)
-    added = add_message(tx, replace(send.message, mailboxes=mailboxes, send_at=send.send_at))
-    for delivery in send.deliveries:
+    cleared = _pass_gate(tx, send)
+    recipients = _waiting(send.message.recipients or (), cleared.hold)
+    added = add_message(
+        tx,
+        replace(
+            send.message,
+            recipients=recipients,
+            mailboxes=(mailbox_of(recipients),),
+            send_at=send.send_at,
+            hold=stored_hold(cleared.hold) if cleared.hold else None,
+        ),
+    )
+    for delivery in send.deliveries if cleared.hold is None else ():
         add_message(tx, delivery)
     if send.answered is not None:
         _mark_answered(tx, send.answered)
@@ -237,15 +250,17 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
         *place,
         recipients,
         seconds(send.send_at or send.message.received_at),
-        is_scheduled=send.send_at is not None,
+        is_scheduled=send.send_at is not None or cleared.hold is not None,
+        cleared=cleared,
         sent_by=send.caller,
     )
+    held = cleared.hold.reasons if cleared.hold else ()
     sent = Sent(
         added.message_id,
         added.thread_id,
         overall_status(recipients),
         recipients,
-        warnings=send.warnings or None,
+        warnings=((explain_hold(held), *send.warnings) if held else send.warnings) or None,
         send_at=waits_until(recipients, send.send_at),
     )
     if send.draft_id is not None:
@@ -261,6 +276,31 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
         answer=dumps(sent),
     )
     return _with_pause(tx, sent)
+
+
+def _pass_gate(tx: Transaction, send: NewSend) -> Cleared:
+    """Pass a new mail through the gate. Raises Forbidden if a policy denies a recipient."""
+    message = send.message
+    mail = Asked(
+        inbox=inbox_number(tx, message.inbox_id) or 0,
+        raw=message.raw,
+        sender=message.sender.address if message.sender else "",
+        recipients=[recipient.address for recipient in message.recipients or ()],
+        outside=send.outside,
+        authors=send.authors or (send.caller,),
+        attachments=sum(not a.is_inline for a in message.attachments),
+        thread_id=message.thread_id,
+        disclosures=send.warnings,
+        now=message.received_at,
+    )
+    return Cleared(digest_of(mail), tuple(mail.authors), pass_gate(tx, mail, send.gate))
+
+
+def _waiting(recipients: tuple[Recipient, ...], hold: Hold | None) -> tuple[Recipient, ...]:
+    """The recipients of a new mail: all of them wait if it is held."""
+    if hold is None:
+        return recipients
+    return tuple(Recipient(r.address, "held", "; ".join(hold.reasons)) for r in recipients)
 
 
 def _with_pause(tx: Transaction, sent: Sent) -> Sent:

@@ -37,13 +37,13 @@ from postroom.store.transaction import Row, Transaction
 
 _BATCH_SIZE = 500
 _COLUMNS = """number, id, rule, name, created_at, expires_at, state, total, item_count, counts,
-    warnings, max_messages, can_undo, inboxes, visible_inboxes"""
+    warnings, max_messages, can_undo, inboxes, visible_inboxes, authors"""
 _ITEM = "message, inbox, subject, sender, date, before, after, actions, reasons"
 INSERT_PLAN = """
     INSERT INTO plans (id, rule, name, state, total, item_count, counts, warnings, max_messages,
-                       can_undo, inboxes, created_at, expires_at, visible_inboxes)
+                       can_undo, inboxes, created_at, expires_at, authors, visible_inboxes)
     VALUES (:id, :rule, :name, 'open', :total, :item_count, :counts, :warnings, :max_messages,
-            :can_undo, :inboxes, :created_at, :expires_at,
+            :can_undo, :inboxes, :created_at, :expires_at, :authors,
             (SELECT visible_inboxes FROM rules WHERE id = :rule)) RETURNING number
 """
 """A rule that is hidden because of a removed inbox hides its plans too."""
@@ -67,8 +67,15 @@ def save_plan(tx: Transaction, plan: Plan, items: Sequence[PlanItem]) -> None:
         inboxes=stored_view(plan.inboxes),
         created_at=seconds(plan.created_at),
         expires_at=seconds(plan.expires_at),
+        authors=dumps(_authors(tx, plan)),
     )
     insert_many(tx, "plan_items", [_item_values(number, n, item) for n, item in enumerate(items)])
+
+
+def _authors(tx: Transaction, plan: Plan) -> list[str]:
+    """The keys that made a plan and its rule."""
+    row = tx.one("SELECT made_by FROM rules WHERE id = :id", id=plan.rule_id)
+    return list(dict.fromkeys((*plan.authors, *(row if row and row[0] else ()))))
 
 
 def _remove_expired(tx: Transaction, now: int) -> None:
@@ -145,6 +152,7 @@ def _plan(row: Row) -> Plan:
         can_undo=bool(row[12]),
         inboxes=view_in(row[13]),
         made_for=None if row[14] is None else view_in(row[14]),
+        authors=tuple(from_text(row[15])),
     )
 
 
@@ -325,7 +333,15 @@ def _apply(
         row = tx.one(ABOUT, id=item.message_id)
         assert row is not None
         rule_id = plan.rule_id or plan.id
-        effect = RuleEffect(rule_id, plan.name, item.actions, (), caller, authority, plan.known_in)
+        effect = RuleEffect(
+            rule_id,
+            plan.name,
+            item.actions,
+            caller=caller,
+            authority=authority,
+            authors=plan.authors,
+            seen_in=plan.known_in,
+        )
         failed = run_side_effects(tx, effect, About(*row), now, plan_id=plan.id)
     audit_item(tx, plan, item, AuditRecord(caller.key_id, "apply_rule_plan", now), failed)
 

@@ -45,7 +45,7 @@ MAX_RULES_TOTAL = 20_000
 """The limit for callers who see all rules."""
 
 _COLUMNS = """id, name, description, enabled, position, yaml, created_at, updated_at, inboxes,
-    authority, visible_inboxes"""
+    authority, visible_inboxes, made_by"""
 
 
 def add_rule(tx: Transaction, rule: Rule, visible: Visible) -> Rule:
@@ -70,6 +70,7 @@ def add_rule(tx: Transaction, rule: Rule, visible: Visible) -> Rule:
         updated_at=seconds(rule.updated_at),
         inboxes=stored_view(rule.inboxes),
         authority=rule.authority,
+        made_by=rule.authority,
     )
     return get_rule(tx, rule.id, visible)
 
@@ -87,6 +88,7 @@ def _rule(row: Row) -> Rule:
         inboxes=view_in(row[8]),
         authority=row[9],
         made_for=None if row[10] is None else view_in(row[10]),
+        made_by=row[11],
     )
 
 
@@ -248,7 +250,7 @@ def _people(lines: Sequence[Sequence[str]], role: str) -> tuple[NamedAddress, ..
 
 DUE = """
     SELECT e.inbox, e.number, e.id, e.rule, e.name, e.message, i.id, e.action, e.attempts,
-           e.authority
+           e.authority, e.authors
       FROM rule_jobs e JOIN inboxes i ON i.number = e.inbox
      WHERE e.state = 'waiting' AND e.next_at <= :now AND (e.holder IS NULL OR e.until <= :now)
      ORDER BY e.number LIMIT :limit
@@ -325,6 +327,7 @@ def _run_side_effect(
             attempts=0,
             next_at=seconds(now),
             authority=effect.authority,
+            authors=dumps(list(dict.fromkeys((effect.authority, *effect.authors)))),
         )
         tx.announce("rule_jobs")
     elif act.type == "remember":
@@ -373,7 +376,7 @@ def claim_rule_jobs(
 
 
 def _rule_job(row: Row, holder: str) -> RuleJob:
-    inbox, number, rule_job_id, rule, name, message, inbox_id, act, attempts, authority = row
+    inbox, number, rule_job_id, rule, name, message, inbox_id, act, attempts, authority = row[:10]
     return RuleJob(
         inbox=inbox,
         number=number,
@@ -386,6 +389,7 @@ def _rule_job(row: Row, holder: str) -> RuleJob:
         attempts=attempts,
         holder=holder,
         authority=authority,
+        authors=tuple(from_text(row[10])),
     )
 
 

@@ -11,6 +11,7 @@ from postroom.model.event import Waited
 from postroom.model.message import ActionResult, AttachmentText, Message, Thread
 from postroom.model.page import is_page
 from postroom.model.rule import DryRunPlan
+from postroom.model.sending import HeldMail
 from postroom.surfaces.cli.rendering.lists import scope_words, show_page, size_words
 from postroom.surfaces.cli.rendering.screen import Text
 from postroom.surfaces.cli.rendering.tables import (
@@ -109,6 +110,34 @@ def _show_message(text: Text, kind: Any, message: Body) -> None:
     text.add("", *_paragraphs(text, message["text"]))
     if message.get("next_offset") is not None:
         text.add("", f"… truncated; continue with --text-offset {message['next_offset']}")
+
+
+def _show_held(text: Text, kind: Any, mail: Body) -> None:
+    """A held mail for the person who decides: who gets it and why it is held come first."""
+    time = whole_time if text.screen.is_terminal else str
+    hold = mail["hold"]
+    rows = {
+        "to": [recipient["address"] for recipient in mail["recipients"]],
+        "from": mail["from_address"],
+        "subject": mail["subject"],
+        "attached": [_attached(text, file) for file in mail["attachments"]],
+        "status": mail["status"],
+        "send at": time(mail["send_at"]) if mail.get("send_at") else None,
+        "expires": time(hold["expires_at"]),
+        "decided": hold.get("decision"),
+        "note": hold.get("note"),
+        "sha256": hold["sha256"],
+        "id": mail["message_id"],
+    }
+    for name, value in rows.items():
+        if value:
+            text.add(f"{name + ':':10}{cell(value)}")
+    for reason in hold["reasons"]:
+        text.add(f"{'held:':10}{cell(reason)}")
+    text.add("", *_paragraphs(text, mail["text"]))
+    if mail.get("answered_text"):
+        text.add("", f"It answers {cell(mail['answers'])}:", "")
+        text.add(*(f"> {line}" for line in _paragraphs(text, mail["answered_text"])))
 
 
 def _attached(text: Text, file: Body) -> str:
@@ -244,5 +273,6 @@ VIEWS: dict[Any, Callable[[Text, Any, Body], None]] = {
     ActionResult: _show_action,
     Waited: _show_waited,
     DryRunPlan: _show_plan,
+    HeldMail: _show_held,
 }
 """Kinds of results that are not printed field by field."""

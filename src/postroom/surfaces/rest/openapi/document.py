@@ -229,6 +229,7 @@ TAGS = {
     "inbound": "Mail handed to us whole.",
     "ids": "Ids by their first characters.",
     "mailboxes": "Folders of an inbox, with counts.",
+    "policy": "What mail needs before it leaves.",
     "labels": "Names put on messages.",
     "memories": "What agents know.",
     "drafts": "Mail that is not sent yet.",

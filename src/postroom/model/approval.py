@@ -1,0 +1,137 @@
+"""Approval: who may write to whom without asking, and mail that waits for a person's decision."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from postroom.model.values import dataclass
+
+Approval = Literal["never", "risky", "always"]
+APPROVALS: tuple[Approval, ...] = ("never", "risky", "always")
+"""From the loosest to the strictest."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecipientLists:
+    """Addresses and `@domains`: those on `deny` get no mail; those on `allow` are no strangers."""
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SenderLists:
+    """Whose mail an inbox takes: addresses and `@domains`.
+
+    Mail from those on `block`, or from others than those on `allow` if it names any, goes to Junk;
+    with the action `refuse` it is refused over SMTP.
+    """
+
+    allow: tuple[str, ...] = ()
+    block: tuple[str, ...] = ()
+    action: Literal["junk", "refuse"] = "junk"
+
+
+@dataclass(frozen=True, slots=True)
+class InboxPolicy:
+    """The policy of an inbox: what its mail needs before it leaves, and whose mail it takes."""
+
+    approval: Approval = "never"
+    recipients: RecipientLists = RecipientLists()
+    senders: SenderLists = SenderLists()
+
+    @property
+    def policy(self) -> Policy:
+        """What its mail needs before it leaves."""
+        return Policy(self.approval, self.recipients)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What outgoing mail needs before it leaves; of a key, of an inbox, or of the agent."""
+
+    approval: Approval = "never"
+    recipients: RecipientLists = RecipientLists()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether every mail may leave."""
+        return self == OPEN_POLICY
+
+
+OPEN_POLICY = Policy()
+UNREADABLE_POLICY = Policy("always")
+"""The policy of a key that is gone: a person decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Why an outgoing mail waits for a person, or waited.
+
+    `sha256` covers the composed bytes and the envelope: it names the mail that is approved.
+    """
+
+    sha256: str
+    reasons: tuple[str, ...]
+    held_at: datetime
+    expires_at: datetime
+    decision: Literal["approved", "rejected"] | None = None
+    decided_by: str | None = None
+    decided_at: datetime | None = None
+    note: str | None = None
+
+
+class Asked(NamedTuple):
+    """A mail that asks to leave, whichever way it was made.
+
+    `inbox` is a row number, `raw` the SHA-256 of its bytes. `outside` are the recipients to whom it
+    would leave, `authors` the ids of the keys whose policies hold.
+    """
+
+    inbox: int
+    raw: str
+    sender: str
+    recipients: Sequence[str]
+    outside: Sequence[str]
+    authors: Sequence[str]
+    attachments: int
+    thread_id: str | None
+    disclosures: tuple[str, ...]
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SuspiciousThread:
+    """A thread with mail that has security findings, which the caller read or answers."""
+
+    message_id: str
+    findings: tuple[str, ...]
+    participants: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class LeavingMail:
+    """What is known of a mail that would leave; addresses are canonical.
+
+    `outside` are the recipients that are not here, `known` those of them that the inbox has written
+    to or heard from.
+    """
+
+    outside: tuple[str, ...]
+    known: frozenset[str] = frozenset()
+    attachments: int = 0
+    suspicious: tuple[SuspiciousThread, ...] = ()
+    disclosures: tuple[str, ...] = ()
+    sent_last_hour: int = 0
+    busiest_hour: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the policies say of a mail: it is refused, held, or may leave."""
+
+    verdict: Literal["leaves", "held", "refused", "stays"]
+    reasons: tuple[str, ...]
+    recipients: tuple[str, ...]

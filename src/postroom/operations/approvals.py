@@ -1,0 +1,308 @@
+"""Approval: decide about held mail, say what the policies would, and set the policy of an inbox."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from postroom.approval.policies import is_as_strict, parse_pattern
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import MessageId, inbox_of, operation, require, require_scope
+from postroom.calls.request import Accepts, InboxName, OptionalId, Request, argument
+from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound, no_such
+from postroom.mail.text.fold import as_key
+from postroom.model.approval import (
+    OPEN_POLICY,
+    Approval,
+    Asked,
+    InboxPolicy,
+    Policy,
+    RecipientLists,
+    SenderLists,
+    Verdict,
+)
+from postroom.model.key import AGENT_ID, OWNER, Scope
+from postroom.model.message import Message
+from postroom.model.sending import HeldMail, Sent
+from postroom.model.view import Everything
+from postroom.operations.outbox import sent_of
+from postroom.pipeline.ingest import check_size
+from postroom.pipeline.routing import inboxes_for, route_all
+from postroom.sending.outgoing_mail import each_once
+from postroom.sending.submission import warn_of_disclosure
+
+_SHA256 = Annotated[
+    str,
+    Field(min_length=64, max_length=64),
+    argument("The sha256 of the mail that you have seen.", "9f86d081" * 8),
+    Accepts({"pattern": "^[0-9a-f]{64}$"}),
+]
+_MAX_PATTERNS = 1_000
+Patterns = Annotated[list[Annotated[str, Field(min_length=2, max_length=320)]], Field()]
+
+
+class RecipientPatterns(Request):
+    """Addresses and @domains; a domain does not include its subdomains."""
+
+    allow: Annotated[
+        Patterns,
+        argument("These are no strangers.", ["ana@example.com"], max_length=_MAX_PATTERNS),
+    ] = []
+    deny: Annotated[
+        Patterns, argument("These get no mail.", ["@example.net"], max_length=_MAX_PATTERNS)
+    ] = []
+
+    def lists(self) -> RecipientLists:
+        """In the form in which they are compared. Raises InvalidInput."""
+        return RecipientLists(
+            *(
+                tuple(dict.fromkeys(parse_pattern(p, f"recipients.{name}") for p in patterns))
+                for name, patterns in (("allow", self.allow), ("deny", self.deny))
+            )
+        )
+
+
+ApprovalMode = Annotated[
+    Approval | None,
+    argument("When its mail waits for a person: never, risky or always.", "risky"),
+]
+Recipients = Annotated[
+    RecipientPatterns | None,
+    argument("Who may get its mail.", {"allow": ["@example.com"], "deny": []}),
+]
+
+
+def refuse_if_limited(ctx: RequestContext) -> None:
+    """Refuse a caller who does not see everything: keys are of the whole installation."""
+    views = (ctx.visible, ctx.caller.accounts, ctx.caller.namespaces)
+    if not all(isinstance(view, Everything) for view in views):
+        raise Forbidden(
+            "a key that is limited to inboxes, accounts or namespaces cannot manage keys; use "
+            "another key"
+        )
+
+
+def refuse_looser(
+    ctx: RequestContext, policy: Policy, what: str, before: Policy = OPEN_POLICY
+) -> None:
+    """Refuse a policy that would let out what the caller's own, or the one before, would hold.
+
+    A caller whose mail needs no approval may make any policy looser. Raises Forbidden.
+    """
+    own = ctx.caller.policy
+    if own != OPEN_POLICY and not (is_as_strict(policy, own) and is_as_strict(policy, before)):
+        raise Forbidden(
+            f"{what}: your own mail needs approval ({ctx.caller.policy.approval}), so you cannot "
+            "make this looser; ask the owner"
+        )
+
+
+class GetHeldMail(Request):
+    """Read a mail that waits for approval: what it says, to whom, why it is held, its sha256."""
+
+    message_id: MessageId
+
+
+@operation(Scope.READ, also=Scope.APPROVE)
+async def get_held_mail(ctx: RequestContext, request: GetHeldMail) -> HeldMail:
+    message = await _held(ctx, request.message_id)
+    answers = None
+    if message.in_reply_to is not None:
+        answers = await ctx.store.message_by_internet_id(message.inbox_id, message.in_reply_to)
+    return HeldMail(
+        message_id=message.id,
+        inbox_id=message.inbox_id,
+        from_address=message.from_address,
+        recipients=message.recipients or (),
+        subject=message.subject,
+        text=message.text,
+        attachments=message.attachments,
+        status=message.status or "",
+        hold=require(message.hold, no_such("held mail", message.id)),
+        send_at=message.send_at,
+        answers=answers.id if answers else None,
+        answered_text=(answers.new_text or answers.text)[:_SHOWN_CHARS] if answers else None,
+    )
+
+
+_SHOWN_CHARS = 4_000
+
+
+async def _held(ctx: RequestContext, message_id: str) -> Message:
+    message = await ctx.store.message(message_id, ctx.visible)
+    if message is None or message.hold is None:
+        raise NotFound(f"no held mail {message_id}; `GET /v1/outbox?status=held` lists them")
+    return message
+
+
+class ApproveMessage(Request):
+    """Let a held mail leave: exactly the mail with this sha256, once."""
+
+    message_id: MessageId
+    sha256: _SHA256
+
+
+@operation(Scope.APPROVE)
+async def approve_message(ctx: RequestContext, request: ApproveMessage) -> Sent:
+    await ctx.store.approve_mail(
+        request.message_id,
+        ctx.visible,
+        by=ctx.caller.key_id,
+        sha256=request.sha256,
+        now=ctx.clock(),
+    )
+    return sent_of(await _held(ctx, request.message_id))
+
+
+class RejectMessage(Request):
+    """Keep a held mail from leaving, for good. Its sender is told the note."""
+
+    message_id: MessageId
+    sha256: _SHA256
+    note: Annotated[
+        str | None,
+        argument("Why, for its sender.", "Wrong amount.", max_length=500),
+        Accepts({"pattern": r"^[^\u0000]*$"}),
+    ] = None
+
+
+@operation(Scope.APPROVE)
+async def reject_message(ctx: RequestContext, request: RejectMessage) -> Sent:
+    await ctx.store.reject_mail(
+        request.message_id,
+        ctx.visible,
+        by=ctx.caller.key_id,
+        sha256=request.sha256,
+        now=ctx.clock(),
+        note=request.note,
+    )
+    return sent_of(await _held(ctx, request.message_id))
+
+
+class GetPolicy(Request):
+    """Read what mail from an inbox needs before it leaves."""
+
+    inbox_id: Annotated[InboxName, argument("The inbox.", "inb_7k2m9q")]
+
+
+@operation(Scope.READ)
+async def get_policy(ctx: RequestContext, request: GetPolicy) -> InboxPolicy:
+    inbox = await inbox_of(ctx, request.inbox_id)
+    return await ctx.store.inbox_policy(inbox.id)
+
+
+class SenderPatterns(Request):
+    """Addresses and @domains; a domain does not include its subdomains."""
+
+    allow: Annotated[
+        Patterns,
+        argument("Take mail of these only.", ["@example.com"], max_length=_MAX_PATTERNS),
+    ] = []
+    block: Annotated[
+        Patterns, argument("Take no mail of these.", ["@spam.example"], max_length=_MAX_PATTERNS)
+    ] = []
+    action: Annotated[
+        Literal["junk", "refuse"],
+        argument("junk: move it to Junk; refuse: refuse it over SMTP.", "junk"),
+    ] = "junk"
+
+    def lists(self) -> SenderLists:
+        """In the form in which they are compared. Raises InvalidInput."""
+        allow, block = (
+            tuple(dict.fromkeys(parse_pattern(p, f"senders.{name}") for p in patterns))
+            for name, patterns in (("allow", self.allow), ("block", self.block))
+        )
+        return SenderLists(allow, block, self.action)
+
+
+class SetPolicy(Request):
+    """Set what mail from an inbox needs before it leaves, and whose mail it takes."""
+
+    inbox_id: Annotated[InboxName, argument("The inbox.", "inb_7k2m9q")]
+    approval: ApprovalMode = None
+    recipients: Recipients = None
+    senders: Annotated[
+        SenderPatterns | None,
+        argument("Whose mail it takes.", {"block": ["@spam.example"], "action": "junk"}),
+    ] = None
+
+
+@operation(Scope.ADMIN)
+async def set_policy(ctx: RequestContext, request: SetPolicy) -> InboxPolicy:
+    inbox = await inbox_of(ctx, request.inbox_id)
+    if request.senders is not None and inbox.account_id is not None:
+        raise Conflict(
+            f"senders: the mail of {inbox.address} arrives at its provider; block senders there, "
+            "or move their mail with a rule"
+        )
+    before = await ctx.store.inbox_policy(inbox.id)
+    policy = InboxPolicy(
+        request.approval or before.approval,
+        before.recipients if request.recipients is None else request.recipients.lists(),
+        before.senders if request.senders is None else request.senders.lists(),
+    )
+    if not is_as_strict(policy.policy, before.policy):
+        refuse_looser(ctx, policy.policy, "approval", before.policy)
+    await ctx.store.set_inbox_policy(inbox.id, policy)
+    return policy
+
+
+class CheckPolicy(Request):
+    """Say whether a mail would leave, wait for approval or be refused, and why. Nothing is sent.
+
+    It is judged as a mail of this key, or of the caller.
+    """
+
+    raw: Annotated[bytes, Field(description="The mail (RFC 5322), with its From, To, Cc and Bcc.")]
+    key_id: Annotated[OptionalId, argument("Judge it as mail of this key.", "key_3s8v5y")] = None
+
+
+@operation(Scope.READ)
+async def check_policy(ctx: RequestContext, request: CheckPolicy) -> Verdict:
+    authors = ctx.caller.authors
+    if request.key_id not in (None, ctx.caller.key_id):
+        require_scope(ctx, Scope.ADMIN)
+        refuse_if_limited(ctx)
+        authors = (await _known_author(ctx, request.key_id or ""),)
+    check_size(request.raw, ctx.limits.message_bytes)
+    (parsed,) = await ctx.parser.parse([request.raw])
+    sender = parsed.sender.address if parsed.sender else ""
+    inbox = (await ctx.store.inboxes_at([sender])).get(sender.lower())
+    if inbox is None or not ctx.visible.sees(inbox.id):
+        raise NotFound("From: you have no inbox with this address")
+    addresses = each_once(a.address for a in parsed.addresses if a.role in ("to", "cc", "bcc"))
+    if not addresses:
+        raise InvalidInput("the mail has no recipients; give To, Cc or Bcc")
+    local = await inboxes_for(ctx, addresses)
+    routes = await route_all(ctx, addresses, local, inbox.account_id)
+    outside = [route.address for route in routes.values() if route.status == "queued"]
+    answered = parsed.in_reply_to and await ctx.store.message_by_internet_id(
+        inbox.id, as_key(parsed.in_reply_to)
+    )
+    mail = Asked(
+        0,
+        hashlib.sha256(request.raw).hexdigest(),
+        sender,
+        addresses,
+        outside,
+        authors,
+        sum(not a.inline for a in parsed.attachments),
+        answered.thread_id if answered else None,
+        await warn_of_disclosure(ctx, f"{parsed.subject}\n{parsed.text}", addresses),
+        ctx.clock(),
+    )
+    try:
+        hold = await ctx.store.judge_mail(mail, inbox.id, ctx.gate)
+    except Forbidden as refused:
+        return Verdict("refused", (str(refused),), tuple(addresses))
+    if hold is not None:
+        return Verdict("held", hold.reasons, tuple(outside))
+    return Verdict("leaves" if outside else "stays", (), tuple(outside))
+
+
+async def _known_author(ctx: RequestContext, key_id: str) -> str:
+    if key_id not in (OWNER.key_id, AGENT_ID) and not await ctx.store.has_key(key_id):
+        raise NotFound(no_such("key", key_id))
+    return key_id

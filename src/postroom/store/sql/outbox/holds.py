@@ -1,0 +1,423 @@
+"""The gate that outgoing mail passes, and the decisions of a person about held mail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Literal, NamedTuple
+
+from postroom.approval.policies import (
+    digest_of,
+    hold_reasons,
+    refuse_denied,
+    refuse_unlisted,
+)
+from postroom.errors import Conflict, NotFound, no_such
+from postroom.mail.addresses import canonical_address
+from postroom.mail.text.fold import as_key
+from postroom.model.approval import (
+    UNREADABLE_POLICY,
+    Asked,
+    Hold,
+    InboxPolicy,
+    LeavingMail,
+    Policy,
+    SenderLists,
+    SuspiciousThread,
+)
+from postroom.model.inbox import Visible
+from postroom.model.key import AGENT, NOTICES, OWNER
+from postroom.model.message import Recipient, findings_of
+from postroom.model.storage import Gate
+from postroom.store.sql.events.events import About, add_event
+from postroom.store.sql.keys import keys_by_id, recipient_lists
+from postroom.store.sql.outbox.queue import ABOUT, ROW_KEY, set_recipients
+from postroom.store.sql.values import (
+    any_of,
+    dumps,
+    from_text,
+    hold_in,
+    inbox_number,
+    seconds,
+    stored_hold,
+)
+from postroom.store.transaction import Row, Transaction
+
+READ_WITHIN = timedelta(minutes=30)
+"""How long reading suspicious mail counts."""
+
+MAX_READS = 200
+"""How many suspicious messages are remembered for a caller."""
+
+_WITHOUT_POLICY = (OWNER.key_id, "")
+"""The owner, and rules of a version that recorded no key."""
+
+_HOUR_S = 3600
+_WEEK_S = 7 * 24 * _HOUR_S
+_MAX_THREAD = 200
+
+
+def explain_hold(reasons: Sequence[str]) -> str:
+    """What a caller is told whose mail is held."""
+    return (
+        f"held until a person approves it: {'; '.join(reasons)}. Go on with other work; wait_s or "
+        "waiting for mail tells the outcome, and cancelling it makes it a draft again"
+    )
+
+
+def pass_gate(tx: Transaction, mail: Asked, gate: Gate) -> Hold | None:
+    """Whether a mail may leave (None), or is held for a person, and why.
+
+    Raises Forbidden if a policy denies a recipient.
+    """
+    policies = policies_of(tx, mail.authors, mail.inbox, gate.agent)
+    refuse_denied(policies, mail.recipients)
+    outside = tuple(canonical_address(address) for address in mail.outside)
+    refuse_unlisted(policies, outside)
+    closed = [p for p in policies if p.approval != "never"]
+    if not closed or not outside:
+        return None
+    leaving = _leaving(tx, mail, outside, is_judged=any(p.approval == "risky" for p in closed))
+    reasons = [reason for policy in closed for reason in hold_reasons(policy, leaving, "sender")]
+    if not reasons:
+        return None
+    return Hold(digest_of(mail), tuple(dict.fromkeys(reasons)), mail.now, mail.now + gate.hold_for)
+
+
+def judge_mail(tx: Transaction, mail: Asked, inbox_id: str, gate: Gate) -> Hold | None:
+    """What the gate would say of a mail from an inbox. Raises Forbidden."""
+    return pass_gate(tx, mail._replace(inbox=inbox_number(tx, inbox_id) or 0), gate)
+
+
+def policies_of(tx: Transaction, authors: Iterable[str], inbox: int, agent: Policy) -> list[Policy]:
+    """The policies for mail of these authors from an inbox; that of a lost key is strict."""
+    ids = [author for author in dict.fromkeys(authors) if author not in _WITHOUT_POLICY]
+    if ids == [NOTICES.key_id]:
+        return []
+    key_ids = [author for author in ids if author != AGENT.key_id]
+    keys = {key.id: key.policy for key in keys_by_id(tx, key_ids)} if key_ids else {}
+    known = {AGENT.key_id: agent, **keys}
+    found = [known.get(author, UNREADABLE_POLICY) for author in ids]
+    return [*found, inbox_policy(tx, inbox).policy]
+
+
+def inbox_policy(tx: Transaction, inbox: int) -> InboxPolicy:
+    """The policy of an inbox, whoever sends from it."""
+    sql = "SELECT approval, recipients, senders FROM inbox_policies WHERE inbox = :inbox"
+    row = tx.one(sql, inbox=inbox)
+    if row is None:
+        return InboxPolicy()
+    return InboxPolicy(row[0], recipient_lists(row[1]), _sender_lists(row[2]))
+
+
+def _sender_lists(text: str) -> SenderLists:
+    stored = from_text(text)
+    lists = {name: tuple(stored[name]) for name in ("allow", "block") if name in stored}
+    return SenderLists(**{**stored, **lists})
+
+
+def policy_of_inbox(tx: Transaction, inbox_id: str) -> InboxPolicy:
+    """The policy of an inbox by its id."""
+    return inbox_policy(tx, inbox_number(tx, inbox_id) or 0)
+
+
+def sender_lists(tx: Transaction) -> dict[str, SenderLists]:
+    """The lists of senders of all inboxes that have some, by the id of the inbox."""
+    sql = """SELECT i.id, p.senders FROM inbox_policies p JOIN inboxes i ON i.number = p.inbox
+              WHERE p.senders <> '{}'"""
+    return {row[0]: _sender_lists(row[1]) for row in tx.all(sql)}
+
+
+def set_inbox_policy(tx: Transaction, inbox_id: str, policy: InboxPolicy) -> None:
+    """Replace the policy of an inbox."""
+    has_lists = policy.senders.allow or policy.senders.block
+    tx.run(
+        """INSERT INTO inbox_policies (inbox, approval, recipients, senders)
+           VALUES (:inbox, :approval, :recipients, :senders)
+           ON CONFLICT (inbox) DO UPDATE SET approval = excluded.approval,
+                  recipients = excluded.recipients, senders = excluded.senders""",
+        inbox=inbox_number(tx, inbox_id),
+        approval=policy.approval,
+        recipients=dumps(policy.recipients),
+        senders=dumps(policy.senders) if has_lists else "{}",
+    )
+
+
+def _leaving(
+    tx: Transaction, mail: Asked, outside: tuple[str, ...], *, is_judged: bool
+) -> LeavingMail:
+    if not is_judged:
+        return LeavingMail(outside)
+    since = seconds(mail.now) - _HOUR_S
+    return LeavingMail(
+        outside,
+        known=_known(tx, mail.inbox, outside),
+        attachments=mail.attachments,
+        suspicious=tuple(_suspicious(tx, mail)),
+        disclosures=mail.disclosures,
+        sent_last_hour=max(_sent_since(tx, author, since) for author in mail.authors),
+        busiest_hour=min(_busiest_hour(tx, author, since) for author in mail.authors),
+    )
+
+
+def _known(tx: Transaction, inbox: int, outside: Sequence[str]) -> frozenset[str]:
+    """The addresses that an inbox has written to or heard from, and its own."""
+    by_key = {as_key(address): address for address in outside}
+    among, params = any_of("address", list(by_key))
+    sql = f"""SELECT address FROM contacts WHERE inbox = :inbox AND address {among}
+               UNION SELECT email FROM identities WHERE inbox = :inbox AND email {among}"""
+    return frozenset(by_key[row[0]] for row in tx.all(sql, inbox=inbox, **params))
+
+
+SENT_SINCE = "SELECT count(*) FROM sends WHERE caller = :caller AND at > :since"
+BUSIEST_HOUR = """
+    SELECT max(n) FROM (
+        SELECT count(*) AS n FROM sends WHERE caller = :caller AND at > :week AND at <= :since
+         GROUP BY at / 3600) AS hours
+"""
+
+
+def _sent_since(tx: Transaction, caller: str, since: int) -> int:
+    row = tx.one(SENT_SINCE, caller=caller, since=since)
+    return int(row[0]) if row else 0
+
+
+def _busiest_hour(tx: Transaction, caller: str, since: int) -> int:
+    row = tx.one(BUSIEST_HOUR, caller=caller, week=since - _WEEK_S, since=since)
+    return int(row[0] or 0) if row else 0
+
+
+READS = "SELECT message, findings FROM suspicious_reads WHERE caller {among} AND at > :since"
+OF_THREAD = """
+    SELECT m.id, m.addresses, m.details FROM messages m
+      JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
+     WHERE t.id = :thread AND m.is_outbound = 0 ORDER BY m.number DESC LIMIT :limit
+"""
+THREAD_OF = """
+    SELECT t.id FROM messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
+     WHERE m.id = :id
+"""
+
+
+def _suspicious(tx: Transaction, mail: Asked) -> Iterable[SuspiciousThread]:
+    """The suspicious mail that the authors have read lately, and that of the answered thread."""
+    among, params = any_of("caller", list(mail.authors))
+    since = seconds(mail.now - READ_WITHIN)
+    read = {row[0]: row[1] for row in tx.all(READS.format(among=among), **params, since=since)}
+    for message_id, findings in read.items():
+        row = tx.one(THREAD_OF, id=message_id)
+        found = _thread(tx, row[0] if row else None)
+        yield SuspiciousThread(message_id, tuple(from_text(findings)), found.participants)
+    if mail.thread_id is not None:
+        found = _thread(tx, mail.thread_id)
+        for message_id, words in found.suspicious:
+            if message_id not in read:
+                yield SuspiciousThread(message_id, words, found.participants)
+
+
+class _Thread(NamedTuple):
+    participants: frozenset[str]
+    suspicious: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def _thread(tx: Transaction, thread_id: str | None) -> _Thread:
+    """Who takes part in a thread, and its suspicious mail; a Reply-To takes no part."""
+    rows = tx.all(OF_THREAD, thread=thread_id, limit=_MAX_THREAD) if thread_id else []
+    people = {
+        canonical_address(line[2])
+        for row in rows
+        for line in from_text(row[1])
+        if line[0] in ("from", "to", "cc")
+    }
+    judged = ((row[0], findings_of(from_text(row[2]))) for row in rows)
+    return _Thread(frozenset(people), tuple((id_, words) for id_, words in judged if words))
+
+
+def record_reads(
+    tx: Transaction, caller: str, read: Mapping[str, tuple[str, ...]], now: datetime
+) -> None:
+    """Remember that a caller has read suspicious messages, with the findings about them."""
+    tx.run("DELETE FROM suspicious_reads WHERE at <= :since", since=seconds(now - READ_WITHIN))
+    for message_id, findings in read.items():
+        tx.run(
+            """INSERT INTO suspicious_reads (caller, message, findings, at)
+               VALUES (:caller, :message, :findings, :at)
+               ON CONFLICT (caller, message) DO UPDATE SET at = excluded.at""",
+            caller=caller,
+            message=message_id,
+            findings=dumps(findings),
+            at=seconds(now),
+        )
+    tx.run(
+        """DELETE FROM suspicious_reads WHERE caller = :caller AND message NOT IN
+               (SELECT message FROM suspicious_reads WHERE caller = :caller
+                 ORDER BY at DESC, message LIMIT :most)""",
+        caller=caller,
+        most=MAX_READS,
+    )
+
+
+FIND = """
+    SELECT o.inbox, o.message, i.id, o.state, o.sha256, o.queued_at, m.details, o.next_at
+      FROM outbox o JOIN messages m ON +m.inbox = +o.inbox AND m.number = o.message
+      JOIN inboxes i ON i.number = +m.inbox
+     WHERE m.id = :id
+"""
+RELEASE = f"""
+    UPDATE outbox SET state = 'waiting', is_scheduled = 1, next_at = :next_at, sent_by = NULL
+     WHERE {ROW_KEY} AND state = 'held' AND sha256 = :sha256
+"""
+CLOSE = f"UPDATE outbox SET state = 'done' WHERE {ROW_KEY} AND state = 'held'"
+EXPIRED = """
+    SELECT inbox, message FROM outbox WHERE state = 'held' AND next_at <= :now
+     ORDER BY next_at LIMIT 200
+"""
+NEXT_HOLD = "SELECT min(next_at) FROM outbox WHERE state = 'held'"
+
+
+class Decision(NamedTuple):
+    """What a person decided about a held mail; `sha256` names the mail they have seen."""
+
+    by: str
+    sha256: str
+    now: datetime
+    note: str | None = None
+
+
+def approve_mail(
+    tx: Transaction, message_id: str, visible: Visible, *, by: str, sha256: str, now: datetime
+) -> None:
+    """Let a held mail leave; repeated for the same mail, it has no further effect.
+
+    Raises:
+        NotFound: there is no such mail.
+        Conflict: it is another mail than the one that was seen, or no longer held.
+    """
+    decision = Decision(by, sha256, now)
+    row = _held(tx, message_id, visible, decision, "approved")
+    if row is None:
+        return
+    if row[7] <= seconds(decision.now):
+        raise Conflict(f"{message_id} was not approved in time; write it again to send it")
+    it = {"inbox": row[0], "message": row[1]}
+    due = max(row[5], seconds(decision.now))
+    if not tx.run(RELEASE, **it, next_at=due, sha256=decision.sha256):
+        raise Conflict(f"{message_id} was decided meanwhile")
+    addresses = _decided(tx, row[0], row[1], decision, "approved")
+    status = "scheduled" if row[5] > seconds(decision.now) else "queued"
+    _add_contacts(tx, row[0], addresses)
+    set_recipients(tx, row[0], row[1], {a: Recipient(a, status) for a in addresses}, decision.now)
+    tx.announce("outbox")
+
+
+def reject_mail(
+    tx: Transaction,
+    message_id: str,
+    visible: Visible,
+    *,
+    by: str,
+    sha256: str,
+    now: datetime,
+    note: str | None = None,
+) -> None:
+    """Keep a held mail from leaving, for good; repeated, it has no further effect.
+
+    Raises what `approve_mail` raises.
+    """
+    decision = Decision(by, sha256, now, note)
+    row = _held(tx, message_id, visible, decision, "rejected")
+    if row is None:
+        return
+    why = "rejected by a person" + (f": {decision.note}" if decision.note else "")
+    _reject(tx, row[0], row[1], decision, why)
+
+
+def expire_holds(tx: Transaction, now: datetime) -> int:
+    """Reject held mail that nobody approved in time, and return how many."""
+    rows = tx.all(EXPIRED, now=seconds(now))
+    for inbox, number in rows:
+        _reject(tx, inbox, number, Decision("", "", now), "not approved in time")
+    return len(rows)
+
+
+def _reject(tx: Transaction, inbox: int, number: int, decision: Decision, why: str) -> None:
+    tx.run(CLOSE, inbox=inbox, message=number)
+    addresses = _decided(tx, inbox, number, decision, "rejected")
+    changes = {a: Recipient(a, "rejected", why) for a in addresses}
+    set_recipients(tx, inbox, number, changes, decision.now)
+
+
+def _held(
+    tx: Transaction,
+    message_id: str,
+    visible: Visible,
+    decision: Decision,
+    wanted: Literal["approved", "rejected"],
+) -> Row | None:
+    """The row of a held mail; None if the same was decided before."""
+    row = tx.one(FIND, id=message_id)
+    if row is None or not visible.sees(row[2]):
+        raise NotFound(no_such("held mail", message_id))
+    hold = hold_in(from_text(row[6]))
+    if hold is None:
+        raise NotFound(f"{message_id} is not held; it needs no approval")
+    if hold.sha256 != decision.sha256:
+        raise Conflict(
+            f"{message_id} is another mail than the one with this sha256; look at it again"
+        )
+    if hold.decision == wanted and hold.decided_by:
+        return None
+    if row[3] != "held" or hold.decision is not None:
+        state = "was not approved in time" if hold.decided_by == "" else f"was {hold.decision}"
+        raise Conflict(f"{message_id} {state if hold.decision else 'was cancelled'}")
+    return row
+
+
+def set_hold(tx: Transaction, inbox: int, number: int, hold: Hold) -> None:
+    """Store a new hold with a message."""
+    row = tx.one(ABOUT, inbox=inbox, number=number)
+    if row is not None:
+        _write_details(tx, inbox, number, {**from_text(row[3]), "hold": stored_hold(hold)})
+
+
+def _write_details(tx: Transaction, inbox: int, number: int, details: dict[str, Any]) -> None:
+    tx.run(
+        "UPDATE messages SET details = :details WHERE inbox = :inbox AND number = :number",
+        details=dumps(details),
+        inbox=inbox,
+        number=number,
+    )
+
+
+def _decided(
+    tx: Transaction,
+    inbox: int,
+    number: int,
+    decision: Decision,
+    verdict: Literal["approved", "rejected"],
+) -> list[str]:
+    """Record a decision with its message, add the event, and return the held recipients."""
+    row = tx.one(ABOUT, inbox=inbox, number=number)
+    details = from_text(row[3]) if row else {}
+    hold = hold_in(details)
+    if row is None or hold is None:
+        return []
+    decided = replace(
+        hold,
+        decision=verdict,
+        decided_by=decision.by,
+        decided_at=decision.now.replace(microsecond=0),
+        note=decision.note,
+    )
+    _write_details(tx, inbox, number, {**details, "hold": stored_hold(decided)})
+    if verdict == "approved":
+        data: dict[str, object] = {"sha256": hold.sha256, "approved_by": decision.by}
+        add_event(tx, "message.approved", decision.now, About(*row[:3]), data)
+    return [r["address"] for r in details["recipients"] if r["status"] == "held"]
+
+
+def _add_contacts(tx: Transaction, inbox: int, addresses: Iterable[str]) -> None:
+    from postroom.store.sql.messages.message_insert import add_written_to  # late: it imports this
+
+    add_written_to(tx, inbox, addresses)

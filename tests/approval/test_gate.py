@@ -1,0 +1,188 @@
+"""Every way in which mail can leave passes the gate."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import call
+from postroom.model.key import Scope
+from postroom.model.rule import Action
+from postroom.model.sending import OutboxQuery
+from postroom.model.view import EVERYTHING
+from postroom.operations import drafts, outbox, rules, sending, unsubscribing
+from postroom.operations.agent import outgoing, writing
+from postroom.pipeline.apply_rules import RuleJobs
+from postroom.rules.rights import rights_for
+from postroom.sending.replies import caller_of, run_rule_job
+from tests.approval.conftest import KNOWN, STRANGER, Keyed
+from tests.mails import deliver, mail
+from tests.pipeline.posting import working
+from tests.servers.relay import relaying
+from tests.walls.asking import every_operation
+
+MAIL = {"to": [STRANGER], "subject": "Hi", "body_text": "Hello"}
+Way = Callable[[RequestContext, str], Awaitable[Any]]
+
+
+async def _draft(ctx: RequestContext, heard: str) -> Any:
+    draft = await call(ctx, drafts.create_draft, MAIL)
+    return await call(ctx, drafts.send_draft, {"draft_id": draft.id})
+
+
+async def _captured(ctx: RequestContext, heard: str) -> Any:
+    """Kept here while there was no relay, and sent again when there is one."""
+    alone = replace(ctx, has_relay=False)
+    sent = await call(alone, sending.send_message, MAIL)
+    return await call(ctx, outbox.retry_message, {"message_id": sent.message_id})
+
+
+async def _agents_draft(ctx: RequestContext, heard: str) -> Any:
+    made = await call(
+        ctx, writing.send_mail, {"to": [STRANGER], "subject": "S", "body": "B", "draft": True}
+    )
+    return await call(ctx, writing.send_mail, {"draft_id": made.id})
+
+
+async def _unsubscribe(ctx: RequestContext, heard: str) -> Any:
+    inbox = (await ctx.store.inboxes_at(["me@postroom.localhost"]))["me@postroom.localhost"]
+    raw = mail("News", headers=[("List-Unsubscribe", f"<mailto:{STRANGER}>")])
+    added = await deliver(ctx, inbox, raw)
+    return await call(ctx, unsubscribing.unsubscribe, {"message_id": added.message_id})
+
+
+def _calls(operation: Any, **arguments: Any) -> Way:
+    async def way(ctx: RequestContext, heard: str) -> Any:
+        filled = {n: [heard] if v == ["HEARD"] else heard if v == "HEARD" else v
+                  for n, v in arguments.items()}  # fmt: skip
+        return await call(ctx, operation, filled)
+
+    return way
+
+
+async def _scheduled(ctx: RequestContext, heard: str) -> Any:
+    later = {**MAIL, "send_at": (ctx.clock() + timedelta(hours=1)).isoformat()}
+    return await call(ctx, sending.send_message, later)
+
+
+WAYS: dict[str, Way] = {
+    "send_message": _calls(sending.send_message, **MAIL),
+    "send_email": _calls(
+        sending.send_email,
+        inbox_id="me@postroom.localhost",
+        recipient=STRANGER,
+        subject="S",
+        body="B",
+    ),
+    "send_email_with_attachments": _calls(
+        sending.send_email_with_attachments,
+        inbox_id="me@postroom.localhost",
+        recipient=STRANGER,
+        subject="S",
+        body="B",
+        attachments=[{"filename": "a.txt", "content": "SGk="}],
+    ),
+    "reply_to_message": _calls(sending.reply_to_message, message_id="HEARD", body_text="Yes"),
+    "forward_message": _calls(sending.forward_message, message_id="HEARD", to=[STRANGER]),
+    "send_draft": _draft,
+    "retry_message": _captured,
+    "send_mail": _calls(writing.send_mail, to=[STRANGER], subject="S", body="B"),
+    "send_mail of a draft": _agents_draft,
+    "reply_mail": _calls(writing.reply_mail, ids=["HEARD"], body="Yes"),
+    "forward_mail": _calls(writing.forward_mail, ids=["HEARD"], to=[STRANGER]),
+    "unsubscribe": _unsubscribe,
+    "scheduled": _scheduled,
+}
+NOT_SENDING = {"cancel_message": "takes a mail back"}
+"""Operations that need the scope `send`, and by which nothing leaves."""
+
+
+def test_every_operation_that_sends_is_tried() -> None:
+    needing = {name for name, one in every_operation().items() if one.scope is Scope.SEND}
+
+    assert set() == needing - set(WAYS) - set(NOT_SENDING)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_what_a_person_must_approve_does_not_leave(
+    post: RequestContext, keyed: Keyed, heard: str, way: str
+) -> None:
+    agent = await keyed(approval="always")
+
+    await WAYS[way](agent, heard)
+
+    async with relaying() as relay, working(post, relay) as worker:
+        await worker.finish(5)
+    held = await post.store.outbox(OutboxQuery(EVERYTHING, "held"))
+    assert ([], 1) == (relay.mails, held.total)
+
+
+RULE = "name: pass on\nwhen: {{subject: {{contains: Lunch}}}}\nthen: [{{{action}}}]\n"
+SENDING_ACTIONS = {"forward": f"forward: {STRANGER}", "reply": "reply: Thanks"}
+
+
+def test_every_action_of_a_rule_that_sends_is_tried() -> None:
+    from postroom.rules.definition import ACTIONS
+
+    sending_ones = {name for name in ACTIONS if rights_for(Action(name)).scope is Scope.SEND}
+
+    assert set(SENDING_ACTIONS) == sending_ones
+
+
+@pytest.mark.parametrize("action", SENDING_ACTIONS)
+@pytest.mark.parametrize("by_owner", [False, True], ids=["its own plan", "the owner's plan"])
+async def test_mail_of_a_rule_stays_under_the_policy_of_its_maker(
+    post: RequestContext, keyed: Keyed, heard: str, action: str, by_owner: bool
+) -> None:
+    agent = await keyed(approval="always")
+    yaml = RULE.format(action=SENDING_ACTIONS[action])
+    rule = await call(agent, rules.create_rule, {"rule_yaml": yaml, "dry_run": False})
+    applying = post if by_owner else agent
+    plan = await call(applying, rules.run_rule_plan, {"rule_id": rule.id})
+    await call(applying, rules.apply_rule_plan, {"plan_id": plan.plan_id})
+    jobs = RuleJobs(post, lambda job: run_rule_job(replace(post, caller=caller_of(job)), job))
+
+    await jobs.run_due("test")
+
+    held = await post.store.outbox(OutboxQuery(EVERYTHING, "held"))
+    assert 1 == held.total
+
+
+async def test_the_owner_cannot_free_a_draft_of_the_agent(
+    post: RequestContext, keyed: Keyed, heard: str
+) -> None:
+    agent = await keyed(approval="always")
+    draft = await call(agent, drafts.create_draft, {**MAIL, "to": [KNOWN]})
+
+    sent = await call(post, drafts.send_draft, {"draft_id": draft.id})
+
+    assert "held" == sent.status
+
+
+async def test_a_key_that_is_gone_sends_nothing_by_itself(
+    post: RequestContext, keyed: Keyed, heard: str
+) -> None:
+    agent = await keyed(approval="never")
+    draft = await call(agent, drafts.create_draft, {**MAIL, "to": [KNOWN]})
+    await post.store.remove_key(agent.caller.key_id)
+
+    sent = await call(post, drafts.send_draft, {"draft_id": draft.id})
+
+    assert "held" == sent.status
+
+
+async def test_a_cancelled_hold_is_a_draft_under_the_same_policy(
+    post: RequestContext, keyed: Keyed, heard: str
+) -> None:
+    agent = await keyed(approval="always")
+    sent = await call(agent, sending.send_message, {**MAIL, "to": [KNOWN]})
+    cancelled = await call(post, outgoing.undo, {"id": sent.message_id})
+
+    again = await call(post, drafts.send_draft, {"draft_id": cancelled.id})
+
+    assert ("draft", "held") == (cancelled.status, again.status)

@@ -1,0 +1,78 @@
+"""A person at the terminal decides about held mail; a program at a pipe does not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.mails import mail
+from tests.servers.relay import relaying
+from tests.surfaces.cli.conftest import Postroom
+from tests.surfaces.cli.pseudo_terminal import on_a_terminal
+
+QUESTIONS = {"approve": "Let this mail leave?", "reject": "Reject this mail?"}
+
+
+@pytest.fixture
+def held(postroom: Postroom, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The id of a mail that waits for approval."""
+    monkeypatch.setenv("POSTROOM_RELAY_URL", "smtp://127.0.0.1:9")
+    postroom("inbox", "create", "me@postroom.localhost")
+    done = postroom("policy", "set", "me@postroom.localhost", "--approval", "always")
+    assert 0 == done.code, done.err
+    words = ["--to", "ana@example.com", "--subject", "Offer", "--text", "Ten per cent."]
+    sent = postroom("-o", "json", "send", *words).json
+    assert "held" == sent["status"]
+    return str(sent["message_id"])
+
+
+@pytest.mark.parametrize("verdict", QUESTIONS)
+def test_a_program_decides_nothing(postroom: Postroom, held: str, verdict: str) -> None:
+    done = postroom("outbox", verdict, held)
+
+    assert ("terminal" in done.err, "held") == (
+        True,
+        postroom("-o", "json", "message", "show", held).json["status"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("verdict", "typed", "expected", "left"),
+    [
+        ("approve", b"y\n", "sent", 1),
+        ("approve", b"\n", "held", 0),
+        ("reject", b"y\n", "rejected", 0),
+    ],
+)
+async def test_a_person_sees_the_mail_and_decides(
+    data: Path, postroom: Postroom, held: str, verdict: str, typed: bytes, expected: str, left: int
+) -> None:
+    async with relaying() as relay:
+        seen = await asyncio.to_thread(
+            on_a_terminal,
+            data,
+            "outbox",
+            verdict,
+            held.removeprefix("msg_")[:7],
+            types={QUESTIONS[verdict]: typed},
+            POSTROOM_RELAY_URL=relay.url,
+        )
+
+    shown = await asyncio.to_thread(postroom, "-o", "json", "message", "show", held)
+    assert (expected, left) == (json.loads(shown.out)["status"], len(relay.mails))
+    assert seen.index("ana@example.com") < seen.index("Ten per cent.")
+    assert "every mail" in seen
+
+
+def test_what_would_happen_to_a_mail_is_said_without_sending_it(
+    postroom: Postroom, held: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "mail.eml"
+    path.write_bytes(mail("Hi", sender="me@postroom.localhost", to="ana@example.com"))
+
+    told = postroom("-o", "json", "policy", "test", path).json
+
+    assert ("held", 1) == (told["verdict"], len(told["reasons"]))
