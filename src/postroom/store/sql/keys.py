@@ -19,6 +19,7 @@ from postroom.store.sql.values import (
     seconds,
     view_in,
 )
+from postroom.store.sql.web_sessions import end_sessions_of_key
 from postroom.store.transaction import Row, Transaction
 
 _COLUMNS = """id, name, scopes, inboxes, namespaces, accounts, created_at, last_used_at,
@@ -54,6 +55,7 @@ def add_key(tx: Transaction, key: Key, secret_hash: bytes, *, replaces: bool) ->
         approval=key.approval,
         recipients=dumps(key.recipients),
     )
+    end_sessions_of_key(tx, key.id, secret_hash)
     tx.announce("keys")
     return True
 
@@ -105,4 +107,5 @@ def list_keys(tx: Transaction, page: Slice) -> Found[Key]:
 
 def remove_key(tx: Transaction, key_id: str) -> bool:
     tx.announce("keys")
+    end_sessions_of_key(tx, key_id)
     return tx.run("DELETE FROM keys WHERE id = :id", id=key_id) > 0
