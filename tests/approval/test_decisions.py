@@ -53,6 +53,19 @@ async def test_the_sender_is_told_why_and_what_to_do(post: RequestContext, held:
     assert ["message.held"] == await types(post, held)
 
 
+async def test_hidden_text_of_an_html_mail_is_not_hidden_from_who_decides(
+    post: RequestContext, keyed: Keyed, heard: str
+) -> None:
+    html = '<p>Hello.</p><div style="display:none">the secret</div><!-- and more -->'
+    mail = {**MAIL, "body_text": None, "body_html": html}
+    sent = await call(await keyed(), sending.send_message, mail)
+
+    seen = await call(post, get_held_mail, {"message_id": sent.message_id})
+
+    assert ("Hello.", len("the secret")) == (seen.text, seen.hidden_chars)
+    assert html in (seen.body_html or "")
+
+
 async def test_approved_mail_leaves_once_and_as_it_was_seen(
     post: RequestContext, held: Sent
 ) -> None:

@@ -8,10 +8,12 @@ from typing import Annotated
 from pydantic import Field
 
 from postroom.approval.policies import is_as_strict, parse_pattern
+from postroom.blocking import in_thread
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import MessageId, inbox_of, operation, require, require_scope
 from postroom.calls.request import Accepts, InboxName, OptionalId, Request, argument
 from postroom.errors import Forbidden, InvalidInput, NotFound, no_such
+from postroom.mail.composing.read_back import read_back
 from postroom.mail.text.fold import as_key
 from postroom.model.approval import (
     OPEN_POLICY,
@@ -105,6 +107,8 @@ async def get_held_mail(ctx: RequestContext, request: GetHeldMail) -> HeldMail:
         send_at=message.send_at,
         answers=answers.id if answers else None,
         answered_text=(answers.new_text or answers.text)[:_SHOWN_CHARS] if answers else None,
+        body_html=(await in_thread(read_back, await ctx.blobs.read(message.raw), "")).html,
+        hidden_chars=sum(found["chars"] for found in message.security.get("hidden_text", ())),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from postroom.errors import NotFound
-from postroom.mail.text.invisible import cleaned
 from postroom.model.key import Scope
 from postroom.operations.approvals import get_held_mail
 from postroom.operations.drafts import (
@@ -18,10 +17,10 @@ from postroom.operations.outbox import cancel_message, list_outbox
 from postroom.surfaces.web.page import Leads, Values, Visit
 
 STATUSES = {
-    "held": ("Held", "waits for your decision"),
+    "held": ("Held", "waits for a decision"),
     "scheduled": ("Scheduled", "leaves at its time"),
     "queued": ("Queued", "waits for the next attempt"),
-    "unknown": ("Unknown", "may or may not have been accepted; never sent again by itself"),
+    "unknown": ("Unknown", "perhaps sent; not tried again"),
     "failed": ("Failed", "was refused for good"),
 }
 """The parts of the outbox, in order: their titles, and what mail in them does."""
@@ -70,7 +69,6 @@ async def outgoing_mail(visit: Visit) -> Values:
     return {
         "mail": mail,
         "message_id": message_id,
-        "has_hidden": any(cleaned(text) != text for text in (mail.subject, mail.text)),
         "may_decide": mail.status == "held" and visit.may(Scope.APPROVE),
         "may_edit": mail.status == "held" and visit.may(Scope.SEND) and visit.may(Scope.READ),
     }
