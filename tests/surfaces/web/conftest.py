@@ -24,6 +24,7 @@ from postroom.model.message import Message
 from postroom.model.view import EVERYTHING
 from postroom.operations.keys import create_key
 from postroom.operations.sending import send_message
+from postroom.surfaces.mcp.server import http_app
 from postroom.surfaces.rest.server import AccessControl, build
 from postroom.surfaces.web.server import web_mounts
 from tests.mails import new_inbox
@@ -77,6 +78,10 @@ class Person:
     def cookie(self) -> str:
         return self.http.cookies.get("postroom") or ""
 
+    def carry(self, cookie: str) -> None:
+        """Put a session into this browser."""
+        self.http.cookies.set("postroom", cookie, domain="127.0.0.1")
+
 
 @dataclass
 class Office:
@@ -92,6 +97,9 @@ class Office:
     async def key(self, *scopes: str, **more: Any) -> str:
         made = await call(self.owner, create_key, {"name": "k", "scopes": scopes, **more})
         return made.key or ""
+
+    async def new_inbox(self, username: str) -> str:
+        return (await new_inbox(self.app.services, username)).id
 
     async def link(self) -> str:
         """The secret of a link from the terminal."""
@@ -132,7 +140,9 @@ async def office(
         app = replace(opened, services=replace(opened.services, clock=clock))
         await new_inbox(app.services, "me")
         access = AccessControl.of(app, no_auth=False)
-        async with serving(build(app, mounts=web_mounts(app, access))) as port:
+        mcp = http_app(app, access)
+        mounts = {"/mcp": mcp, **web_mounts(app, access)}
+        async with serving(build(app, mounts=mounts, lifespans=[mcp.lifespan])) as port:
             yield Office(app, f"http://127.0.0.1:{port}")
 
 
