@@ -218,7 +218,8 @@ async def _pages_words(app: App, url: str) -> str:
 
     if not sys.stdout.isatty():
         return f"{url}/ (`postroom web` prints a link that signs you in)"
-    return f"{await sign_in_link(app, url)} (once, within 10 minutes)"
+    link = await sign_in_link(app, app.settings.public_url or url)
+    return f"{link}\n            (signs you in once, within 10 minutes)"
 
 
 def _key_words(settings: Settings, key: str | None, *, needs_key: bool) -> tuple[str, str | None]:
