@@ -205,6 +205,8 @@ class HeldMail:
     answered_text: str | None = None
     body_html: str | None = None
     hidden_chars: int = 0
+    reply_to: tuple[str, ...] = ()
+    headers: tuple[Header, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+
 import pytest
 
 from postroom.calls.operation import call
 from postroom.operations.outbox import list_outbox
 from tests.mails import deliver, mail
+from tests.pipeline.posting import working
+from tests.servers.relay import CUT, relaying
 from tests.surfaces.web.conftest import STRANGER, Office, Person, words
 
 
@@ -198,3 +202,76 @@ async def test_what_is_not_there_is_a_page_that_says_so(owner: Person, path: str
     assert 404 == response.status_code
     assert "text/html; charset=utf-8" == response.headers["content-type"]
     assert "<h1>Not found</h1>" in response.text
+
+
+async def test_a_person_sees_where_answers_go_and_what_else_leaves(
+    office: Office, owner: Person
+) -> None:
+    message_id = await office.hold(
+        body_text=None,
+        body_html='<p>Hello.</p><p style="display:none">the secret</p>',
+        reply_to=["elsewhere@evil.example"],
+        headers=[{"name": "X-Data", "value": "and more"}],
+    )
+
+    said = words(await owner.read(f"/outgoing/{message_id}"))
+
+    assert "Answers go to elsewhere@evil.example" in said
+    assert "X-Data: and more" in said
+    assert "10 characters of this mail cannot be seen" in said
+    assert '<p style="display:none">the secret</p>' in said
+
+
+async def test_an_attachment_is_saved_and_never_shown_as_a_page(
+    office: Office, owner: Person, visitor: Person
+) -> None:
+    page = b"<script>alert(1)</script>"
+    message_id = await office.hold(
+        attachments=[{"filename": "page.html", "content": b64encode(page).decode()}]
+    )
+    (file,) = (await office.message(message_id)).attachments
+    assert f'href="/attachments/{file.id}"' in await owner.read(f"/outgoing/{message_id}")
+
+    saved = await owner.get(f"/attachments/{file.id}")
+
+    assert page == saved.content
+    assert "sandbox; default-src 'none'" == saved.headers["content-security-policy"]
+    assert saved.headers["content-disposition"].startswith("attachment;")
+    assert 303 == (await visitor.get(f"/attachments/{file.id}")).status_code
+    await visitor.sign_in(key=await office.key("approve"))
+    assert 403 == (await visitor.get(f"/attachments/{file.id}")).status_code
+
+
+@pytest.mark.parametrize("status", ["failed", "unknown"])
+async def test_what_failed_or_is_unknown_can_be_sent_again(
+    office: Office, owner: Person, status: str
+) -> None:
+    message_id = await office.hold()
+    sha256 = await owner.seen(message_id)
+    await owner.post(f"/outgoing/{message_id}/approve", sha256=sha256)
+    answer = {"RCPT": b"550 5.1.1 nobody"} if status == "failed" else {"DOT": CUT}
+    async with relaying(answer) as relay, working(office.owner, relay) as worker:
+        await worker.finish(5)
+    page = words(await owner.read(f"/outgoing/{message_id}"))
+    assert "Send it again" in page
+    assert ("may arrive twice" in page) == (status == "unknown")
+
+    response = await owner.post(f"/outgoing/{message_id}/retry")
+
+    assert (303, "/outgoing?said=retried") == (
+        response.status_code,
+        response.headers["location"],
+    )
+    assert (await office.message(message_id)).status != status
+
+
+async def test_a_scheduled_mail_can_be_taken_back(office: Office, owner: Person) -> None:
+    message_id = await office.hold(send_at="2026-06-02T09:00Z")
+    sha256 = await owner.seen(message_id)
+    await owner.post(f"/outgoing/{message_id}/approve", sha256=sha256)
+    assert "scheduled" == (await office.message(message_id)).status
+    assert "2 Jun 2026, 09:00 UTC" in words(await owner.read(f"/outgoing/{message_id}"))
+
+    response = await owner.post(f"/outgoing/{message_id}/edit")
+
+    assert response.headers["location"].startswith("/drafts/drf_")

@@ -19,10 +19,10 @@ from postroom.errors import (
     TooSlow,
     Unavailable,
 )
-from postroom.mail.mime.attachments import content_disposition
 from postroom.mail.text.display import is_inert, shown
 from postroom.model.event import EventStream
 from postroom.model.message import Download, FailedAction
+from postroom.surfaces.downloads import download_response
 from postroom.surfaces.problem_kinds import KINDS
 from postroom.surfaces.rest.routing import Route
 from postroom.surfaces.to_json import answer, presented, to_json
@@ -112,13 +112,12 @@ _NAMED = re.compile(
 
 JSON = "application/json"
 _encode = Encoder().encode
-_MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}/[a-z0-9!#$&^_.+-]{1,64}", re.IGNORECASE)
 
 
 async def respond(route: Route, result: Any, *, is_head: bool) -> Response:
     """The response for a result. Raises the failure of an action on a single message."""
     if isinstance(result, Download):
-        return await _download(result, is_head=is_head)
+        return await download_response(result, is_head=is_head)
     if isinstance(result, EventStream):
         return _events(result, is_head=is_head)
     if route.status == 204:
@@ -138,26 +137,6 @@ def _written(body: dict[str, Any]) -> bytes:
     return written if "untrusted" not in body or is_inert(written) else _encode(presented(body))
 
 
-async def _download(download: Download, *, is_head: bool) -> Response:
-    """The first chunk is read before the status is sent, so that an error can still be reported."""
-    headers = {
-        "Content-Disposition": content_disposition(download.filename),
-        "Content-Length": str(download.size),
-        "Content-Security-Policy": "sandbox; default-src 'none'",
-        "Content-Type": safe_media_type(download.content_type),
-    }
-    if is_head:
-        return Response(headers=headers)
-    first = await anext(aiter(download.chunks), b"")
-    return StreamingResponse(_continued(first, download.chunks), headers=headers)
-
-
-async def _continued(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    async for chunk in rest:
-        yield chunk
-
-
 def _events(stream: EventStream, *, is_head: bool) -> Response:
     headers = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
     if is_head:
@@ -174,11 +153,6 @@ async def _lines(stream: EventStream) -> AsyncIterator[bytes]:
         else:
             head = f"id: {event.id}\nevent: {event.type}\n".encode()
             yield head + b"data: " + _written({"untrusted": True, **to_json(event)}) + b"\n\n"
-
-
-def safe_media_type(stated: str) -> str:
-    """The declared content type if it is valid; it comes from a mail and goes into a header."""
-    return stated.lower() if _MEDIA_TYPE.fullmatch(stated) else "application/octet-stream"
 
 
 def as_error(failure: FailedAction) -> MailError:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from postroom.errors import NotFound
 from postroom.model.key import Scope
+from postroom.model.message import Message
+from postroom.model.sending import HeldMail
 from postroom.operations.approvals import get_held_mail
 from postroom.operations.drafts import (
     delete_draft,
@@ -27,6 +29,8 @@ STATUSES = {
 
 _ROWS = 50
 _MAX_CHARS = 100_000
+_STOPPABLE = ("held", "scheduled", "queued")
+_RETRIABLE = ("failed", "bounced", "unknown", "captured")
 _RECIPIENTS = ("to", "cc", "bcc")
 
 
@@ -59,18 +63,19 @@ async def outgoing(visit: Visit) -> Values:
 async def outgoing_mail(visit: Visit) -> Values:
     """One outgoing mail, with the decision that it waits for."""
     message_id = visit.path["message_id"]
+    mail: HeldMail | Message
     try:
         mail = await visit.call(get_held_mail, message_id=message_id)
     except NotFound:
         if not visit.may(Scope.READ):
             raise
-        sent = await visit.call(get_message, message_id=message_id, max_chars=_MAX_CHARS)
-        return {"mail": sent, "message_id": message_id}
+        mail = await visit.call(get_message, message_id=message_id, max_chars=_MAX_CHARS)
+    may_send = visit.may(Scope.SEND) and visit.may(Scope.READ)
     return {
         "mail": mail,
         "message_id": message_id,
-        "may_decide": mail.status == "held" and visit.may(Scope.APPROVE),
-        "may_edit": mail.status == "held" and visit.may(Scope.SEND) and visit.may(Scope.READ),
+        "may_edit": may_send and mail.status in _STOPPABLE,
+        "may_retry": may_send and mail.status in _RETRIABLE,
     }
 
 

@@ -12,6 +12,7 @@ from postroom.calls.operation import Operation, call
 from postroom.calls.web_sessions import SignedIn
 from postroom.errors import Unauthenticated
 from postroom.model.key import Scope
+from postroom.model.message import Download
 
 T = TypeVar("T")
 
@@ -78,6 +79,14 @@ class Page:
     template: str
     shows: Callable[[Visit], Awaitable[Values]]
     is_public: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file to save: the operation gives it by the path."""
+
+    path: str
+    gives: Operation[Any, Download]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from postroom.operations.approvals import approve_message, reject_message
+from postroom.operations.attachments import download_attachment
+from postroom.operations.outbox import retry_message
 from postroom.surfaces.web import outgoing, signing_in
-from postroom.surfaces.web.page import Form, Page
+from postroom.surfaces.web.page import File, Form, Page
 
 SIGN_IN = Page("/signin", "signin.html", signing_in.sign_in_page, is_public=True)
 SESSIONS = Page("/sessions", "sessions.html", signing_in.sessions)
@@ -20,6 +22,8 @@ PAGES: tuple[Page, ...] = (
     SESSIONS,
     SIGN_IN,
 )
+
+FILES: tuple[File, ...] = (File("/attachments/{attachment_id}", download_attachment),)
 
 FORMS: tuple[Form, ...] = (
     Form(
@@ -39,6 +43,13 @@ FORMS: tuple[Form, ...] = (
         says="rejected",
     ),
     Form("/outgoing/{message_id}/edit", outgoing.edit, OUTGOING_MAIL),
+    Form(
+        "/outgoing/{message_id}/retry",
+        retry_message,
+        OUTGOING_MAIL,
+        then="/outgoing",
+        says="retried",
+    ),
     Form("/drafts/{draft_id}", outgoing.save_and_send, DRAFT),
     Form("/drafts/{draft_id}/discard", outgoing.discard, DRAFT),
     Form("/signin", signing_in.sign_in, SIGN_IN, is_public=True),
@@ -52,6 +63,7 @@ NOTICES = {
     "rejected": "Rejected. The mail does not leave; its sender is told.",
     "taken back": "Taken back. Change the mail and send it; the policies look at it again.",
     "held again": "Sent, and held again: look at it once more and approve it.",
+    "retried": "It is tried again, unless it is held first.",
     "sent": "Sent.",
     "stopped": "Stopped for those who did not have it yet.",
     "discarded": "The draft is gone.",

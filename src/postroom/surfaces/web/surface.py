@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -15,15 +15,17 @@ from postroom.admission.request_bodies import known, stranger
 from postroom.app import App
 from postroom.calls.web_sessions import SignedIn, signed_in
 from postroom.errors import Forbidden, MailError, Malformed, NotFound, RateLimited, Unavailable
+from postroom.surfaces.downloads import download_response
 from postroom.surfaces.paths import Paths, segments_of
 from postroom.surfaces.problem_kinds import KINDS
 from postroom.surfaces.web.cookies import form_token, is_form_token, session_cookie, session_secret
 from postroom.surfaces.web.outgoing import count
-from postroom.surfaces.web.page import Form, Page, Visit
-from postroom.surfaces.web.pages import FORMS, NOTICES, PAGES
+from postroom.surfaces.web.page import File, Form, Page, Visit
+from postroom.surfaces.web.pages import FILES, FORMS, NOTICES, PAGES
 from postroom.surfaces.web.rendering import ASSETS, asset, render
 
 T = TypeVar("T")
+Row = Page | File | Form
 HTML = "text/html; charset=utf-8"
 POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; "
@@ -60,7 +62,7 @@ class WebSurface:
     def __init__(self, app: App, access: AccessControl) -> None:
         self._app, self._access = app, access
         self._is_https = (app.settings.public_url or "").startswith("https://")
-        self._rows: Paths[dict[str, Page | Form]] = Paths()
+        self._rows: Paths[dict[str, Row]] = Paths()
         for path, rows in _by_path().items():
             self._rows.put(path, rows)
 
@@ -90,6 +92,8 @@ class WebSurface:
             row = rows.get("GET" if request.method == "HEAD" else request.method)
             if isinstance(row, Page):
                 return await self._show(request, row, visitor, path)
+            if isinstance(row, File):
+                return await self._save(request, row, visitor, path)
             if isinstance(row, Form):
                 return await self._submit(request, row, visitor, path)
             return Response(status_code=405, headers={"Allow": ", ".join(rows)})
@@ -117,6 +121,15 @@ class WebSurface:
         visit = self._visit(request, visitor, path)
         with self._app.concurrency_limit.place():
             return await _page(page, visit, visitor)
+
+    async def _save(
+        self, request: Request, file: File, visitor: _Visitor, path: Mapping[str, str]
+    ) -> Response:
+        if visitor.signed_in is None:
+            return _to_sign_in(request)
+        with self._app.concurrency_limit.place():
+            found = await self._visit(request, visitor, path).call(file.gives, **path)
+            return await download_response(found, is_head=request.method == "HEAD")
 
     async def _submit(
         self, request: Request, form: Form, visitor: _Visitor, path: Mapping[str, str]
@@ -229,10 +242,16 @@ def _asset(segments: list[str]) -> Response:
     return Response(asset(name), headers=headers)
 
 
-def _by_path() -> dict[str, dict[str, Page | Form]]:
-    table: dict[str, dict[str, Page | Form]] = {}
-    for page in PAGES:
-        table.setdefault(page.path, {})["GET"] = page
-    for form in FORMS:
-        table.setdefault(form.path, {})["POST"] = form
+_TABLES: tuple[tuple[str, Sequence[Row]], ...] = (
+    ("GET", PAGES),
+    ("GET", FILES),
+    ("POST", FORMS),
+)
+
+
+def _by_path() -> dict[str, dict[str, Row]]:
+    table: dict[str, dict[str, Row]] = {}
+    for method, rows in _TABLES:
+        for row in rows:
+            table.setdefault(row.path, {})[method] = row
     return table
