@@ -435,3 +435,19 @@ async def test_the_stylesheet_may_be_kept_and_changes_its_address(visitor: Perso
     assert "immutable" in response.headers["cache-control"]
     assert 404 == (await visitor.get("/assets/../pages.py")).status_code
     assert 404 == (await visitor.get("/assets/%2e%2e%2fpages.py")).status_code
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "http://127.0.0.1:1", "null", None])
+async def test_another_page_signs_nobody_in(
+    office: Office, visitor: Person, origin: str | None
+) -> None:
+    """Else a person would work in the session of somebody else without knowing."""
+    key = await office.key("read")
+    del visitor.http.headers["Origin"]
+
+    response = await visitor.http.post(
+        "/signin", data={"key": key}, headers={"Origin": origin} if origin else {}
+    )
+
+    assert 403 == response.status_code
+    assert "set-cookie" not in response.headers
