@@ -13,6 +13,7 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.errors import Conflict, Forbidden, InvalidInput, MailError, NotFound
 from postroom.model.key import ALL_SCOPES
+from postroom.model.message import Header
 from postroom.model.sending import OutboxQuery, Sent
 from postroom.model.view import EVERYTHING
 from postroom.operations import approvals, keys, outbox, sending
@@ -51,6 +52,21 @@ async def test_the_sender_is_told_why_and_what_to_do(post: RequestContext, held:
     assert STRANGER in warning
     assert "person" in warning
     assert ["message.held"] == await types(post, held)
+
+
+async def test_nothing_of_a_mail_is_hidden_from_who_decides(
+    post: RequestContext, keyed: Keyed, heard: str
+) -> None:
+    html = '<p>Hello.</p><div style="display:none">the secret</div><!-- and more -->'
+    others = {"reply_to": ["m@evil.example"], "headers": [{"name": "X-Data", "value": "more"}]}
+    mail = {**MAIL, "body_text": None, "body_html": html, **others}
+    sent = await call(await keyed(), sending.send_message, mail)
+
+    seen = await call(post, get_held_mail, {"message_id": sent.message_id})
+
+    assert ("Hello.", len("the secret")) == (seen.text, seen.hidden_chars)
+    assert html in (seen.body_html or "")
+    assert (("m@evil.example",), (Header("X-Data", "more"),)) == (seen.reply_to, seen.headers)
 
 
 async def test_approved_mail_leaves_once_and_as_it_was_seen(

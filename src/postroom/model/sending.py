@@ -187,7 +187,8 @@ class OutboxEntry:
 class HeldMail:
     """A mail that waits for approval, as the person who decides sees it.
 
-    `answers` is the message that it replies to, and `answered_text` what that says.
+    `answers` is the message that it replies to, and `answered_text` what that says. `text` has what
+    a reader sees of an HTML mail, `body_html` all of it, and `hidden_chars` counts the rest.
     """
 
     message_id: str
@@ -202,6 +203,10 @@ class HeldMail:
     send_at: datetime | None = None
     answers: str | None = None
     answered_text: str | None = None
+    body_html: str | None = None
+    hidden_chars: int = 0
+    reply_to: tuple[str, ...] = ()
+    headers: tuple[Header, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

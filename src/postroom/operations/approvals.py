@@ -8,10 +8,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from postroom.approval.policies import is_as_strict, parse_pattern
+from postroom.blocking import in_thread
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import MessageId, inbox_of, operation, require, require_scope
 from postroom.calls.request import Accepts, InboxName, OptionalId, Request, argument
 from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound, no_such
+from postroom.mail.composing.read_back import read_back
 from postroom.mail.text.fold import as_key
 from postroom.model.approval import (
     OPEN_POLICY,
@@ -24,7 +26,7 @@ from postroom.model.approval import (
     Verdict,
 )
 from postroom.model.key import AGENT_ID, OWNER, Scope
-from postroom.model.message import Message
+from postroom.model.message import Header, Message
 from postroom.model.sending import HeldMail, Sent
 from postroom.model.view import Everything
 from postroom.operations.outbox import sent_of
@@ -111,6 +113,7 @@ async def get_held_mail(ctx: RequestContext, request: GetHeldMail) -> HeldMail:
     answers = None
     if message.in_reply_to is not None:
         answers = await ctx.store.message_by_internet_id(message.inbox_id, message.in_reply_to)
+    content = await in_thread(read_back, await ctx.blobs.read(message.raw), "")
     return HeldMail(
         message_id=message.id,
         inbox_id=message.inbox_id,
@@ -124,6 +127,10 @@ async def get_held_mail(ctx: RequestContext, request: GetHeldMail) -> HeldMail:
         send_at=message.send_at,
         answers=answers.id if answers else None,
         answered_text=(answers.new_text or answers.text)[:_SHOWN_CHARS] if answers else None,
+        body_html=content.html,
+        hidden_chars=sum(found["chars"] for found in message.security.get("hidden_text", ())),
+        reply_to=message.reply_to_addresses,
+        headers=tuple(Header(*pair) for pair in content.headers),
     )
 
 

@@ -24,6 +24,7 @@ from postroom.model.message import BlobKey, MessageRow
 from postroom.model.page import Found, Slice
 from postroom.model.sending import StoredDraft
 from postroom.model.storage import MessageQuery, RawMessage
+from postroom.model.web_session import WebSession
 from postroom.ports.events import Notifier
 from postroom.store.maintenance import row_checks
 from postroom.store.memories import MemoryStore
@@ -34,6 +35,7 @@ from postroom.store.sql import blobs as sql_blobs
 from postroom.store.sql import inboxes as sql_inboxes
 from postroom.store.sql import installation as sql_installation
 from postroom.store.sql import keys as sql_keys
+from postroom.store.sql import web_sessions as sql_web_sessions
 from postroom.store.sql.accounts import accounts as sql_accounts
 from postroom.store.sql.accounts import identities as sql_identities
 from postroom.store.sql.accounts import pushes, remotes
@@ -328,6 +330,23 @@ class Store(MemoryStore):
             with suppress(MailError):  # a read must succeed even if the database cannot be written
                 await self.write(lambda tx: sql_keys.mark_used(tx, key_id, now))
         return key
+
+    # Sessions of the web pages
+    add_sign_in_link = writes(sql_web_sessions.add_sign_in_link)
+    add_web_session = writes(sql_web_sessions.add_web_session, audit_if=bool)
+    web_sessions = reads(sql_web_sessions.list_web_sessions)
+    remove_web_sessions = writes(sql_web_sessions.remove_web_sessions, audit_if=bool)
+
+    async def web_session(self, secret_hash: bytes, now: datetime) -> WebSession | None:
+        """The session with this hash; its `last_used_at` is updated at most once a minute."""
+        session = await self.engine.read(
+            lambda tx: sql_web_sessions.web_session(tx, secret_hash, now)
+        )
+        if session is not None and now - session.last_used_at > _USE_NOTED_EVERY:
+            session_id = session.id
+            with suppress(MailError):  # as for keys
+                await self.engine.write(lambda tx: sql_web_sessions.mark_used(tx, session_id, now))
+        return session
 
     # Leases and heartbeats
     claim = writes(sql_installation.claim)

@@ -57,6 +57,7 @@ CARRIES_MAIL = (
     live.LiveSource,
     message.Message,
     message.MessageRow,
+    sending.HeldMail,
     sending.OutboxEntry,
     sending.Sent,
     sending.Unsubscribed,

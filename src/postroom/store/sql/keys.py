@@ -21,6 +21,7 @@ from postroom.store.sql.values import (
     seconds_or_none,
     view_in,
 )
+from postroom.store.sql.web_sessions import end_sessions_of_key
 from postroom.store.transaction import Row, Transaction
 
 _COLUMNS = """id, name, scopes, inboxes, namespaces, accounts, created_at, last_used_at,
@@ -57,6 +58,7 @@ def add_key(tx: Transaction, key: Key, secret_hash: bytes, *, replaces: bool) ->
         recipients=dumps(key.recipients),
         expires_at=seconds_or_none(key.expires_at),
     )
+    end_sessions_of_key(tx, key.id, secret_hash)
     tx.announce("keys")
     return True
 
@@ -136,4 +138,5 @@ def update_key(tx: Transaction, key_id: str, change: KeyChange) -> Key | None:
 
 def remove_key(tx: Transaction, key_id: str) -> bool:
     tx.announce("keys")
+    end_sessions_of_key(tx, key_id)
     return tx.run("DELETE FROM keys WHERE id = :id", id=key_id) > 0

@@ -50,6 +50,25 @@ CREATE TABLE keys (
     recipients TEXT NOT NULL DEFAULT '{}'
 );
 
+-- People who are signed in to the web pages. `key_hash` is that of the key they signed in with; NULL
+-- if they came by a link from the terminal.
+CREATE TABLE web_sessions (
+    id TEXT NOT NULL PRIMARY KEY,
+    secret_hash BLOB NOT NULL UNIQUE,
+    key_id TEXT NOT NULL,
+    key_hash BLOB,
+    user_agent TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    last_used_at INTEGER NOT NULL
+);
+
+-- Links from the terminal that sign in once.
+CREATE TABLE sign_in_links (
+    secret_hash BLOB NOT NULL PRIMARY KEY,
+    expires_at INTEGER NOT NULL
+);
+
 -- `options`, `capabilities` and `checkpoint` are JSON; `unfetched` lists mail to fetch again.
 CREATE TABLE accounts (
     number INTEGER PRIMARY KEY AUTOINCREMENT,

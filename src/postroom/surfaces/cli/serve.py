@@ -110,15 +110,19 @@ class Ports:
 
         return cls(rest.listen(settings.host, settings.port), smtp.listen(settings))
 
-    def banner(self, settings: Settings, key: OwnerKey) -> str:
-        """The banner of `serve`.
+    def url(self, settings: Settings) -> str:
+        """The URL of the server for programs on this machine."""
+        from postroom.config.settings import base_url
+
+        return base_url(settings.host, self.http.getsockname()[1])
+
+    def banner(self, settings: Settings, pages: str, key: OwnerKey) -> str:
+        """The banner of `serve`; *pages* says how to see the web pages.
 
         The stdio line is shown only if all data is in the folder: URLs of databases and buckets
         contain passwords.
         """
-        from postroom.config.settings import base_url
-
-        url = base_url(settings.host, self.http.getsockname()[1])
+        url = self.url(settings)
         over_http: dict[str, object] = {"type": "http", "url": f"{url}/mcp"}
         header = ""
         if key.in_shell:
@@ -128,6 +132,7 @@ class Ports:
             f"Postroom {__version__} is listening on {url}",
             "",
             f"  data      {settings.data_dir.absolute()}",
+            f"  web       {pages}",
             f"  API docs  {url}/docs",
             f"  mail in   {self._smtp_words(settings.smtp_listen)}",
             f"  key       {key.words}",
@@ -238,7 +243,18 @@ async def _greeting(app: App, ports: Ports, *, no_auth: bool, demo: bool) -> str
         key = await demo_key(app)
     else:
         key = await app.owner_key() or await _key_in_file(app)
-    return ports.banner(app.settings, OwnerKey.of(app.settings, key, needs_key=not no_auth))
+    pages = await _pages_words(app, ports.url(app.settings))
+    return ports.banner(app.settings, pages, OwnerKey.of(app.settings, key, needs_key=not no_auth))
+
+
+async def _pages_words(app: App, url: str) -> str:
+    """How to see the pages: a link that signs the owner in is for a terminal only."""
+    from postroom.surfaces.web.server import sign_in_link
+
+    if not sys.stdout.isatty():
+        return f"{url}/ (`postroom web` prints a link that signs you in)"
+    link = await sign_in_link(app, app.settings.public_url or url)
+    return f"{link}\n            (signs you in once, within 10 minutes)"
 
 
 async def _key_in_file(app: App) -> str | None:
@@ -265,17 +281,13 @@ async def _serve(
     from postroom.surfaces.mcp.server import http_app
     from postroom.surfaces.rest.server import AccessControl, build, serve_on
     from postroom.surfaces.smtp.server import listening
+    from postroom.surfaces.web.server import web_mounts
 
-    settings = app.settings
-    endpoint = http_app(
-        app,
-        AccessControl.of(app, no_auth=no_auth),
-        toolsets=settings.toolsets,
-        read_only=settings.read_only,
-    )
+    settings, access = app.settings, AccessControl.of(app, no_auth=no_auth)
+    endpoint = http_app(app, access, toolsets=settings.toolsets, read_only=settings.read_only)
     asgi = build(
         app,
-        mounts={"/mcp": endpoint},
+        mounts={"/mcp": endpoint, **web_mounts(app, access)},
         lifespans=[endpoint.lifespan],
         no_auth=no_auth,
         attempts=attempts,

@@ -8,8 +8,10 @@ never granted (Fetch Standard, CORS-preflight fetch).
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from ipaddress import ip_address
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -19,7 +21,9 @@ from postroom.app import App
 from postroom.config import ConfigError
 from postroom.errors import Forbidden, Unauthenticated
 from postroom.model.key import Caller
+from postroom.surfaces.rest.failed_logins import Attempts, TooManyKeys
 
+T = TypeVar("T")
 PEER = "postroom.peer"
 """Key in a request's state: the address of the connection. A proxy may change `client`."""
 
@@ -101,6 +105,12 @@ class AccessControl:
                 "says so with a key, or with the header `X-Requested-With`"
             )
 
+    def check_form(self, headers: Headers, scope: Scope) -> None:
+        """Refuse a form unless the browser says that a page of ours sent it. Raises Forbidden."""
+        says = "origin" in headers or "sec-fetch-site" in headers
+        if not says or not self._is_own_page(headers, scope):
+            raise Forbidden("this form was not sent by a page of this server; open the page again")
+
     def _is_own_page(self, headers: Headers, scope: Scope) -> bool:
         """Whether the request comes from no page, or from one of ours."""
         origin = headers.get("origin")
@@ -147,6 +157,22 @@ class AccessControl:
             return await self.app.authenticate(key)
         with attempts.lookup(peer_of(scope), presented_key(headers)):
             return await self.app.authenticate(key)
+
+    async def sign_in(self, secret: str, scope: Scope, look_up: Callable[[], Awaitable[T]]) -> T:
+        """Look up what a person signs in with; a wrong one counts and waits like a wrong key.
+
+        Raises Unauthenticated, RateLimited.
+        """
+        attempts: Attempts = scope[ATTEMPTS]
+        try:
+            with attempts.lookup(peer_of(scope), secret):
+                return await look_up()
+        except TooManyKeys:
+            await attempts.pause()
+            raise
+        except Unauthenticated:
+            await attempts.refuse(peer_of(scope), secret)
+            raise
 
 
 def peer_of(scope: Scope) -> str:

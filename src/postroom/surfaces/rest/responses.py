@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 from msgspec.json import Encoder, encode
@@ -19,10 +19,11 @@ from postroom.errors import (
     TooSlow,
     Unavailable,
 )
-from postroom.mail.mime.attachments import content_disposition
 from postroom.mail.text.display import is_inert, shown
 from postroom.model.event import EventStream
 from postroom.model.message import Download, FailedAction
+from postroom.surfaces.downloads import download_response
+from postroom.surfaces.problem_kinds import KINDS
 from postroom.surfaces.rest.routing import Route
 from postroom.surfaces.to_json import answer, presented, to_json
 
@@ -47,37 +48,6 @@ def status_for(error: MailError, scope: Mapping[str, Any]) -> int | None:
 
 MEDIA_TYPE = "application/problem+json"
 _MAX_PATH = 1_000
-
-
-class Kind(NamedTuple):
-    """The HTTP status and title of a kind of error, and when it occurs."""
-
-    status: int
-    title: str
-    meaning: str
-
-
-KINDS = {
-    "invalid_input": Kind(422, "Invalid input", "An argument is wrong; `errors` names each."),
-    "malformed": Kind(400, "Malformed request", "The request cannot be read, such as bad JSON."),
-    "unauthenticated": Kind(401, "Key required", "There is no key, or not one of ours."),
-    "forbidden": Kind(403, "Forbidden", "The key lacks a scope, or the origin is not ours."),
-    "write_disabled": Kind(403, "Writing is off", "A gate that keeps writes out is closed."),
-    "not_found": Kind(404, "Not found", "It does not exist, or not for this key."),
-    "feature_disabled": Kind(404, "Switched off", "A setting has switched this off."),
-    "method_not_allowed": Kind(405, "Method not allowed", "`Allow` lists the methods there are."),
-    "too_slow": Kind(408, "Too slow", "The request did not come in time."),
-    "conflict": Kind(409, "Conflict", "The world is not as the request assumes."),
-    "too_large": Kind(413, "Too large", "Too many bytes."),
-    "rate_limited": Kind(429, "Too fast", "Try again after `retry_after` seconds."),
-    "internal": Kind(500, "Internal error", "A bug of ours; `request_id` finds it in the log."),
-    "provider_error": Kind(502, "Provider failed", "A server we depend on failed or refused."),
-    "provider_auth": Kind(502, "Provider login failed", "A server refused our login."),
-    "unavailable": Kind(503, "Not ready", "The store cannot be read or written now."),
-    "provider_timeout": Kind(504, "Provider timed out", "A server did not answer in time."),
-    "storage_full": Kind(507, "Storage full", "Nothing was written; free some space."),
-}
-"""Every kind of `errors.py`, and one that only HTTP knows."""
 
 
 def problem(
@@ -144,13 +114,12 @@ _NAMED = re.compile(
 
 JSON = "application/json"
 _encode = Encoder().encode
-_MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}/[a-z0-9!#$&^_.+-]{1,64}", re.IGNORECASE)
 
 
 async def respond(route: Route, result: Any, *, is_head: bool) -> Response:
     """The response for a result. Raises the failure of an action on a single message."""
     if isinstance(result, Download):
-        return await _download(result, is_head=is_head)
+        return await download_response(result, is_head=is_head)
     if isinstance(result, EventStream):
         return _events(result, is_head=is_head)
     if route.status == 204:
@@ -170,26 +139,6 @@ def _written(body: dict[str, Any]) -> bytes:
     return written if "untrusted" not in body or is_inert(written) else _encode(presented(body))
 
 
-async def _download(download: Download, *, is_head: bool) -> Response:
-    """The first chunk is read before the status is sent, so that an error can still be reported."""
-    headers = {
-        "Content-Disposition": content_disposition(download.filename),
-        "Content-Length": str(download.size),
-        "Content-Security-Policy": "sandbox; default-src 'none'",
-        "Content-Type": safe_media_type(download.content_type),
-    }
-    if is_head:
-        return Response(headers=headers)
-    first = await anext(aiter(download.chunks), b"")
-    return StreamingResponse(_continued(first, download.chunks), headers=headers)
-
-
-async def _continued(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    async for chunk in rest:
-        yield chunk
-
-
 def _events(stream: EventStream, *, is_head: bool) -> Response:
     headers = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
     if is_head:
@@ -206,11 +155,6 @@ async def _lines(stream: EventStream) -> AsyncIterator[bytes]:
         else:
             head = f"id: {event.id}\nevent: {event.type}\n".encode()
             yield head + b"data: " + _written({"untrusted": True, **to_json(event)}) + b"\n\n"
-
-
-def safe_media_type(stated: str) -> str:
-    """The declared content type if it is valid; it comes from a mail and goes into a header."""
-    return stated.lower() if _MEDIA_TYPE.fullmatch(stated) else "application/octet-stream"
 
 
 def as_error(failure: FailedAction) -> MailError:

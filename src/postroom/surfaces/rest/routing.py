@@ -1,20 +1,16 @@
-"""Endpoints: their paths, and finding the one that a request names."""
+"""Endpoints: their paths, and where their arguments are given."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Generic, Literal, TypeVar
-from urllib.parse import quote, unquote_to_bytes
-
-from starlette.types import Scope
+from typing import Any, Literal
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import Operation
 from postroom.calls.request import argument_names
-from postroom.errors import Malformed
 
 Place = Literal["path", "query", "body", "raw", "headers"]
 """Where an argument is given; `raw` is the body as it is, `headers` all of them."""
@@ -80,59 +76,6 @@ class Route:
     def at(self, place: Place) -> list[str]:
         """The arguments that are given in one place."""
         return [name for name, where in self.places.items() if where == place]
-
-
-T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class Paths(Generic[T]):
-    """A tree of segments. A fixed segment wins over a variable one."""
-
-    here: T | None = None
-    fixed: dict[str, Paths[T]] = field(default_factory=dict)
-    variable: tuple[str, Paths[T]] | None = None
-
-    def put(self, path: str, what: T) -> None:
-        """Place something at a path such as `/v1/messages/{message_id}`."""
-        node = self
-        for segment in path.strip("/").split("/"):
-            node = node._child(segment)
-        node.here = what
-
-    def _child(self, segment: str) -> Paths[T]:
-        if not segment.startswith("{"):
-            return self.fixed.setdefault(segment, Paths())
-        if self.variable is None:
-            self.variable = (segment.strip("{}"), Paths())
-        assert self.variable[0] == segment.strip("{}"), f"two names for one segment: {segment}"
-        return self.variable[1]
-
-    def find(self, segments: Sequence[str]) -> tuple[T | None, dict[str, str]]:
-        """What is at a path, with the values of its variable segments."""
-        node, values = self, {}
-        for segment in segments:
-            if segment in node.fixed:
-                node = node.fixed[segment]
-            elif node.variable is not None and segment:
-                values[node.variable[0]] = segment
-                node = node.variable[1]
-            else:
-                return None, {}
-        return node.here, values
-
-
-def segments_of(scope: Scope) -> list[str]:
-    """The segments as the client wrote them: an encoded slash is not a border.
-
-    Raises:
-        Malformed: a segment is not UTF-8.
-    """
-    raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
-    try:
-        return [unquote_to_bytes(part).decode() for part in raw.split(b"?")[0].split(b"/")[1:]]
-    except UnicodeDecodeError:
-        raise Malformed("the path is not UTF-8; encode it before the percent signs") from None
 
 
 def names_of(routes: Iterable[Route]) -> dict[str, str]:

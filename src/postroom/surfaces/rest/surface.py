@@ -22,12 +22,14 @@ from postroom.calls.operation import call
 from postroom.errors import MailError, NotFound, RateLimited, Unauthenticated, Unavailable
 from postroom.model.key import POSTING
 from postroom.surfaces.connections import cancel_on_disconnect, http_connections
+from postroom.surfaces.paths import Paths, segments_of
+from postroom.surfaces.problem_kinds import KINDS
 from postroom.surfaces.rest import requests
 from postroom.surfaces.rest.access import ACTOR, ATTEMPTS, AccessControl, peer_of, presented_key
 from postroom.surfaces.rest.failed_logins import Attempts, TooManyKeys
 from postroom.surfaces.rest.metrics import Metrics
-from postroom.surfaces.rest.responses import KINDS, POSTED_BY, as_problem, problem, respond
-from postroom.surfaces.rest.routing import NOTHING_HERE, Paths, Route, names_of, segments_of
+from postroom.surfaces.rest.responses import POSTED_BY, as_problem, problem, respond
+from postroom.surfaces.rest.routing import NOTHING_HERE, Route, names_of
 from postroom.surfaces.wording import operations_named
 
 log = logging.getLogger(__name__)
@@ -38,11 +40,11 @@ Answer = Callable[[Request, dict[str, str]], Awaitable[Response]]
 
 _ALWAYS = (
     (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 _UNLESS_SAID = (
     (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
 )
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

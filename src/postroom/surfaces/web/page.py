@@ -1,0 +1,113 @@
+"""What a page of the table is: what a GET shows, what a POST does, and the visit of a person."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from postroom.app import App
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import Operation, call
+from postroom.calls.web_sessions import SignedIn
+from postroom.errors import Unauthenticated
+from postroom.model.key import Scope
+from postroom.model.message import Download
+
+T = TypeVar("T")
+
+
+class Guard(Protocol):
+    """Looks up what a person signs in with, and slows down who guesses."""
+
+    async def __call__(self, secret: str, look_up: Callable[[], Awaitable[T]]) -> T:
+        """Raises Unauthenticated, RateLimited."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A request of a person: who they are, and what they gave in path, query and form."""
+
+    app: App
+    signed_in: SignedIn | None
+    guard: Guard
+    user_agent: str
+    path: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    form: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def person(self) -> SignedIn:
+        """The person. Raises Unauthenticated."""
+        if self.signed_in is None:
+            raise Unauthenticated("you are signed out; sign in to see this page")
+        return self.signed_in
+
+    @property
+    def ctx(self) -> RequestContext:
+        return self.app.context(self.person.caller, "web")
+
+    def may(self, scope: Scope) -> bool:
+        """Whether the person has a scope."""
+        return self.signed_in is not None and scope in self.signed_in.caller.scopes
+
+    async def call(self, operation: Operation[Any, T], **arguments: Any) -> T:
+        """Call an operation as this person."""
+        return await call(self.ctx, operation, arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Leads:
+    """Where a form leads, and what is said there: a name in `NOTICES`.
+
+    `session` is the secret of a new session, or empty if the session has ended.
+    """
+
+    to: str
+    says: str = ""
+    session: str | None = None
+
+
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page: what `shows` returns is given to its template. It changes nothing."""
+
+    path: str
+    template: str
+    shows: Callable[[Visit], Awaitable[Values]]
+    is_public: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file to save: the operation gives it by the path."""
+
+    path: str
+    gives: Operation[Any, Download]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form that is posted: an operation with these fields and the path, or a function.
+
+    After it, the browser is led to `then`. If it is refused, `again` is shown with the reason.
+    """
+
+    path: str
+    does: Operation[Any, Any] | Callable[[Visit], Awaitable[Leads]]
+    again: Page
+    fields: tuple[str, ...] = ()
+    then: str = "/"
+    says: str = ""
+    is_public: bool = False
+
+    async def submit(self, visit: Visit) -> Leads:
+        """Do what the form asks for. Raises MailError."""
+        if not isinstance(self.does, Operation):
+            return await self.does(visit)
+        given = {name: visit.form[name] for name in self.fields if visit.form.get(name)}
+        await visit.call(self.does, **visit.path, **given)
+        return Leads(self.then, self.says)

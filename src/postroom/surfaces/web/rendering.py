@@ -1,0 +1,66 @@
+"""Templates: every word of mail is cleaned of invisible characters and escaped."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from postroom.mail.text.invisible import cleaned
+
+ASSETS = {"postroom.css": "text/css; charset=utf-8"}
+_UNITS = ("bytes", "KB", "MB", "GB")
+
+
+@cache
+def asset(name: str) -> bytes:
+    """The content of a file of the pages."""
+    return files("postroom.surfaces.web").joinpath("assets", name).read_bytes()
+
+
+@cache
+def asset_url(name: str) -> str:
+    """Its path, which changes with its content: a browser may keep it."""
+    return f"/assets/{name}?{hashlib.sha256(asset(name)).hexdigest()[:12]}"
+
+
+def _shown(value: Any) -> Any:
+    """What a template prints, before it is escaped."""
+    return cleaned(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _moment(value: datetime) -> str:
+    return value.astimezone(UTC).strftime("%-d %b %Y, %H:%M UTC")
+
+
+def _size(value: int) -> str:
+    size, unit = float(value), 0
+    while size >= 1024 and unit < len(_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.0f} {_UNITS[unit]}" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("postroom.surfaces.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters.update(moment=_moment, size=_size)
+    environment.globals["asset_url"] = asset_url
+    return environment
+
+
+def render(template: str, **values: Any) -> bytes:
+    """A page as HTML."""
+    return _environment().get_template(template).render(values).encode("utf-8", "replace")

@@ -1,0 +1,22 @@
+"""Builds the web pages, and the links that sign in to them."""
+
+from __future__ import annotations
+
+from starlette.types import ASGIApp
+
+from postroom.app import App
+from postroom.calls.web_sessions import new_sign_in_link
+from postroom.surfaces.web.surface import AccessControl, WebSurface
+
+__all__ = ["sign_in_link", "web_mounts"]
+
+
+def web_mounts(app: App, access: AccessControl) -> dict[str, ASGIApp]:
+    """The pages, under each path where an HTTP server has to mount them."""
+    surface = WebSurface(app, access)
+    return dict.fromkeys(surface.prefixes, surface)
+
+
+async def sign_in_link(app: App, base_url: str) -> str:
+    """A link that signs the owner in, once, within 10 minutes. It is for their terminal only."""
+    return f"{base_url.rstrip('/')}/signin?link={await new_sign_in_link(app.services)}"

@@ -1,0 +1,257 @@
+"""The web pages: find the page of a request, check the session and the form, write HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+from urllib.parse import parse_qsl, quote, urlencode
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from postroom.admission.request_bodies import known, stranger
+from postroom.app import App
+from postroom.calls.web_sessions import SignedIn, signed_in
+from postroom.errors import Forbidden, MailError, Malformed, NotFound, RateLimited, Unavailable
+from postroom.surfaces.downloads import download_response
+from postroom.surfaces.paths import Paths, segments_of
+from postroom.surfaces.problem_kinds import KINDS
+from postroom.surfaces.web.cookies import form_token, is_form_token, session_cookie, session_secret
+from postroom.surfaces.web.outgoing import count
+from postroom.surfaces.web.page import File, Form, Page, Visit
+from postroom.surfaces.web.pages import FILES, FORMS, NOTICES, PAGES
+from postroom.surfaces.web.rendering import ASSETS, asset, render
+
+T = TypeVar("T")
+Row = Page | File | Form
+HTML = "text/html; charset=utf-8"
+POLICY = (
+    "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Cache-Control": "no-store",
+    # With `no-referrer`, a browser says `Origin: null` of our own forms (Fetch Standard, "append
+    # a request Origin header"). Other hosts are told nothing by this policy either.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+}
+_KEPT = "public, max-age=31536000, immutable"
+_FORM = "application/x-www-form-urlencoded"
+_MAX_FIELDS = 100
+_SIGN_IN_BYTES = 4_096
+
+
+class AccessControl(Protocol):
+    """Access control, provided by the HTTP server for all of its surfaces."""
+
+    def check_form(self, headers: Headers, scope: Scope) -> None:
+        """Refuse a form that no page of ours sent. Raises Forbidden."""
+
+    async def sign_in(self, secret: str, scope: Scope, look_up: Callable[[], Awaitable[T]]) -> T:
+        """Look up what a person signs in with. Raises Unauthenticated, RateLimited."""
+
+
+class WebSurface:
+    """An ASGI application over the table of pages."""
+
+    def __init__(self, app: App, access: AccessControl) -> None:
+        self._app, self._access = app, access
+        self._is_https = (app.settings.public_url or "").startswith("https://")
+        self._rows: Paths[dict[str, Row]] = Paths()
+        for path, rows in _by_path().items():
+            self._rows.put(path, rows)
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """Where a server has to mount it."""
+        firsts = (path.split("/")[1] for path in _by_path())
+        return tuple(dict.fromkeys(f"/{first}" for first in (*firsts, "assets")))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        response = await self._respond(request)
+        await response(scope, receive, send)
+
+    async def _respond(self, request: Request) -> Response:
+        segments = segments_of(request.scope)
+        if segments[0] == "assets":
+            return _asset(segments[1:])
+        secret = session_secret(request.cookies, is_secure=self._is_secure(request))
+        visitor = _Visitor(secret)
+        try:
+            with self._app.concurrency_limit.place():
+                visitor.signed_in = await signed_in(self._app.services, secret)
+            rows, path = self._rows.find(segments)
+            if rows is None:
+                raise NotFound("there is nothing at this address")
+            row = rows.get("GET" if request.method == "HEAD" else request.method)
+            if isinstance(row, Page):
+                return await self._show(request, row, visitor, path)
+            if isinstance(row, File):
+                return await self._save(request, row, visitor, path)
+            if isinstance(row, Form):
+                return await self._submit(request, row, visitor, path)
+            return Response(status_code=405, headers={"Allow": ", ".join(rows)})
+        except MailError as error:
+            return await self._refuse(error, visitor, request)
+
+    def _is_secure(self, request: Request) -> bool:
+        return self._is_https or request.url.scheme == "https"
+
+    def _visit(
+        self, request: Request, visitor: _Visitor, path: Mapping[str, str], **form: str
+    ) -> Visit:
+        async def guard(secret: str, look_up: Callable[[], Awaitable[T]]) -> T:
+            return await self._access.sign_in(secret, request.scope, look_up)
+
+        user_agent = request.headers.get("user-agent", "")
+        query = dict(request.query_params)
+        return Visit(self._app, visitor.signed_in, guard, user_agent, path, query, form)
+
+    async def _show(
+        self, request: Request, page: Page, visitor: _Visitor, path: Mapping[str, str]
+    ) -> Response:
+        if visitor.signed_in is None and not page.is_public:
+            return _to_sign_in(request)
+        visit = self._visit(request, visitor, path)
+        with self._app.concurrency_limit.place():
+            return await _page(page, visit, visitor)
+
+    async def _save(
+        self, request: Request, file: File, visitor: _Visitor, path: Mapping[str, str]
+    ) -> Response:
+        if visitor.signed_in is None:
+            return _to_sign_in(request)
+        with self._app.concurrency_limit.place():
+            found = await self._visit(request, visitor, path).call(file.gives, **path)
+            return await download_response(found, is_head=request.method == "HEAD")
+
+    async def _submit(
+        self, request: Request, form: Form, visitor: _Visitor, path: Mapping[str, str]
+    ) -> Response:
+        self._access.check_form(request.headers, request.scope)
+        if visitor.signed_in is None and not form.is_public:
+            return _redirect("/signin")
+        fields = await self._fields(request, visitor)
+        if not form.is_public:
+            visitor.check_token(fields.pop("csrf", ""))
+        visit = self._visit(request, visitor, path, **fields)
+        try:
+            with self._app.concurrency_limit.place():
+                leads = await form.submit(visit)
+        except MailError as error:
+            with self._app.concurrency_limit.place():
+                return await _page(form.again, visit, visitor, error)
+        response = _redirect(leads.to, leads.says)
+        if leads.session is not None:
+            cookie = session_cookie(leads.session, is_secure=self._is_secure(request))
+            response.headers["Set-Cookie"] = cookie
+        return response
+
+    async def _fields(self, request: Request, visitor: _Visitor) -> dict[str, str]:
+        """The fields of a form, with line ends as we write them. Raises Malformed, TooLarge."""
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
+            raise Malformed(f"send the form as {_FORM}")
+        sender, most = stranger(request.client.host if request.client else ""), _SIGN_IN_BYTES
+        if visitor.signed_in is not None:
+            sender = known(visitor.signed_in.caller.key_id)
+            most = self._app.settings.limits.request_bytes
+        stated = request.headers.get("content-length", "")
+        bodies = self._app.request_bodies
+        async with bodies.body(aiter(request.stream()), sender, most, stated) as body:
+            try:
+                pairs = parse_qsl(
+                    body.decode("ascii"),
+                    keep_blank_values=True,
+                    errors="strict",
+                    max_num_fields=_MAX_FIELDS,
+                )
+            except ValueError:
+                raise Malformed("the form cannot be read; open the page again") from None
+        return {name: value.replace("\r\n", "\n") for name, value in pairs}
+
+    async def _refuse(self, error: MailError, visitor: _Visitor, request: Request) -> Response:
+        """The page of an error; without a session it shows nothing but the reason."""
+        page = Page("", "error.html", _nothing, is_public=True)
+        return await _page(page, self._visit(request, visitor, {}), visitor, error)
+
+
+class _Visitor:
+    """Who sends a request, as far as the cookie says."""
+
+    def __init__(self, secret: str | None) -> None:
+        self.secret = secret or ""
+        self.signed_in: SignedIn | None = None
+
+    @property
+    def token(self) -> str:
+        return form_token(self.secret) if self.signed_in is not None else ""
+
+    def check_token(self, given: str) -> None:
+        """Raise Forbidden unless a form was made for this session."""
+        if not is_form_token(given, self.secret):
+            raise Forbidden("this form belongs to another session; open the page again")
+
+
+async def _nothing(_visit: Visit) -> dict[str, Any]:
+    return {}
+
+
+async def _page(
+    page: Page, visit: Visit, visitor: _Visitor, error: MailError | None = None
+) -> Response:
+    """A page as HTML; with an error, its status and its words."""
+    values = await page.shows(visit)
+    status = KINDS[error.code].status if error is not None else 200
+    common = {
+        "csrf": visitor.token,
+        "signed_in": visit.signed_in,
+        "may": {str(scope) for scope in visit.signed_in.caller.scopes} if visit.signed_in else (),
+        "held": 0 if page.is_public else await count(visit, "held"),
+        "notice": NOTICES.get(visit.query.get("said", ""), ""),
+        "error": str(error) if error is not None else "",
+        "title": KINDS[error.code].title if error is not None else "",
+        "here": page.path,
+    }
+    headers = dict(HEADERS)
+    if isinstance(error, (RateLimited, Unavailable)):
+        headers["Retry-After"] = str(error.retry_after)
+    return Response(render(page.template, **{**common, **values}), status, headers, HTML)
+
+
+def _redirect(to: str, says: str = "") -> Response:
+    location = f"{to}?{urlencode({'said': says})}" if says else to
+    return Response(status_code=303, headers={**HEADERS, "Location": location})
+
+
+def _to_sign_in(request: Request) -> Response:
+    wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return _redirect("/signin" if wanted == "/" else f"/signin?next={quote(wanted, safe='/')}")
+
+
+def _asset(segments: list[str]) -> Response:
+    name = "/".join(segments)
+    if name not in ASSETS:
+        raise NotFound("there is nothing at this address")
+    headers = {**HEADERS, "Cache-Control": _KEPT, "Content-Type": ASSETS[name]}
+    return Response(asset(name), headers=headers)
+
+
+_TABLES: tuple[tuple[str, Sequence[Row]], ...] = (
+    ("GET", PAGES),
+    ("GET", FILES),
+    ("POST", FORMS),
+)
+
+
+def _by_path() -> dict[str, dict[str, Row]]:
+    table: dict[str, dict[str, Row]] = {}
+    for method, rows in _TABLES:
+        for row in rows:
+            table.setdefault(row.path, {})[method] = row
+    return table

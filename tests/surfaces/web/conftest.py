@@ -1,0 +1,170 @@
+"""A Postroom with held mail on a real port, and people who visit its pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from postroom.app import App, open_app
+from postroom.calls.authentication import authenticate
+from postroom.calls.context import RequestContext
+from postroom.calls.operation import call
+from postroom.calls.web_sessions import new_sign_in_link
+from postroom.config import read_settings
+from postroom.model.key import OWNER
+from postroom.model.message import Message
+from postroom.model.view import EVERYTHING
+from postroom.operations.keys import create_key
+from postroom.operations.sending import send_message
+from postroom.surfaces.mcp.server import http_app
+from postroom.surfaces.rest.server import AccessControl, build
+from postroom.surfaces.web.server import web_mounts
+from tests.mails import new_inbox
+from tests.pipeline.clock import Clock
+from tests.pipeline.conftest import clock
+from tests.surfaces.rest.conftest import serving
+
+__all__ = ["clock", "serving"]
+
+STRANGER = "mallory@evil.example"
+_TOKEN = re.compile(r'name="csrf" value="([0-9a-f]+)"')
+_SHA256 = re.compile(r'name="sha256" value="([0-9a-f]+)"')
+
+
+@dataclass
+class Person:
+    """Somebody with a browser that keeps cookies and says where a form comes from."""
+
+    http: httpx2.AsyncClient
+    office: Office
+
+    async def get(self, path: str, **more: Any) -> httpx2.Response:
+        return await self.http.get(path, **more)
+
+    async def read(self, path: str) -> str:
+        """The page at a path, as HTML."""
+        response = await self.get(path)
+        assert 200 == response.status_code, response.text
+        return response.text
+
+    async def post(self, path: str, *, token: str | None = None, **form: str) -> httpx2.Response:
+        """Send a form of ours, with the token of this session unless told otherwise."""
+        if token is None and "/signin" != path:
+            token = await self.token()
+        fields = form if token is None else {**form, "csrf": token}
+        return await self.http.post(path, data=fields)
+
+    async def token(self) -> str:
+        return _TOKEN.findall(await self.read("/sessions"))[0]
+
+    async def sign_in(self, **form: str) -> httpx2.Response:
+        response = await self.post("/signin", **form)
+        assert 303 == response.status_code, response.text
+        return response
+
+    async def seen(self, message_id: str) -> str:
+        """The hash of a held mail, as its page says it."""
+        return _SHA256.findall(await self.read(f"/outgoing/{message_id}"))[0]
+
+    @property
+    def cookie(self) -> str:
+        return self.http.cookies.get("postroom") or ""
+
+    def carry(self, cookie: str) -> None:
+        """Put a session into this browser."""
+        self.http.cookies.set("postroom", cookie, domain="127.0.0.1")
+
+
+@dataclass
+class Office:
+    """The installation, its server, and what happens there."""
+
+    app: App
+    url: str = ""
+
+    @property
+    def owner(self) -> RequestContext:
+        return self.app.context(OWNER)
+
+    async def key(self, *scopes: str, **more: Any) -> str:
+        made = await call(self.owner, create_key, {"name": "k", "scopes": scopes, **more})
+        return made.key or ""
+
+    async def new_inbox(self, username: str) -> str:
+        return (await new_inbox(self.app.services, username)).id
+
+    async def link(self) -> str:
+        """The secret of a link from the terminal."""
+        return await new_sign_in_link(self.app.services)
+
+    async def hold(self, **mail: Any) -> str:
+        """The id of a mail of an agent that is held."""
+        key = await self.key("read", "write", "send", approval="always")
+        agent = replace(self.owner, caller=await authenticate(self.app.services, key))
+        usual = {"to": [STRANGER], "subject": "Offer", "body_text": "Ten per cent."}
+        sent = await call(agent, send_message, {**usual, **mail})
+        assert "held" == sent.status
+        return sent.message_id
+
+    async def message(self, message_id: str) -> Message:
+        found = await self.app.services.store.message(message_id, EVERYTHING)
+        assert found is not None
+        return found
+
+    @asynccontextmanager
+    async def visitor(self, **headers: str) -> AsyncIterator[Person]:
+        """Somebody who is not signed in yet."""
+        sent = {"Origin": self.url, "User-Agent": "Firefox/140", **headers}
+        async with httpx2.AsyncClient(base_url=self.url, headers=sent) as http:
+            yield Person(http, self)
+
+
+@pytest.fixture
+async def office(
+    tmp_path: Path,
+    clock: Clock,
+    serving: Callable[[Any], AbstractAsyncContextManager[int]],
+    settings: dict[str, str],
+) -> AsyncIterator[Office]:
+    """A Postroom with an inbox and a relay that is not there."""
+    given = {"POSTROOM_DATA_DIR": str(tmp_path / "data"), **settings}
+    async with open_app(read_settings(given).settings) as opened:
+        app = replace(opened, services=replace(opened.services, clock=clock))
+        await new_inbox(app.services, "me")
+        access = AccessControl.of(app, no_auth=False)
+        mcp = http_app(app, access)
+        mounts = {"/mcp": mcp, **web_mounts(app, access)}
+        async with serving(build(app, mounts=mounts, lifespans=[mcp.lifespan])) as port:
+            yield Office(app, f"http://127.0.0.1:{port}")
+
+
+@pytest.fixture
+def settings() -> dict[str, str]:
+    return {"POSTROOM_RELAY_URL": "smtp://127.0.0.1:9"}
+
+
+@pytest.fixture
+async def visitor(office: Office) -> AsyncIterator[Person]:
+    async with office.visitor() as person:
+        yield person
+
+
+@pytest.fixture
+async def owner(office: Office) -> AsyncIterator[Person]:
+    """The owner, signed in by a link from the terminal."""
+    async with office.visitor() as person:
+        await person.sign_in(link=await office.link())
+        yield person
+
+
+def words(html: str) -> str:
+    """What a page says, without its marks."""
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).split())

@@ -1,0 +1,168 @@
+"""The pages in a real browser, with and without JavaScript, on a phone and on a desktop."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Page, async_playwright
+
+from tests.surfaces.web.conftest import Office
+
+NARROW = {"width": 320, "height": 600}
+PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1440, "height": 900}
+SIZES = pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
+SCHEMES = pytest.mark.parametrize("scheme", ["light", "dark"])
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+ATTACK = """</pre></textarea><script>document.title="owned"</script><img src=x onerror=alert(1)>
+<form action="//evil.example"><a href="javascript:alert(1)">Ten.</a><style>*{display:none}"""
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Browser]:
+    """Debian's Chromium."""
+    async with async_playwright() as playwright:
+        chromium = await playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
+        yield chromium
+        await chromium.close()
+
+
+async def signed_in(browser: Browser, office: Office, **options: object) -> Page:
+    """A page on which the owner has pressed the button of a link from the terminal."""
+    context = await browser.new_context(base_url=office.url, **options)  # type: ignore[arg-type]
+    page = await context.new_page()
+    await page.goto(f"/signin?link={await office.link()}")
+    await page.get_by_role("button", name="Sign in").click()
+    await page.wait_for_url(f"{office.url}/")
+    return page
+
+
+@SIZES
+async def test_a_person_without_javascript_approves_a_mail(
+    browser: Browser, office: Office, size: dict[str, int]
+) -> None:
+    message_id = await office.hold()
+    page = await signed_in(browser, office, viewport=size, java_script_enabled=False)
+
+    await page.get_by_role("link", name="1 mail waits for your decision").click()
+    await page.get_by_role("link", name="mallory@evil.example").click()
+    await page.get_by_role("button", name="Approve").click()
+
+    await page.wait_for_url(f"{office.url}/outgoing?said=approved")
+    assert "Approved." in await page.get_by_role("status").inner_text()
+    assert "queued" == (await office.message(message_id)).status
+
+
+@SIZES
+async def test_a_person_without_javascript_rejects_a_mail(
+    browser: Browser, office: Office, size: dict[str, int]
+) -> None:
+    message_id = await office.hold()
+    page = await signed_in(browser, office, viewport=size, java_script_enabled=False)
+
+    await page.goto(f"/outgoing/{message_id}")
+    await page.get_by_label("Note for its sender").fill("Too much.")
+    await page.get_by_role("button", name="Reject").click()
+
+    await page.wait_for_url(f"{office.url}/outgoing?said=rejected")
+    assert "rejected" == (await office.message(message_id)).status
+
+
+async def test_a_person_edits_a_mail_and_approves_what_they_wrote(
+    browser: Browser, office: Office
+) -> None:
+    message_id = await office.hold()
+    page = await signed_in(browser, office, java_script_enabled=False)
+
+    await page.goto(f"/outgoing/{message_id}")
+    await page.get_by_role("button", name="Edit").click()
+    await page.get_by_label("Text").fill("Two per cent.\nNo more.")
+    await page.get_by_role("button", name="Send").click()
+    new_id = page.url.partition("?")[0].rpartition("/")[2]
+    await page.get_by_role("button", name="Approve").click()
+
+    await page.wait_for_url("**/outgoing?said=approved")
+    message = await office.message(new_id)
+    assert ("queued", "Two per cent.\nNo more.") == (message.status, message.text.strip())
+
+
+@pytest.mark.parametrize("size", [NARROW, PHONE, DESKTOP], ids=["narrow", "phone", "desktop"])
+@SCHEMES
+async def test_no_page_is_wider_than_the_screen(
+    browser: Browser, office: Office, tmp_path: Path, size: dict[str, int], scheme: str
+) -> None:
+    long = "a" * 60 + "@" + "b" * 60 + ".example"
+    message_id = await office.hold(
+        to=[long, "ana@example.com"],
+        subject="A subject that goes on " * 6,
+        body_text="Dear Ana,\n\nhere is the offer.\n\n" + "x" * 300,
+        attachments=[{"filename": "n" * 120 + ".csv", "content": "YSxi"}],
+    )
+    await office.hold(subject="Short")
+    page = await signed_in(browser, office, viewport=size, color_scheme=scheme)
+    await page.goto(f"/outgoing/{await office.hold(to=[long])}")
+    await page.get_by_role("button", name="Edit").click()
+    draft = page.url
+
+    for name, path in {
+        "overview": "/",
+        "outgoing": "/outgoing",
+        "mail": f"/outgoing/{message_id}",
+        "drafts": "/drafts",
+        "draft": draft,
+        "sessions": "/sessions",
+        "signin": "/signin?next=/outgoing",
+        "missing": "/outgoing/msg_no",
+    }.items():
+        await page.goto(path)
+        await page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
+        wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert (name, 0) >= (name, wide)
+
+
+async def test_mail_runs_nothing_and_fetches_nothing(browser: Browser, office: Office) -> None:
+    message_id = await office.hold(
+        subject='<script>document.title="owned"</script>"><img src=//evil.example/x>',
+        body_text=ATTACK,
+        attachments=[{"filename": "<img src=x onerror=alert(1)>.txt", "content": "YSxi"}],
+    )
+    page = await signed_in(browser, office)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("dialog", lambda dialog: pytest.fail(dialog.message))
+
+    for path in ("/", "/outgoing", f"/outgoing/{message_id}"):
+        await page.goto(path)
+        assert (
+            0 == await page.locator("main script, main img, main style, main a[href^=java]").count()
+        )
+    await page.get_by_role("button", name="Edit").click()
+
+    assert ATTACK.partition("\n")[0] in await page.get_by_label("Text").input_value()
+    assert "owned" not in await page.title()
+    assert [] == [url for url in asked if not url.startswith(office.url)]
+
+
+async def test_a_page_of_another_origin_cannot_use_the_session(
+    browser: Browser, office: Office
+) -> None:
+    """Another port of this machine is the same site, so the browser sends the cookie along."""
+    message_id = await office.hold()
+    page = await signed_in(browser, office)
+    sha256 = (
+        await page.goto(f"/outgoing/{message_id}")
+        and await page.locator("input[name=sha256]").first.input_value()
+    )
+    token = await page.locator("input[name=csrf]").first.input_value()
+
+    form = f"""<form method=post action="{office.url}/outgoing/{message_id}/approve">
+        <input name=sha256 value={sha256}><input name=csrf value={token}></form>"""
+    await page.route("http://127.0.0.1:1/", lambda route: route.fulfill(
+        body=form, content_type="text/html"))  # fmt: skip
+    await page.goto("http://127.0.0.1:1/")
+    async with page.expect_response("**/approve") as answered:
+        await page.evaluate("document.forms[0].submit()")
+
+    assert 403 == (await answered.value).status
+    assert "held" == (await office.message(message_id)).status

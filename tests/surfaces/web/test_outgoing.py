@@ -1,0 +1,277 @@
+"""A person sees what an agent wants to send, and decides: approve, reject, edit."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+
+import pytest
+
+from postroom.calls.operation import call
+from postroom.operations.outbox import list_outbox
+from tests.mails import deliver, mail
+from tests.pipeline.posting import working
+from tests.servers.relay import CUT, relaying
+from tests.surfaces.web.conftest import STRANGER, Office, Person, words
+
+
+async def test_the_first_page_says_how_much_waits(office: Office, owner: Person) -> None:
+    assert "Nothing waits" in words(await owner.read("/"))
+
+    await office.hold()
+    await office.hold(subject="Other")
+
+    page = await owner.read("/")
+    assert "2 mails wait for your decision" in words(page)
+    assert "2 held" in words(page)
+
+
+async def test_held_mail_comes_first_with_its_recipients_and_reasons(
+    office: Office, owner: Person
+) -> None:
+    message_id = await office.hold()
+
+    page = await owner.read("/outgoing")
+
+    assert f'href="/outgoing/{message_id}"' in page
+    assert STRANGER in words(page)
+    assert page.index("<h2>Held") < page.index("Offer")
+
+
+async def test_a_held_mail_is_shown_whole(office: Office, owner: Person) -> None:
+    services = office.app.services
+    inbox = (await services.store.inboxes_at(["me@postroom.localhost"]))["me@postroom.localhost"]
+    question = await deliver(
+        services, inbox, mail("Lunch?", "Where do we meet?", message_id="<q@x>")
+    )
+    message_id = await office.hold(
+        bcc=["hidden@evil.example"],
+        subject="Re: Lunch?",
+        body_text="line one\n" + "word " * 4_000 + "end",
+        in_reply_to=question.message_id,
+        attachments=[{"filename": "list.csv", "content": "YSxi"}],
+    )
+
+    said = words(await owner.read(f"/outgoing/{message_id}"))
+
+    hold = (await office.message(message_id)).hold
+    assert hold is not None
+    for part in (STRANGER, "hidden@evil.example", *hold.reasons, "word end", "list.csv", "3 bytes",
+                 "Where do we meet?", hold.sha256):  # fmt: skip
+        assert part in said
+    assert said.index(STRANGER) < said.index(hold.reasons[0]) < said.index("line one")
+
+
+async def test_an_approved_mail_leaves_and_the_page_says_so(office: Office, owner: Person) -> None:
+    message_id = await office.hold()
+
+    response = await owner.post(
+        f"/outgoing/{message_id}/approve", sha256=await owner.seen(message_id)
+    )
+
+    assert (303, "/outgoing?said=approved") == (
+        response.status_code,
+        response.headers["location"],
+    )
+    assert "Approved." in words(await owner.read(response.headers["location"]))
+    message = await office.message(message_id)
+    assert message.hold is not None
+    assert ("queued", "approved", "owner") == (
+        message.status,
+        message.hold.decision,
+        message.hold.decided_by,
+    )
+
+
+async def test_a_rejected_mail_stays_and_its_sender_is_told_the_note(
+    office: Office, owner: Person
+) -> None:
+    message_id = await office.hold()
+    sha256 = await owner.seen(message_id)
+
+    await owner.post(f"/outgoing/{message_id}/reject", sha256=sha256, note="Wrong <amount>.")
+
+    (recipient,) = (await office.message(message_id)).recipients or ()
+    assert "rejected" == recipient.status
+    assert "Wrong <amount>." in (recipient.detail or "")
+    assert "Wrong <amount>." in words(await owner.read(f"/outgoing/{message_id}"))
+
+
+async def test_an_edited_mail_is_held_again_under_another_hash(
+    office: Office, owner: Person
+) -> None:
+    message_id = await office.hold()
+    before = await owner.seen(message_id)
+
+    to_draft = await owner.post(f"/outgoing/{message_id}/edit")
+    path = to_draft.headers["location"].partition("?")[0]
+    assert "Ten per cent." in await owner.read(path)
+    sent = await owner.post(
+        path, to=f"Mal <{STRANGER}>\r\n", cc="", bcc="", subject="Offer", body_text="Two.\r\nNo."
+    )
+
+    new_path = sent.headers["location"].partition("?")[0]
+    message = await office.message(new_path.rpartition("/")[2])
+    assert ("held", "Two.\nNo.") == (message.status, message.text.strip())
+    assert before != await owner.seen(message.id)
+    held = await call(office.owner, list_outbox, {"status": "held"})
+    assert [message.id] == [entry.message_id for entry in held.results]
+
+
+async def test_what_was_typed_stays_when_a_draft_is_refused(office: Office, owner: Person) -> None:
+    message_id = await office.hold()
+    to_draft = await owner.post(f"/outgoing/{message_id}/edit")
+    path = to_draft.headers["location"].partition("?")[0]
+
+    refused = await owner.post(
+        path, to="no address", cc="", bcc="", subject="New & better", body_text="My words."
+    )
+
+    assert 422 == refused.status_code
+    assert 'role="alert"' in refused.text
+    assert "My words." in refused.text
+    assert 'value="New &amp; better"' in refused.text
+
+
+async def test_a_discarded_draft_is_gone(office: Office, owner: Person) -> None:
+    to_draft = await owner.post(f"/outgoing/{await office.hold()}/edit")
+    path = to_draft.headers["location"].partition("?")[0]
+    assert "Offer" in await owner.read("/drafts")
+
+    await owner.post(f"{path}/discard")
+
+    assert 404 == (await owner.get(path)).status_code
+    assert "There are no drafts." in await owner.read("/drafts")
+
+
+@pytest.mark.parametrize("verb", ["approve", "reject", "edit"])
+async def test_looking_changes_nothing(office: Office, owner: Person, verb: str) -> None:
+    message_id = await office.hold()
+
+    responses = [
+        await owner.http.request(method, f"/outgoing/{message_id}{path}")
+        for method in ("GET", "HEAD", "OPTIONS")
+        for path in ("", f"/{verb}")
+    ]
+
+    assert {200, 405} == {response.status_code for response in responses}
+    assert "held" == (await office.message(message_id)).status
+
+
+async def test_another_mail_than_the_one_seen_is_not_approved(
+    office: Office, owner: Person
+) -> None:
+    seen, other = await office.hold(), await office.hold(subject="Other")
+
+    response = await owner.post(f"/outgoing/{other}/approve", sha256=await owner.seen(seen))
+
+    assert 409 == response.status_code
+    assert "look at it again" in words(response.text)
+    assert "held" == (await office.message(other)).status
+
+
+async def test_the_second_of_two_people_sees_what_the_first_decided(
+    office: Office, owner: Person
+) -> None:
+    message_id = await office.hold()
+    sha256 = await owner.seen(message_id)
+    await owner.post(f"/outgoing/{message_id}/reject", sha256=sha256, note="no")
+
+    late = await owner.post(f"/outgoing/{message_id}/approve", sha256=sha256)
+
+    assert 409 == late.status_code
+    assert "was rejected" in words(late.text)
+    assert "rejected" == (await office.message(message_id)).status
+
+
+async def test_more_held_mail_than_fits_is_a_page_further(office: Office, owner: Person) -> None:
+    for number in range(51):
+        await office.hold(subject=f"Offer {number:02}.")
+
+    first = await owner.read("/outgoing?status=held")
+    more = first.rpartition('<p><a href="')[2].partition('"')[0].replace("&amp;", "&")
+    second = await owner.read(more)
+
+    assert 51 == len({n for n in range(51) for page in (first, second) if f"Offer {n:02}." in page})
+    assert 1 == second.count('class="row"')
+
+
+@pytest.mark.parametrize("path", ["/outgoing/msg_no", "/drafts/drf_no", "/outgoing/a/b/c"])
+async def test_what_is_not_there_is_a_page_that_says_so(owner: Person, path: str) -> None:
+    response = await owner.get(path)
+
+    assert 404 == response.status_code
+    assert "text/html; charset=utf-8" == response.headers["content-type"]
+    assert "<h1>Not found</h1>" in response.text
+
+
+async def test_a_person_sees_where_answers_go_and_what_else_leaves(
+    office: Office, owner: Person
+) -> None:
+    message_id = await office.hold(
+        body_text=None,
+        body_html='<p>Hello.</p><p style="display:none">the secret</p>',
+        reply_to=["elsewhere@evil.example"],
+        headers=[{"name": "X-Data", "value": "and more"}],
+    )
+
+    said = words(await owner.read(f"/outgoing/{message_id}"))
+
+    assert "Answers go to elsewhere@evil.example" in said
+    assert "X-Data: and more" in said
+    assert "10 characters of this mail cannot be seen" in said
+    assert '<p style="display:none">the secret</p>' in said
+
+
+async def test_an_attachment_is_saved_and_never_shown_as_a_page(
+    office: Office, owner: Person, visitor: Person
+) -> None:
+    page = b"<script>alert(1)</script>"
+    message_id = await office.hold(
+        attachments=[{"filename": "page.html", "content": b64encode(page).decode()}]
+    )
+    (file,) = (await office.message(message_id)).attachments
+    assert f'href="/attachments/{file.id}"' in await owner.read(f"/outgoing/{message_id}")
+
+    saved = await owner.get(f"/attachments/{file.id}")
+
+    assert page == saved.content
+    assert "sandbox; default-src 'none'" == saved.headers["content-security-policy"]
+    assert saved.headers["content-disposition"].startswith("attachment;")
+    assert 303 == (await visitor.get(f"/attachments/{file.id}")).status_code
+    await visitor.sign_in(key=await office.key("approve"))
+    assert 403 == (await visitor.get(f"/attachments/{file.id}")).status_code
+
+
+@pytest.mark.parametrize("status", ["failed", "unknown"])
+async def test_what_failed_or_is_unknown_can_be_sent_again(
+    office: Office, owner: Person, status: str
+) -> None:
+    message_id = await office.hold()
+    sha256 = await owner.seen(message_id)
+    await owner.post(f"/outgoing/{message_id}/approve", sha256=sha256)
+    answer = {"RCPT": b"550 5.1.1 nobody"} if status == "failed" else {"DOT": CUT}
+    async with relaying(answer) as relay, working(office.owner, relay) as worker:
+        await worker.finish(5)
+    page = words(await owner.read(f"/outgoing/{message_id}"))
+    assert "Send it again" in page
+    assert ("may arrive twice" in page) == (status == "unknown")
+
+    response = await owner.post(f"/outgoing/{message_id}/retry")
+
+    assert (303, "/outgoing?said=retried") == (
+        response.status_code,
+        response.headers["location"],
+    )
+    assert (await office.message(message_id)).status != status
+
+
+async def test_a_scheduled_mail_can_be_taken_back(office: Office, owner: Person) -> None:
+    message_id = await office.hold(send_at="2026-06-02T09:00Z")
+    sha256 = await owner.seen(message_id)
+    await owner.post(f"/outgoing/{message_id}/approve", sha256=sha256)
+    assert "scheduled" == (await office.message(message_id)).status
+    assert "2 Jun 2026, 09:00 UTC" in words(await owner.read(f"/outgoing/{message_id}"))
+
+    response = await owner.post(f"/outgoing/{message_id}/edit")
+
+    assert response.headers["location"].startswith("/drafts/drf_")

@@ -1,0 +1,453 @@
+"""Signing in, and what a session withstands: fixation, theft, forged forms, expiry, guessing."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from http.cookies import SimpleCookie
+
+import httpx2
+import pytest
+
+from postroom.calls.operation import call
+from postroom.calls.web_sessions import LINK_FOR, SESSION_FOR
+from postroom.model.key import ALL_SCOPES
+from postroom.operations.keys import delete_key, list_keys
+from tests.pipeline.clock import Clock
+from tests.surfaces.web.conftest import Office, Person, words
+
+PAGES = ("/", "/outgoing", "/outgoing/msg_1", "/drafts", "/drafts/drf_1", "/sessions")
+FORMS = ("/outgoing/msg_1/approve", "/outgoing/msg_1/reject", "/outgoing/msg_1/edit",
+         "/drafts/drf_1", "/drafts/drf_1/discard", "/signout", "/sessions/end-all",
+         "/sessions/ses_1/end")  # fmt: skip
+
+
+async def is_signed_in(person: Person) -> bool:
+    return 200 == (await person.get("/")).status_code
+
+
+async def held_by_agent(office: Office) -> tuple[str, str]:
+    """A held mail and its hash."""
+    message_id = await office.hold()
+    hold = (await office.message(message_id)).hold
+    assert hold is not None
+    return message_id, hold.sha256
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_who_is_not_signed_in_is_led_to_sign_in_and_back(visitor: Person, path: str) -> None:
+    response = await visitor.get(path)
+
+    place = "/signin" if path == "/" else f"/signin?next={path}"
+    assert (303, place) == (response.status_code, response.headers["location"])
+    assert "msg_1" not in response.text
+
+
+@pytest.mark.parametrize("path", FORMS)
+async def test_who_is_not_signed_in_changes_nothing(visitor: Person, path: str) -> None:
+    response = await visitor.http.post(path, data={"csrf": "0" * 64})
+
+    assert (303, "/signin") == (response.status_code, response.headers["location"])
+
+
+async def test_a_link_that_is_looked_at_still_signs_in(office: Office, visitor: Person) -> None:
+    link = await office.link()
+
+    for method in ("GET", "HEAD", "GET"):
+        looked = await visitor.http.request(method, f"/signin?link={link}")
+        assert 200 == looked.status_code
+        assert "set-cookie" not in looked.headers
+    await visitor.sign_in(link=link)
+
+    assert await is_signed_in(visitor)
+
+
+async def test_a_link_signs_in_once(office: Office, owner: Person, visitor: Person) -> None:
+    link = await office.link()
+    await owner.sign_in(link=link)
+
+    again = await visitor.post("/signin", link=link)
+
+    assert 401 == again.status_code
+    assert "postroom web" in words(again.text)
+    assert "set-cookie" not in again.headers
+
+
+async def test_a_link_is_good_for_ten_minutes(
+    office: Office, visitor: Person, clock: Clock
+) -> None:
+    link = await office.link()
+    clock.now += LINK_FOR
+
+    assert 401 == (await visitor.post("/signin", link=link)).status_code
+
+
+async def test_the_cookie_is_for_this_server_and_no_script(office: Office, visitor: Person) -> None:
+    response = await visitor.sign_in(link=await office.link())
+
+    (cookie,) = SimpleCookie(response.headers["set-cookie"]).values()
+    assert ("Strict", "/", True, "43200", "") == (
+        cookie["samesite"],
+        cookie["path"],
+        cookie["httponly"],
+        cookie["max-age"],
+        cookie["secure"],
+    )
+    assert len(cookie.value) >= 43  # 256 bits
+    sessions = await office.app.services.store.web_sessions(office.app.services.clock())
+    assert cookie.value not in repr(sessions)
+
+
+class TestBehindTls:
+    """The public URL is https; a proxy speaks TLS for us."""
+
+    @pytest.fixture
+    def settings(self) -> dict[str, str]:
+        return {"POSTROOM_PUBLIC_URL": "https://mail.example"}
+
+    async def test_the_cookie_travels_over_tls_only(self, office: Office) -> None:
+        async with office.visitor(Origin="https://mail.example", Host="mail.example") as person:
+            response = await person.sign_in(link=await office.link())
+
+        assert response.headers["set-cookie"].startswith("__Host-postroom=")
+        assert "; Secure" in response.headers["set-cookie"]
+
+
+async def test_signing_in_makes_a_new_session_and_ends_the_old_one(
+    office: Office, owner: Person, visitor: Person
+) -> None:
+    """A session that somebody else planted in this browser is never the one that signs in."""
+    planted = owner.cookie
+    visitor.carry(planted)
+
+    await visitor.sign_in(link=await office.link())
+
+    assert planted != visitor.cookie
+    assert await is_signed_in(visitor)
+    assert not await is_signed_in(owner)
+
+
+@pytest.mark.parametrize("made_up", ["", "x", "../..", "0" * 43, "é" * 10])
+async def test_a_made_up_cookie_is_no_session(visitor: Person, made_up: str) -> None:
+    response = await visitor.get("/", headers={"Cookie": f"postroom={made_up}".encode()})
+
+    assert 303 == response.status_code
+
+
+async def test_a_session_ends_after_twelve_hours_of_use(owner: Person, clock: Clock) -> None:
+    for _ in range(11):
+        clock.now += timedelta(hours=1)
+        assert await is_signed_in(owner)
+    clock.now += SESSION_FOR - timedelta(hours=11)
+
+    assert not await is_signed_in(owner)
+
+
+async def test_signing_out_ends_this_session_only(office: Office, owner: Person) -> None:
+    async with office.visitor() as other:
+        await other.sign_in(link=await office.link())
+        stolen = owner.cookie
+
+        response = await owner.post("/signout")
+
+        assert "postroom=; Max-Age=0" in response.headers["set-cookie"]
+        owner.carry(stolen)
+        assert not await is_signed_in(owner)
+        assert await is_signed_in(other)
+
+
+async def test_signing_out_everywhere_ends_every_session(office: Office, owner: Person) -> None:
+    async with office.visitor() as other, office.visitor() as reader:
+        await other.sign_in(link=await office.link())
+        await reader.sign_in(key=await office.key("read"))
+
+        await owner.post("/sessions/end-all")
+
+        assert [False] * 3 == [await is_signed_in(person) for person in (owner, other, reader)]
+
+
+async def test_a_session_is_listed_and_can_be_ended(office: Office, owner: Person) -> None:
+    async with office.visitor(**{"User-Agent": "<b>Lynx"}) as other:
+        await other.sign_in(key=await office.key("read"))
+        page = await owner.read("/sessions")
+        assert "&lt;b&gt;Lynx" in page
+        assert "<b>Lynx" not in page
+        sessions = await office.app.services.store.web_sessions(office.app.services.clock())
+        (session,) = [s for s in sessions if "Lynx" in s.user_agent]
+
+        await owner.post(f"/sessions/{session.id}/end")
+
+        assert not await is_signed_in(other)
+        assert await is_signed_in(owner)
+
+
+async def test_a_person_with_a_key_cannot_end_the_sessions_of_others(
+    office: Office, owner: Person, visitor: Person
+) -> None:
+    await visitor.sign_in(key=await office.key("read"))
+    (session,) = [
+        s
+        for s in await office.app.services.store.web_sessions(office.app.services.clock())
+        if s.key_hash is None
+    ]
+
+    assert session.id not in await visitor.read("/sessions")
+    assert 404 == (await visitor.post(f"/sessions/{session.id}/end")).status_code
+    await visitor.post("/sessions/end-all")
+    assert await is_signed_in(owner)
+
+
+async def test_a_session_of_a_key_ends_when_the_key_is_revoked(
+    office: Office, visitor: Person
+) -> None:
+    await visitor.sign_in(key=await office.key("read"))
+    assert await is_signed_in(visitor)
+
+    (key,) = [k for k in (await call(office.owner, list_keys, {})).results if k.name == "k"]
+    await call(office.owner, delete_key, {"key_id": key.id})
+
+    assert not await is_signed_in(visitor)
+
+
+async def test_the_pasted_key_of_the_owner_does_not_approve(
+    office: Office, visitor: Person
+) -> None:
+    message_id, sha256 = await held_by_agent(office)
+    secret = await office.app.owner_key() or ""
+    await visitor.sign_in(key=secret)
+
+    page = await visitor.read(f"/outgoing/{message_id}")
+    answers = [
+        await visitor.post(f"/outgoing/{message_id}/{verb}", sha256=sha256)
+        for verb in ("approve", "reject")
+    ]
+
+    assert "/approve" not in page
+    assert "postroom web" in words(page)
+    assert [403, 403] == [answer.status_code for answer in answers]
+    assert "held" == (await office.message(message_id)).status
+
+
+@pytest.mark.parametrize("scope", sorted(ALL_SCOPES))
+async def test_no_scope_but_approve_approves(office: Office, visitor: Person, scope: str) -> None:
+    message_id, sha256 = await held_by_agent(office)
+    await visitor.sign_in(key=await office.key(*{"read", scope}))
+
+    answer = await visitor.post(f"/outgoing/{message_id}/approve", sha256=sha256)
+
+    assert 403 == answer.status_code
+    assert "held" == (await office.message(message_id)).status
+
+
+async def test_a_key_that_only_approves_sees_held_mail_and_nothing_else(
+    office: Office, visitor: Person
+) -> None:
+    message_id, sha256 = await held_by_agent(office)
+    await visitor.sign_in(key=await office.key("approve"))
+
+    assert "1 mail waits" in words(await visitor.read("/"))
+    assert "Ten per cent." in await visitor.read(f"/outgoing/{message_id}")
+    others = [await visitor.get(path) for path in ("/drafts", "/outgoing?status=failed")]
+    assert [403, 403] == [response.status_code for response in others]
+    assert 403 == (await visitor.post(f"/outgoing/{message_id}/edit")).status_code
+    await visitor.post(f"/outgoing/{message_id}/approve", sha256=sha256)
+    assert "queued" == (await office.message(message_id)).status
+
+
+async def test_a_key_limited_to_an_inbox_sees_its_mail_only(
+    office: Office, visitor: Person
+) -> None:
+    message_id, _ = await held_by_agent(office)
+    other = await office.key("read", inboxes=[await office.new_inbox("other")])
+    await visitor.sign_in(key=other)
+
+    assert "Offer" not in await visitor.read("/outgoing")
+    assert 404 == (await visitor.get(f"/outgoing/{message_id}")).status_code
+
+
+async def test_a_wrong_key_is_refused_and_shown_nowhere(visitor: Person) -> None:
+    response = await visitor.post("/signin", key="pk_wrong_" + "w" * 40)
+
+    assert 401 == response.status_code
+    assert "www" not in response.text
+    assert "set-cookie" not in response.headers
+
+
+async def test_a_key_that_may_not_read_is_refused(office: Office, visitor: Person) -> None:
+    response = await visitor.post("/signin", key=await office.key("send"))
+
+    assert 403 == response.status_code
+    assert "scope read" in words(response.text)
+
+
+async def test_guessing_keys_and_links_is_slowed_down_and_refused(visitor: Person) -> None:
+    guesses = (
+        visitor.post("/signin", **{("key", "link")[number % 2]: f"pk_{number:040}"})
+        for number in range(40)
+    )
+    first = await asyncio.gather(*guesses)
+    assert 401 in {answer.status_code for answer in first}
+
+    refused = await visitor.post("/signin", key="pk_" + "9" * 40)
+
+    assert 429 == refused.status_code
+    assert int(refused.headers["retry-after"]) > 0
+    assert "too many wrong keys" in words(refused.text)
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", "",
+     "/%0d%0aSet-Cookie: x=1", "/\r\nX: y", "/a b"],
+)  # fmt: skip
+async def test_signing_in_leads_to_our_own_pages_only(
+    office: Office, visitor: Person, place: str
+) -> None:
+    response = await visitor.sign_in(link=await office.link(), next=place)
+
+    assert "/" == response.headers["location"]
+
+
+async def test_signing_in_leads_back_to_the_page_that_was_asked_for(
+    office: Office, visitor: Person
+) -> None:
+    response = await visitor.sign_in(link=await office.link(), next="/outgoing/msg_1")
+
+    assert "/outgoing/msg_1" == response.headers["location"]
+
+
+FORGED = {
+    "without a token": ({}, ""),
+    "with a token of zeros": ({}, "0" * 64),
+    "from another site": ({"Origin": "https://evil.example"}, None),
+    "from another port": ({"Origin": "http://127.0.0.1:1"}, None),
+    "from nowhere": ({"Origin": "null"}, None),
+    "from another site, without an origin": ({"Sec-Fetch-Site": "cross-site"}, None),
+    "from the same site, without an origin": ({"Sec-Fetch-Site": "same-site"}, None),
+    "with a header of programs": (
+        {"Origin": "http://127.0.0.1:1", "X-Requested-With": "x"},
+        None,
+    ),
+    "without a word of the browser": ({}, None),
+}
+
+
+@pytest.mark.parametrize(("headers", "token"), FORGED.values(), ids=FORGED)
+async def test_a_forged_form_decides_nothing(
+    office: Office, owner: Person, headers: dict[str, str], token: str | None
+) -> None:
+    message_id, sha256 = await held_by_agent(office)
+    own = await owner.token()
+    if token is None:
+        del owner.http.headers["Origin"]
+
+    answer = await owner.http.post(
+        f"/outgoing/{message_id}/approve",
+        data={"sha256": sha256, "csrf": own if token is None else token},
+        headers=headers,
+    )
+
+    assert 403 == answer.status_code
+    assert "held" == (await office.message(message_id)).status
+
+
+async def test_the_form_of_another_session_decides_nothing(office: Office, owner: Person) -> None:
+    message_id, sha256 = await held_by_agent(office)
+    async with office.visitor() as other:
+        await other.sign_in(key=await office.key("read"))
+        token = await other.token()
+
+    answer = await owner.post(f"/outgoing/{message_id}/approve", token=token, sha256=sha256)
+
+    assert 403 == answer.status_code
+    assert "another session" in words(answer.text)
+    assert "held" == (await office.message(message_id)).status
+
+
+async def test_a_form_in_another_format_is_refused(office: Office, owner: Person) -> None:
+    message_id, sha256 = await held_by_agent(office)
+    body = {"sha256": sha256, "csrf": await owner.token()}
+
+    answers = [
+        await owner.http.post(f"/outgoing/{message_id}/approve", json=body),
+        await owner.http.post(f"/outgoing/{message_id}/approve", params=body),
+        await owner.http.post(f"/outgoing/{message_id}/approve", content=b"\xff=1", headers={
+            "Content-Type": "application/x-www-form-urlencoded"}),
+    ]  # fmt: skip
+
+    assert {400, 403} >= {answer.status_code for answer in answers}
+    assert "held" == (await office.message(message_id)).status
+
+
+@pytest.mark.parametrize("path", ["/v1/outbox", "/v1/keys", "/mcp"])
+async def test_programs_are_not_served_for_a_cookie(owner: Person, path: str) -> None:
+    method = "POST" if path == "/mcp" else "GET"
+
+    assert 401 == (await owner.http.request(method, path)).status_code
+
+
+async def test_a_cookie_approves_nothing_over_rest(office: Office, owner: Person) -> None:
+    message_id, sha256 = await held_by_agent(office)
+
+    answer = await owner.http.post(f"/v1/outbox/{message_id}/approve", json={"sha256": sha256})
+
+    assert 401 == answer.status_code
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/signin", "/outgoing", "/sessions", "/outgoing/msg_no", "/nothing/here"]
+)
+async def test_no_page_is_framed_kept_or_told_to_others(owner: Person, path: str) -> None:
+    headers = (await owner.get(path)).headers
+
+    policy = headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in policy
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "nosniff" == headers["x-content-type-options"]
+    assert headers["referrer-policy"] in ("same-origin", "no-referrer")
+    assert "no-store" == headers["cache-control"]
+
+
+async def test_a_host_that_is_not_ours_is_refused(owner: Person) -> None:
+    """A name that an attacker points to this machine does not reach the pages."""
+    response = await owner.get("/", headers={"Host": "evil.example"})
+
+    assert 403 == response.status_code
+
+
+async def test_a_form_that_is_too_large_is_refused(visitor: Person) -> None:
+    response = await visitor.post("/signin", key="k" * 5_000)
+
+    assert 413 == response.status_code
+
+
+async def test_the_stylesheet_may_be_kept_and_changes_its_address(visitor: Person) -> None:
+    page = (await visitor.get("/signin")).text
+    address = page.partition('rel="stylesheet" href="')[2].partition('"')[0]
+
+    response: httpx2.Response = await visitor.get(address)
+
+    assert (200, "text/css; charset=utf-8") == (
+        response.status_code,
+        response.headers["content-type"],
+    )
+    assert "immutable" in response.headers["cache-control"]
+    assert 404 == (await visitor.get("/assets/../pages.py")).status_code
+    assert 404 == (await visitor.get("/assets/%2e%2e%2fpages.py")).status_code
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "http://127.0.0.1:1", "null", None])
+async def test_another_page_signs_nobody_in(
+    office: Office, visitor: Person, origin: str | None
+) -> None:
+    """Else a person would work in the session of somebody else without knowing."""
+    key = await office.key("read")
+    del visitor.http.headers["Origin"]
+
+    response = await visitor.http.post(
+        "/signin", data={"key": key}, headers={"Origin": origin} if origin else {}
+    )
+
+    assert 403 == response.status_code
+    assert "set-cookie" not in response.headers
