@@ -10,7 +10,7 @@ import pytest
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
-from postroom.calls.request import parse_request
+from postroom.calls.parsing import parse_request
 from postroom.errors import InvalidInput, NotFound
 from postroom.mail.text.fold import words_of
 from postroom.model.inbox import Inbox

@@ -17,7 +17,8 @@ from pydantic.fields import FieldInfo
 
 import postroom.operations
 from postroom.calls.operation import Operation
-from postroom.calls.request import Request, parse_request
+from postroom.calls.parsing import parse_request
+from postroom.calls.request import Request
 from postroom.errors import InvalidInput
 from tests.mails import mail
 from tests.walls.tenants import SOUGHT, Tenant, rule_yaml

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Generic, TypeVar, cast
 
 from postroom.admission.spool import release
 from postroom.calls.context import RequestContext
+from postroom.calls.parsing import parse_request
 from postroom.calls.receipts import receipt, withheld
-from postroom.calls.request import READERS, Id, Request, argument, parse_request, refuse_other_kind
+from postroom.calls.request import READERS, Id, Request, argument, refuse_other_kind
 from postroom.calls.suspicious_reads import note_suspicious
 from postroom.errors import Conflict, Forbidden, MailError, NotFound, no_such
 from postroom.model.account import Account

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import inbox_of, message_of, operation, require
+from postroom.calls.parsing import parse_request
 from postroom.calls.receipts import needs_read
 from postroom.calls.request import (
     Id,
@@ -17,7 +18,6 @@ from postroom.calls.request import (
     Request,
     argument,
     one_of,
-    parse_request,
     refuse_other_kind,
 )
 from postroom.errors import Conflict, InvalidInput, NotFound, no_such

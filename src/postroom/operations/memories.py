@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from postroom.calls import request
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import operation, require
+from postroom.calls.parsing import parse_request
 from postroom.calls.request import (
     Accepts,
     Moment,
@@ -22,7 +23,6 @@ from postroom.calls.request import (
     as_number,
     change_of,
     one_of,
-    parse_request,
 )
 from postroom.errors import Forbidden, InvalidInput, NotFound, TooLarge
 from postroom.model.key import Scope

@@ -11,6 +11,7 @@ from typing import Annotated
 from postroom.blocking import in_thread
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import inbox_of, operation
+from postroom.calls.parsing import parse_request
 from postroom.calls.receipts import needs_read
 from postroom.calls.request import (
     Id,
@@ -20,7 +21,6 @@ from postroom.calls.request import (
     Request,
     argument,
     change_of,
-    parse_request,
 )
 from postroom.errors import Conflict, Forbidden, NotFound, no_such
 from postroom.mail.reports import read_head

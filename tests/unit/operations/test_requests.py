@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.calls.request import Paged, parse_request
+from postroom.calls.parsing import parse_request
+from postroom.calls.request import Paged
 from postroom.errors import InvalidInput
 from postroom.operations.message_changes import ApplyLabel
 from postroom.operations.messages import ListMessages

@@ -8,7 +8,8 @@ from pydantic import BeforeValidator, model_validator
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import operation, require_scope, thread_of
-from postroom.calls.request import OptionalId, argument, parse_request
+from postroom.calls.parsing import parse_request
+from postroom.calls.request import OptionalId, argument
 from postroom.errors import MailError
 from postroom.model.agent import ChangeReceipt, MailLine, NotRead
 from postroom.model.key import Scope
