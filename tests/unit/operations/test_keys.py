@@ -17,7 +17,7 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.errors import Forbidden, InvalidInput, NotFound, RateLimited, Unauthenticated
 from postroom.model.account import Account
-from postroom.model.key import Scope
+from postroom.model.key import ALL_SCOPES, Scope
 from postroom.model.view import EVERYTHING, only
 from postroom.operations import accounts, inboxes, keys, message_changes, messages
 from postroom.pipeline.ingest import Arrival, receive
@@ -115,7 +115,7 @@ async def test_an_expiry_can_be_changed_and_removed(app: App, ctx: RequestContex
 async def test_a_key_that_expires_gives_no_key_beyond_its_own_end(
     app: App, ctx: RequestContext
 ) -> None:
-    made = {"name": "admin", "scopes": list(Scope), "expires_at": "1d"}
+    made = {"name": "admin", "scopes": sorted(ALL_SCOPES), "expires_at": "1d"}
     key = await call(ctx, keys.create_key, made)
     own = app.context(await app.authenticate(key.key))
     within = await call(own, keys.create_key, {"name": "in", "expires_at": "1h"})
@@ -145,7 +145,7 @@ async def test_what_a_key_may_not_see_does_not_exist_for_it(app: App, ctx: Reque
     mine, theirs = await new_inbox(ctx, "mine"), await new_inbox(ctx, "theirs")
     hidden = await deliver(ctx, theirs, mail("Secret plan"))
     key = await call(
-        ctx, keys.create_key, {"name": "one", "scopes": list(Scope), "inboxes": [mine.id]}
+        ctx, keys.create_key, {"name": "one", "scopes": sorted(ALL_SCOPES), "inboxes": [mine.id]}
     )
     limited = app.context(await app.authenticate(key.key))
 
@@ -259,7 +259,7 @@ async def test_a_key_for_an_account_sees_that_account_and_its_inbox_only(
     local, other = await new_inbox(ctx, "local"), await new_inbox(ctx, "other")
     for inbox_id in (work, home, local.id, other.id):
         await receive(ctx, Arrival(mail("Plan"), inbox_id))
-    whole = {"name": "one", "scopes": list(Scope), "accounts": ["work"]}
+    whole = {"name": "one", "scopes": sorted(ALL_SCOPES), "accounts": ["work"]}
     mixed = {**whole, "inboxes": [local.id]}
 
     for arguments, expected in ((whole, {work}), (mixed, {work, local.id})):
