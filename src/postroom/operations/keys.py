@@ -24,7 +24,7 @@ from postroom.calls.request import (
     moment_of,
 )
 from postroom.errors import Forbidden, InvalidInput, NotFound, no_such
-from postroom.model.approval import Approval, Policy, RecipientLists
+from postroom.model.approval import APPROVALS, Approval, Policy
 from postroom.model.audit import AuditEntry, AuditQuery, Via
 from postroom.model.key import Key, KeyChange, Scope
 from postroom.model.page import Page
@@ -148,7 +148,7 @@ async def create_key(ctx: RequestContext, request: CreateKey) -> Key:
     for account_id in request.accounts or ():
         if account_id not in live and await ctx.store.account(account_id, ctx.visible) is None:
             raise NotFound(f"no account {account_id}; `postroom account list` shows yours")
-    policy = _policy(request)
+    policy = _policy(ctx, request)
     refuse_looser(ctx, policy, "approval")
     expires_at = _expiry_of(ctx, request.expires_at)
     secret = new_secret()
@@ -169,10 +169,15 @@ async def create_key(ctx: RequestContext, request: CreateKey) -> Key:
     return replace(key, key=secret)
 
 
-def _policy(request: CreateKey) -> Policy:
-    """The policy of a new key: mail of one that may send is held if it is risky."""
-    default: Approval = "risky" if Scope.SEND in request.scopes else "never"
-    lists = RecipientLists() if request.recipients is None else request.recipients.lists()
+def _policy(ctx: RequestContext, request: CreateKey) -> Policy:
+    """The policy of a new key: mail of one that may send is held if it is risky.
+
+    It is not looser than the caller's own, unless the caller asks for that.
+    """
+    own = ctx.caller.policy
+    usual: Approval = "risky" if Scope.SEND in request.scopes else "never"
+    default = max(usual, own.approval, key=APPROVALS.index)
+    lists = own.recipients if request.recipients is None else request.recipients.lists()
     return Policy(request.approval or default, lists)
 
 
