@@ -151,9 +151,7 @@ async def test_files_and_many_recipients_are_held(
 READS: dict[str, Any] = {
     "get_message": lambda id_, _: (messages.get_message, {"message_id": id_}),
     "get_thread": lambda _, thread: (threads.get_thread, {"thread_id": thread}),
-    "list_messages": lambda _, thread: (messages.list_messages, {"thread_id": thread}),
-    "search_messages": lambda *_: (messages.search_messages, {"q": "News"}),
-    "find_mail": lambda *_: (finding.find_mail, {"q": "News"}),
+    "find_mail": lambda *_: (finding.find_mail, {"q": "News", "text": True}),
     "read_mail": lambda id_, _: (reading.read_mail, {"ids": [id_]}),
     "raw": lambda id_, _: (attachments.download_message, {"message_id": id_}),
 }
@@ -178,6 +176,27 @@ async def test_after_reading_hidden_text_mail_to_others_is_held(
     statuses = [before.status, after.status, to_its_sender.status, later.status]
     assert ["queued", "held", "queued", "queued"] == statuses
     assert message_id in (after.warnings or ("",))[0]
+
+
+LISTS: dict[str, Any] = {
+    "list_messages": lambda thread: (messages.list_messages, {"thread_id": thread}),
+    "search_messages": lambda _: (messages.search_messages, {"q": "News"}),
+    "find_mail": lambda _: (finding.find_mail, {"q": "News"}),
+}
+
+
+@pytest.mark.parametrize("way", LISTS)
+async def test_a_list_is_not_reading(
+    post: RequestContext, keyed: Keyed, heard: str, way: str
+) -> None:
+    agent = await keyed()
+    message = await post.store.message(await html_mail(post, HIDDEN), post.visible)
+    assert message is not None
+
+    operation, arguments = LISTS[way](message.thread_id)
+    await call(agent, operation, arguments)
+
+    assert "queued" == (await send(agent, KNOWN)).status
 
 
 async def test_reading_ordinary_mail_holds_nothing(

@@ -1,4 +1,8 @@
-"""What a caller has read: mail with security findings counts when the caller sends mail."""
+"""What a caller has read: mail with security findings counts when the caller sends mail.
+
+A row of a list is not reading: it has a subject and the beginning of the text that everybody sees,
+and whoever lists an inbox would be held up by any mail in it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from postroom.model.message import (
     AttachmentText,
     Download,
     Message,
-    MessageRow,
+    ThreadMessage,
 )
 
 _MAX_DEPTH = 4
@@ -31,8 +35,8 @@ async def note_suspicious(ctx: RequestContext, result: Any) -> None:
 
 
 def _suspicious(value: Any, depth: int) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The id and the findings of each message in a result."""
-    if isinstance(value, (Message, MessageRow, MailLine)):
+    """The id and the findings of each message in a result whose text is shown."""
+    if isinstance(value, (Message, ThreadMessage)) or (isinstance(value, MailLine) and value.text):
         yield value.id, value.findings
     elif isinstance(value, (tuple, list)):
         for item in value:
