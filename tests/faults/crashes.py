@@ -81,7 +81,9 @@ class _Bench:
         self._starter.start(target, words, _env(folder), log, traced=traced)
 
     def problems(self, folder: Path) -> int:
-        """How much `postroom verify` finds."""
+        """How much `postroom verify` finds; nothing if the process died before it had a store."""
+        if not _database(folder).exists():
+            return 0
         report = folder / "verified"
         words = ["none", "-o", "json", "verify"]
         self._starter.start("tests.faults.defects:run", words, _env(folder), report)
@@ -128,8 +130,14 @@ def _missing(folder: Path, acked: set[str]) -> int:
     return sum(1 for number in acked if not stored[f"drill {number}"])
 
 
+def _database(folder: Path) -> Path:
+    return folder / "data" / "postroom.db"
+
+
 def _stored(folder: Path) -> Counter[object]:
-    database = apsw.Connection(str(folder / "data" / "postroom.db"))
+    if not _database(folder).exists():
+        return Counter()
+    database = apsw.Connection(str(_database(folder)))
     return Counter(row[0] for row in database.execute("SELECT subject FROM messages"))
 
 

@@ -29,7 +29,9 @@ def parse_pattern(text: str, field: str) -> str:
         if not _DOMAIN.fullmatch(domain):
             raise InvalidInput(f"{field}: {text[:100]!r} is neither an address nor an @domain")
         return domain
-    _, address = parse_address(text, field=field)
+    name, address = parse_address(text, field=field)
+    if name or address != text.strip():
+        raise InvalidInput(f"{field}: give a bare address, such as ana@example.com")
     return canonical_address(address)
 
 

@@ -45,6 +45,13 @@ MAILBOX: dict[str, Any] = {"pattern": rf"^{_MAILBOX}$", "not": _TOO_LONG}
 
 MAILBOX_OR_NONE: dict[str, Any] = {"pattern": rf"^(?:{_MAILBOX})?$", "not": _TOO_LONG}
 
+ADDRESS_OR_DOMAIN = {
+    "pattern": rf"^(?:@{_LABEL}(?:\.{_LABEL})*|{_ADDRESS})$",
+    "maxLength": 254,
+    "not": _TOO_LONG,
+}
+"""`ana@example.com`, or `@example.com` for everybody there."""
+
 SERVED = "{served}"
 """A placeholder for our domains, which only a running server knows."""
 

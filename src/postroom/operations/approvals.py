@@ -11,7 +11,14 @@ from postroom.approval.policies import is_as_strict, parse_pattern
 from postroom.blocking import in_thread
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import MessageId, inbox_of, operation, require, require_scope
-from postroom.calls.request import Accepts, InboxName, OptionalId, Request, argument
+from postroom.calls.request import (
+    ADDRESS_OR_DOMAIN,
+    Accepts,
+    InboxName,
+    OptionalId,
+    Request,
+    argument,
+)
 from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound, no_such
 from postroom.mail.composing.read_back import read_back
 from postroom.mail.text.fold import as_key
@@ -42,7 +49,7 @@ _SHA256 = Annotated[
     Accepts({"pattern": "^[0-9a-f]{64}$"}),
 ]
 _MAX_PATTERNS = 1_000
-Patterns = Annotated[list[Annotated[str, Field(min_length=2, max_length=320)]], Field()]
+Patterns = list[Annotated[str, Field(min_length=2, max_length=254), Accepts(ADDRESS_OR_DOMAIN)]]
 
 
 class RecipientPatterns(Request):

@@ -31,6 +31,8 @@ ARGUMENTS = {
     "memory export": ["-"],
     "memory import": ["-"],
     "backup": ["backup"],
+    "outbox approve": ["msg_1"],
+    "outbox reject": ["msg_1"],
     "message receive": ["a@postroom.localhost", "mail.eml"],
 }
 

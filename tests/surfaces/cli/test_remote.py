@@ -300,7 +300,7 @@ def test_the_end_of_a_stream_is_told(local):
 
 ANYWHERE = {
     "account add", "account login", "account sync", "rule check", "rule test", "completion",
-    "version",
+    "version", "outbox approve", "outbox reject",
 }  # fmt: skip
 """Commands without an operation of their own that need no data folder."""
 

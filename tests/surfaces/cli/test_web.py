@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from tests.servers.ports import free_port
-from tests.servers.postroom import command, environment, running
+from tests.servers.postroom import command, create_store, environment, running
 
 LINK = re.compile(r"http\S+/signin\?link=[\w-]{43}")
 
@@ -61,6 +61,7 @@ def test_the_link_signs_in_to_the_running_server(tmp_path: Path) -> None:
 
 
 def test_the_link_has_the_public_url(tmp_path: Path) -> None:
+    create_store(tmp_path / "data")
     said = on_terminal(tmp_path / "data", "web", POSTROOM_PUBLIC_URL="https://mail.example")
 
     assert ["https://mail.example/signin"] == [

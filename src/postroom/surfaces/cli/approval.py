@@ -44,9 +44,9 @@ def _decide(
 
     Raises Forbidden if no person is at the terminal.
     """
+    held = session.perform(lambda at: _held(at, message_id))
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Forbidden(_NO_TERMINAL)
-    held = session.perform(lambda at: _held(at, message_id))
     show(session, get_held_mail, held)
     if not click.confirm(question, default=False):
         print("nothing was decided", file=sys.stderr)

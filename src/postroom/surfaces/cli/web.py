@@ -28,8 +28,6 @@ def web(session: Session, /, *, sign_out: bool, **given: Any) -> None:
         ended = session.run(_sign_out)
         session.report({"ended": ended}, lambda: print(f"Sessions ended: {ended}"))
         return
-    if not sys.stdout.isatty():
-        raise Forbidden("the link is printed to a terminal only; run `postroom web` on one")
     settings = session.configuration(**given).settings
     url = settings.public_url or base_url(settings.host, settings.port)
     link = session.run(lambda app: _link(app, url))
@@ -39,6 +37,8 @@ def web(session: Session, /, *, sign_out: bool, **given: Any) -> None:
 
 
 async def _link(app: App, url: str) -> str:
+    if not sys.stdout.isatty():
+        raise Forbidden("the link is printed to a terminal only; run `postroom web` on one")
     from postroom.surfaces.web.server import sign_in_link
 
     return await sign_in_link(app, url)
