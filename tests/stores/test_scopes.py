@@ -26,7 +26,7 @@ PATIENT = "; ".join(
     f"SET enable_{way} = off" for way in ("seqscan", "bitmapscan", "hashjoin", "mergejoin")
 )
 """Tables this small are read whole whatever the index; the question is whether they need be."""
-INBOXES, MAILS, MAIL_IN_TAIL, QUESTIONS = 8, 400, 40, 24
+INBOXES, MAILS, MAIL_IN_TAIL, QUESTIONS = 8, 400, 80, 24
 Asked = list[tuple[bytes, list[object]]]
 
 
