@@ -117,10 +117,12 @@ def _show_held(text: Text, kind: Any, mail: Body) -> None:
     time = whole_time if text.screen.is_terminal else str
     hold = mail["hold"]
     rows = {
-        "to": [recipient["address"] for recipient in mail["recipients"]],
+        **{role: mail[f"{role}_addresses"] for role in ("to", "cc", "bcc")},
         "from": mail["from_address"],
+        "reply to": mail["reply_to"],
         "subject": mail["subject"],
         "attached": [_attached(text, file) for file in mail["attachments"]],
+        "headers": [f"{header['name']}: {header['value']}" for header in mail["headers"]],
         "status": mail["status"],
         "send at": time(mail["send_at"]) if mail.get("send_at") else None,
         "expires": time(hold["expires_at"]),
@@ -135,6 +137,9 @@ def _show_held(text: Text, kind: Any, mail: Body) -> None:
     for reason in hold["reasons"]:
         text.add(f"{'held:':10}{cell(reason)}")
     text.add("", *_paragraphs(text, mail["text"]))
+    if mail["hidden_chars"]:
+        text.add("", "Its HTML, with text that its reader would not see:", "")
+        text.add(*_paragraphs(text, mail["body_html"]))
     if mail.get("answered_text"):
         text.add("", f"It answers {cell(mail['answers'])}:", "")
         text.add(*(f"> {line}" for line in _paragraphs(text, mail["answered_text"])))
