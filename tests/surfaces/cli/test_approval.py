@@ -94,6 +94,29 @@ def test_mail_that_is_not_held_is_named_with_the_command_that_lists(
     assert "no held mail msg_000000000000; `postroom outbox list` shows what waits" in done.err
 
 
+def test_a_policy_says_whom_it_means(postroom: Postroom, held: str) -> None:
+    inbox = "me@postroom.localhost"
+
+    free = postroom("policy", "show", inbox).out.split()
+    listed = postroom("policy", "set", inbox, "--senders", "block=@spam.example")
+
+    assert ["approval", "always", "recipients", "all", "senders", "all"] == free
+    assert "senders     block @spam.example; action junk" in listed.out
+
+
+def test_keys_are_listed_with_their_approval(data: Path, postroom: Postroom, held: str) -> None:
+    postroom("key", "create", "desk", "--scope", "read", "--scope", "send")
+
+    table = on_a_terminal(data, "key", "list", columns=80)
+
+    assert "approval" in table
+    assert "risky" in table
+
+
+def test_doctor_says_how_much_mail_is_held(postroom: Postroom, held: str) -> None:
+    assert "1 held until a person decides" in postroom("doctor").out
+
+
 def test_what_would_happen_to_a_mail_is_said_without_sending_it(
     postroom: Postroom, held: str, tmp_path: Path
 ) -> None:
