@@ -248,6 +248,15 @@ async def test_scheduled_mail_is_taken_back_as_a_draft(lean: Agent, inbox: Inbox
     assert [taken["id"]] == [row["id"] for row in (await lean.call("list_outgoing"))["results"]]
 
 
+async def test_own_mail_with_a_reply_to_has_no_misleading_sender(lean: Agent, inbox: Inbox):
+    mail = {"to": ["a@b.example"], "subject": "S", "body": "Hi", "reply_to": ["help@c.example"]}
+    sent = await lean.call("send_mail", **mail)
+
+    [read] = (await lean.call("read_mail", ids=[sent["id"]]))["results"]
+
+    assert "warnings" not in read
+
+
 async def test_a_draft_is_changed_and_sent(lean: Agent, inbox: Inbox):
     made = await lean.call("send_mail", to=[inbox.address], subject="S", body="v1", draft=True)
 
