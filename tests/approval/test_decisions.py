@@ -59,13 +59,20 @@ async def test_nothing_of_a_mail_is_hidden_from_who_decides(
 ) -> None:
     html = '<p>Hello.</p><div style="display:none">the secret</div><!-- and more -->'
     others = {"reply_to": ["m@evil.example"], "headers": [{"name": "X-Data", "value": "more"}]}
-    mail = {**MAIL, "body_text": None, "body_html": html, **others}
+    copies = {"cc": ["Cee <C@Example.com>"], "bcc": ["bcc@münchen.example"]}
+    mail = {**MAIL, "body_text": None, "body_html": html, **others, **copies}
     sent = await call(await keyed(), sending.send_message, mail)
 
     seen = await call(post, get_held_mail, {"message_id": sent.message_id})
 
     assert ("Hello.", len("the secret")) == (seen.text, seen.hidden_chars)
     assert html in (seen.body_html or "")
+    assert ((STRANGER,), 1, 1) == (
+        seen.to_addresses,
+        len(seen.cc_addresses),
+        len(seen.bcc_addresses),
+    )
+    assert ("c@example.com", "bcc@") == (seen.cc_addresses[0].lower(), seen.bcc_addresses[0][:4])
     assert (("m@evil.example",), (Header("X-Data", "more"),)) == (seen.reply_to, seen.headers)
 
 

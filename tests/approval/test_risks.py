@@ -11,7 +11,15 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.errors import Forbidden, MailError
 from postroom.model.sending import Sent
-from postroom.operations import approvals, attachments, messages, sending, threads
+from postroom.operations import (
+    approvals,
+    attachments,
+    drafts,
+    messages,
+    outbox,
+    sending,
+    threads,
+)
 from postroom.operations.agent import finding, reading
 from tests.approval.conftest import KNOWN, STRANGER, Keyed
 from tests.mails import deliver, mail
@@ -146,6 +154,46 @@ async def test_files_and_many_recipients_are_held(
     file = await send(agent, KNOWN, attachments=[FILE])
 
     assert ["queued", "held", "held"] == [five.status, six.status, file.status]
+
+
+@pytest.mark.parametrize(
+    ("html", "expected"),
+    [
+        (HIDDEN, "held"),
+        ('<p>Hello</p><p style="font-size:0">the code is 4711</p>', "held"),
+        ("<p>Hello</p><p hidden>the code is 4711</p>", "held"),
+        (ORDINARY, "queued"),
+        ("<p>Hello</p><p>the code is 4711</p>", "queued"),
+    ],
+)
+async def test_text_that_nobody_would_see_is_held(
+    post: RequestContext, keyed: Keyed, heard: str, html: str, expected: str
+) -> None:
+    agent = await keyed()
+    raw = mail("Hi", html, sender="me@postroom.localhost", to=KNOWN)
+
+    sent = await send(agent, KNOWN, body_text=None, body_html=html)
+    asked = {"raw": raw.replace(b"text/plain", b"text/html")}
+    said = await call(agent, approvals.check_policy, asked)
+
+    assert expected == sent.status
+    assert (expected == "held") == ("would not see" in " ".join(sent.warnings or ()))
+    assert {"held": "held", "queued": "leaves"}[expected] == said.verdict
+
+
+async def test_hidden_text_is_found_in_a_draft_and_in_a_retry(
+    post: RequestContext, keyed: Keyed, heard: str
+) -> None:
+    agent = await keyed()
+    mail_ = {"to": [KNOWN], "subject": "Hi", "body_html": HIDDEN}
+    draft = await call(agent, drafts.create_draft, mail_)
+
+    sent = await call(agent, drafts.send_draft, {"draft_id": draft.id})
+    await call(post, outbox.cancel_message, {"message_id": sent.message_id})
+    [again] = (await call(post, drafts.list_drafts, {})).results
+
+    assert "held" == sent.status
+    assert "held" == (await call(post, drafts.send_draft, {"draft_id": again.id})).status
 
 
 READS: dict[str, Any] = {

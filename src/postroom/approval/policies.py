@@ -29,6 +29,11 @@ def parse_pattern(text: str, field: str) -> str:
         if not _DOMAIN.fullmatch(domain):
             raise InvalidInput(f"{field}: {text[:100]!r} is neither an address nor an @domain")
         return domain
+    if "@" not in text:
+        raise InvalidInput(
+            f"{field}: {text[:100]!r} is neither an address nor an @domain; write ana@example.com "
+            "or @example.com"
+        )
     name, address = parse_address(text, field=field)
     if name or address != text.strip():
         raise InvalidInput(f"{field}: give a bare address, such as ana@example.com")

@@ -38,7 +38,8 @@ def strangers(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
     new = [a for a in mail.outside if a not in mail.known and not is_listed(a, allowed)]
     if not new:
         return ()
-    return (f"{named(new)}: this inbox has neither written to nor heard from this address",)
+    them = "this address" if len(new) == 1 else "these addresses"
+    return (f"{named(new)}: this inbox has neither written to nor heard from {them}",)
 
 
 def attachments(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
@@ -55,6 +56,13 @@ def many_recipients(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
     if count <= MAX_RECIPIENTS:
         return ()
     return (f"it has {count} recipients outside, which is more than {MAX_RECIPIENTS}",)
+
+
+def hidden_text(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
+    """Text that leaves with the mail, but that nobody who looks at it sees."""
+    if not mail.hidden_chars or not mail.outside:
+        return ()
+    return (f"its HTML has {mail.hidden_chars} characters of text that its reader would not see",)
 
 
 def suspicious_mail(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
@@ -89,6 +97,7 @@ RISKS: tuple[Risk, ...] = (
     strangers,
     attachments,
     many_recipients,
+    hidden_text,
     suspicious_mail,
     disclosure,
     unusual_rate,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, TypeVar, get_args
 
@@ -96,12 +96,29 @@ def _problem(model: type[Request], item: Any) -> dict[str, object]:
     problem = re.sub(r"^\w+ should (be|have)\b", r"must \1", message)
     problem = _PLAIN.get(str(item["type"]), problem)
     if item["type"] == "extra_forbidden":
-        problem = _unknown(field, argument_names(model))
+        *outer, name = item["loc"]
+        problem = _unknown(str(name), argument_names(_model_at(model, outer)))
     elif item["type"] == "missing":
         problem = "is required"
     elif item["type"] == "string_pattern_mismatch":
         problem = PATTERN_PROBLEMS.get(item["ctx"]["pattern"], problem)
     return {"field": field, "problem": problem}
+
+
+def _model_at(model: type[Request], place: Iterable[str | int]) -> type[Request]:
+    """The model of the object at this place in a request."""
+    for name in place:
+        info = next((i for n, i in model.model_fields.items() if name in (n, i.alias)), None)
+        model = next(_models_in(info.annotation), model) if info else model
+    return model
+
+
+def _models_in(annotation: Any) -> Iterator[type[Request]]:
+    """The models in an annotation, such as that in `list[Model] | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, Request):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models_in(part)
 
 
 _PLAIN = {"list_type": "must be a list", "model_type": "must be an object"}

@@ -97,6 +97,7 @@ class Asked(NamedTuple):
     outside: Sequence[str]
     authors: Sequence[str]
     attachments: int
+    hidden_chars: int
     thread_id: str | None
     disclosures: tuple[str, ...]
     now: datetime
@@ -116,12 +117,13 @@ class LeavingMail:
     """What is known of a mail that would leave; addresses are canonical.
 
     `outside` are the recipients that are not here, `known` those of them that the inbox has written
-    to or heard from.
+    to or heard from. `hidden_chars` counts the characters that a reader of its HTML does not see.
     """
 
     outside: tuple[str, ...]
     known: frozenset[str] = frozenset()
     attachments: int = 0
+    hidden_chars: int = 0
     suspicious: tuple[SuspiciousThread, ...] = ()
     disclosures: tuple[str, ...] = ()
     sent_last_hour: int = 0

@@ -146,13 +146,17 @@ def findings_in(security: Mapping[str, Any], *, is_list: bool) -> tuple[str, ...
 
     One short hidden text is usual in list mail: it is the preview that mail programs show.
     """
-    hidden = security.get("hidden_text") or ()
-    chars = sum(found.get("chars", 0) for found in hidden)
-    is_preview = is_list and len(hidden) == 1 and chars <= _PREHEADER_CHARS
+    pieces = len(security.get("hidden_text") or ())
+    is_preview = is_list and pieces == 1 and hidden_chars(security) <= _PREHEADER_CHARS
     usual = ("hidden_text",) if is_preview else ()
     return tuple(
         words for name, words in FINDINGS.items() if security.get(name) and name not in usual
     )
+
+
+def hidden_chars(security: Mapping[str, Any]) -> int:
+    """How many characters of an HTML mail its reader does not see."""
+    return sum(found.get("chars", 0) for found in security.get("hidden_text") or ())
 
 
 def findings_of(details: Mapping[str, Any]) -> tuple[str, ...]:

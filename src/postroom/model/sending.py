@@ -189,11 +189,15 @@ class HeldMail:
 
     `answers` is the message that it replies to, and `answered_text` what that says. `text` has what
     a reader sees of an HTML mail, `body_html` all of it, and `hidden_chars` counts the rest.
+    `bcc_addresses` has every recipient that the mail itself does not name.
     """
 
     message_id: str
     inbox_id: str
     from_address: str
+    to_addresses: tuple[str, ...]
+    cc_addresses: tuple[str, ...]
+    bcc_addresses: tuple[str, ...]
     recipients: tuple[Recipient, ...]
     subject: str
     text: str

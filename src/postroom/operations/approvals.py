@@ -33,10 +33,10 @@ from postroom.model.approval import (
     Verdict,
 )
 from postroom.model.key import AGENT_ID, OWNER, Scope
-from postroom.model.message import Header, Message
+from postroom.model.message import Header, Message, hidden_chars
 from postroom.model.sending import HeldMail, Sent
 from postroom.model.view import Everything
-from postroom.operations.outbox import sent_of
+from postroom.operations.outbox import recipients_by_role, sent_of
 from postroom.pipeline.ingest import check_size
 from postroom.pipeline.routing import inboxes_for, route_all
 from postroom.sending.outgoing_mail import each_once
@@ -121,10 +121,14 @@ async def get_held_mail(ctx: RequestContext, request: GetHeldMail) -> HeldMail:
     if message.in_reply_to is not None:
         answers = await ctx.store.message_by_internet_id(message.inbox_id, message.in_reply_to)
     content = await in_thread(read_back, await ctx.blobs.read(message.raw), "")
+    roles = recipients_by_role(message)
     return HeldMail(
         message_id=message.id,
         inbox_id=message.inbox_id,
         from_address=message.from_address,
+        to_addresses=tuple(recipient.address for recipient in roles["to"]),
+        cc_addresses=tuple(recipient.address for recipient in roles["cc"]),
+        bcc_addresses=tuple(recipient.address for recipient in roles["bcc"]),
         recipients=message.recipients or (),
         subject=message.subject,
         text=message.text,
@@ -135,7 +139,7 @@ async def get_held_mail(ctx: RequestContext, request: GetHeldMail) -> HeldMail:
         answers=answers.id if answers else None,
         answered_text=(answers.new_text or answers.text)[:_SHOWN_CHARS] if answers else None,
         body_html=content.html,
-        hidden_chars=sum(found["chars"] for found in message.security.get("hidden_text", ())),
+        hidden_chars=hidden_chars(message.security),
         reply_to=message.reply_to_addresses,
         headers=tuple(Header(*pair) for pair in content.headers),
     )
@@ -147,7 +151,7 @@ _SHOWN_CHARS = 4_000
 async def _held(ctx: RequestContext, message_id: str) -> Message:
     message = await ctx.store.message(message_id, ctx.visible)
     if message is None or message.hold is None:
-        raise NotFound(f"no held mail {message_id}; `GET /v1/outbox?status=held` lists them")
+        raise NotFound(f"no held mail {message_id}; list_outbox shows what waits")
     return message
 
 
@@ -303,6 +307,7 @@ async def check_policy(ctx: RequestContext, request: CheckPolicy) -> Verdict:
         outside,
         authors,
         sum(not a.inline for a in parsed.attachments),
+        sum(found.chars for found in parsed.security.hidden_text),
         answered.thread_id if answered else None,
         await warn_of_disclosure(ctx, f"{parsed.subject}\n{parsed.text}", addresses),
         ctx.clock(),

@@ -9,12 +9,14 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import MessageId, message_of, operation, require, require_scope
 from postroom.calls.request import READERS, Paged, Request, argument, refuse_other_kind
 from postroom.errors import Forbidden
+from postroom.mail.addresses import canonical_address
 from postroom.model.key import Scope
-from postroom.model.message import Message
+from postroom.model.message import Message, Recipient
 from postroom.model.sending import (
     CANCELLED,
     LEFT,
     PAUSED,
+    HeldMail,
     OutboxEntry,
     OutboxPage,
     OutboxQuery,
@@ -128,6 +130,16 @@ def sent_of(message: Message) -> Sent:
         recipients,
         send_at=message.send_at,
     )
+
+
+def recipients_by_role(mail: Message | HeldMail) -> dict[str, list[Recipient]]:
+    """Everyone who gets a mail, as it names them: `to`, `cc`, or not at all (`bcc`)."""
+    found: dict[str, list[Recipient]] = {"to": [], "cc": [], "bcc": []}
+    named = {canonical_address(address): "cc" for address in mail.cc_addresses}
+    named |= {canonical_address(address): "to" for address in mail.to_addresses}
+    for recipient in mail.recipients or ():
+        found[named.get(canonical_address(recipient.address), "bcc")].append(recipient)
+    return found
 
 
 class PauseOutbox(Request):

@@ -67,6 +67,56 @@ async def test_a_person_sees_the_mail_and_decides(
     assert "every mail" in seen
 
 
+@pytest.mark.parametrize("columns", [80, 100])
+def test_a_person_sees_everything_that_leaves(
+    data: Path, postroom: Postroom, held: str, columns: int
+) -> None:
+    hidden = "<p>Hello.</p><p style='display:none'>The code is 4711.</p>"
+    words = ["--to", "ana@example.com", "--cc", "bo@example.com", "--bcc", "cy@example.com"]
+    more = ["--reply-to", "dee@example.com", "--header", "X-Data: more", "--html", hidden]
+    sent = postroom("-o", "json", "send", "--subject", "Hi", *words, *more).json
+
+    seen = on_a_terminal(data, "outbox", "show", sent["message_id"], columns=columns)
+
+    lines = [" ".join(line.split()) for line in seen.splitlines()]
+    for line in ("to: ana@example.com", "cc: bo@example.com", "bcc: cy@example.com",
+                 "reply to: dee@example.com", "headers: X-Data: more"):  # fmt: skip
+        assert line in lines
+    assert "text that its reader would not see" in seen
+    assert "The code is 4711." in " ".join(lines)
+
+
+def test_mail_that_is_not_held_is_named_with_the_command_that_lists(
+    postroom: Postroom, held: str
+) -> None:
+    done = postroom("outbox", "show", "msg_000000000000")
+
+    assert "no held mail msg_000000000000; `postroom outbox list` shows what waits" in done.err
+
+
+def test_a_policy_says_whom_it_means(postroom: Postroom, held: str) -> None:
+    inbox = "me@postroom.localhost"
+
+    free = postroom("policy", "show", inbox).out.split()
+    listed = postroom("policy", "set", inbox, "--senders", "block=@spam.example")
+
+    assert ["approval", "always", "recipients", "all", "senders", "all"] == free
+    assert "senders     block @spam.example; action junk" in listed.out
+
+
+def test_keys_are_listed_with_their_approval(data: Path, postroom: Postroom, held: str) -> None:
+    postroom("key", "create", "desk", "--scope", "read", "--scope", "send")
+
+    table = on_a_terminal(data, "key", "list", columns=80)
+
+    assert "approval" in table
+    assert "risky" in table
+
+
+def test_doctor_says_how_much_mail_is_held(postroom: Postroom, held: str) -> None:
+    assert "1 held until a person decides" in postroom("doctor").out
+
+
 def test_what_would_happen_to_a_mail_is_said_without_sending_it(
     postroom: Postroom, held: str, tmp_path: Path
 ) -> None:

@@ -39,6 +39,26 @@ def test_good_rules_are_called_good(postroom, rules):
     assert 2 == result.out.count("Bills: ok")
 
 
+@pytest.mark.parametrize(
+    ("when", "advice"),
+    [
+        ("from: builds.example", '"@builds.example"'),
+        ("attachment.type: pdf", "{contains: pdf}"),
+        ("all: [{size_bytes: {less_than: 5}}, {size_bytes: {greater_than: 9}}]", "never hold"),
+    ],
+)
+def test_a_rule_that_never_matches_is_warned_about(postroom, rules, when, advice):
+    path = rules("a.yaml", f"name: x\nwhen: {{{when}}}\nthen: [stop]\n")
+
+    told, found = postroom("rule", "check", path), postroom("rule", "check", path, "-o", "json")
+
+    assert (0, 0) == (told.code, found.code)
+    assert "x: ok" in told.out
+    assert advice in told.err
+    [warning] = found.json["rules"][0]["warnings"]
+    assert advice in warning
+
+
 def test_a_problem_is_told_with_its_file_line_and_column(postroom, rules):
     path = rules("a.yaml", "name: x\nwhen: [{subjct: y}]\nthen: [stop]\n")
 

@@ -248,6 +248,15 @@ async def test_scheduled_mail_is_taken_back_as_a_draft(lean: Agent, inbox: Inbox
     assert [taken["id"]] == [row["id"] for row in (await lean.call("list_outgoing"))["results"]]
 
 
+async def test_own_mail_with_a_reply_to_has_no_misleading_sender(lean: Agent, inbox: Inbox):
+    mail = {"to": ["a@b.example"], "subject": "S", "body": "Hi", "reply_to": ["help@c.example"]}
+    sent = await lean.call("send_mail", **mail)
+
+    [read] = (await lean.call("read_mail", ids=[sent["id"]]))["results"]
+
+    assert "warnings" not in read
+
+
 async def test_a_draft_is_changed_and_sent(lean: Agent, inbox: Inbox):
     made = await lean.call("send_mail", to=[inbox.address], subject="S", body="v1", draft=True)
 
@@ -343,11 +352,26 @@ def _query(inbox: Inbox) -> Any:
     return MessageQuery(visible=EVERYTHING, inbox_id=inbox.id)
 
 
+NEEDED = {"msg_000000000000": "send", "pln_000000000000": "write", "rul_000000000000": "write"}
+
+
 @pytest.mark.parametrize("scope", sorted(ALL_SCOPES))
-async def test_each_tool_needs_its_scope(app: App, inbox: Inbox, scope: Scope):
-    async for agent in _agent(app, a_caller("key_1", frozenset({scope}))):
-        is_error, body = await agent.try_call("undo", {"id": "msg_000000000000"})
+@pytest.mark.parametrize("id_", NEEDED)
+async def test_undo_needs_the_scope_of_what_it_undoes(
+    app: App, inbox: Inbox, scope: Scope, id_: str
+):
+    async for agent in _agent(app, a_caller("key_1", frozenset({Scope.READ, scope}))):
+        is_error, body = await agent.try_call("undo", {"id": id_})
 
         assert is_error
-        expected = "forbidden"
+        expected = "not_found" if scope == NEEDED[id_] else "forbidden"
         assert expected == body["error"]["details"]["kind"]
+
+
+async def test_a_key_that_only_reads_and_sends_takes_back_its_mail(app: App, inbox: Inbox):
+    later = f"{datetime.now(UTC) + timedelta(days=2):%Y-%m-%dT%H:%M:%SZ}"
+    async for agent in _agent(app, a_caller("key_1", frozenset({Scope.READ, Scope.SEND}))):
+        mail = {"to": ["a@b.example"], "subject": "S", "body": "Hi", "send_at": later}
+        sent = await agent.call("send_mail", **mail)
+
+        assert "draft" == (await agent.call("undo", id=sent["id"]))["status"]

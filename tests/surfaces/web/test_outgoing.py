@@ -44,6 +44,7 @@ async def test_a_held_mail_is_shown_whole(office: Office, owner: Person) -> None
         services, inbox, mail("Lunch?", "Where do we meet?", message_id="<q@x>")
     )
     message_id = await office.hold(
+        cc=["copy@evil.example"],
         bcc=["hidden@evil.example"],
         subject="Re: Lunch?",
         body_text="line one\n" + "word " * 4_000 + "end",
@@ -58,6 +59,7 @@ async def test_a_held_mail_is_shown_whole(office: Office, owner: Person) -> None
     for part in (STRANGER, "hidden@evil.example", *hold.reasons, "word end", "list.csv", "3 bytes",
                  "Where do we meet?", hold.sha256):  # fmt: skip
         assert part in said
+    assert f"To {STRANGER} Cc copy@evil.example Bcc hidden@evil.example From" in said
     assert said.index(STRANGER) < said.index(hold.reasons[0]) < said.index("line one")
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.calls.parsing import parse_request
-from postroom.calls.request import Paged
+from postroom.calls.request import Paged, Request
 from postroom.errors import InvalidInput
+from postroom.operations.approvals import SetPolicy
 from postroom.operations.message_changes import ApplyLabel
 from postroom.operations.messages import ListMessages
+from postroom.operations.sending import SendMessage
 
 
 def after(written):
@@ -109,3 +112,27 @@ def test_every_problem_is_told_at_once():
 
     fields = [problem["field"] for problem in caught.value.details["problems"]]
     assert ["limit", "offset", "curser"] == fields
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments", "expected"),
+    [
+        (SetPolicy, {"inbox_id": "inb_1", "senders": {"blok": []}}, "senders.blok|block"),
+        (SetPolicy, {"inbox_id": "inb_1", "recipients": {"alow": []}}, "recipients.alow|allow"),
+        (SetPolicy, {"inbox_id": "inb_1", "sender": {}}, "sender|senders"),
+        (
+            SendMessage,
+            {"to": ["a@b.example"], "body_text": "x", "attachments": [{"filenam": "x"}]},
+            "attachments[0].filenam|filename",
+        ),
+    ],
+)
+def test_an_unknown_name_is_compared_with_those_of_its_object(
+    model: type[Request], arguments: dict[str, Any], expected: str
+) -> None:
+    field, meant = expected.split("|")
+
+    with pytest.raises(InvalidInput) as caught:
+        parse_request(model, arguments)
+
+    assert f"{field}: unknown argument; did you mean {meant}?" in str(caught.value)

@@ -75,7 +75,10 @@ _FINDINGS = {
 
 def warnings_of(message: Message) -> tuple[str, ...]:
     """What is suspicious about a message, in our words."""
-    found = [text for name, text in _FINDINGS.items() if message.security.get(name)]
+    # The sender of outgoing mail is the caller's own inbox, also if answers go elsewhere.
+    own = ("lookalike", "imitates") if message.direction == "outbound" else ()
+    names = [name for name in _FINDINGS if message.security.get(name) and name not in own]
+    found = [_FINDINGS[name] for name in names]
     if message.auth.get("dmarc") == "fail":
         found.append("the sender's domain says that this mail is forged (DMARC)")
     return tuple(found)

@@ -61,12 +61,13 @@ class Undo(Request):
     id: Annotated[Id, argument("undo_id, or the id of a mail or rule.", "pln_5r2x7h")]
 
 
-@operation(Scope.WRITE)
+@operation(Scope.WRITE, also=Scope.SEND)
 async def undo(ctx: RequestContext, request: Undo) -> ChangeReceipt | Receipt:
     if request.id.startswith("msg_"):
         require_scope(ctx, Scope.SEND)
         sent = await cancel_message(ctx, CancelMessage(message_id=request.id))
         return Receipt(sent.draft_id or request.id, "draft")
+    require_scope(ctx, Scope.WRITE)
     if request.id.startswith("rul_"):
         rule = await delete_rule(ctx, DeleteRule(rule_id=request.id))
         return Receipt(rule.id, "deleted")

@@ -277,6 +277,9 @@ async def _outbox(app: App) -> Finding:
 
     state = await app.services.store.outbox_state()
     mails = "1 mail is waiting" if state.waiting == 1 else f"{state.waiting} mails are waiting"
+    held = await app.services.store.outbox(OutboxQuery(EVERYTHING, status="held"))
+    if held.total:
+        mails += f"; {held.total} held until a person decides: `postroom outbox list --status held`"
     if state.is_paused:
         fix = "`postroom outbox resume` resumes it"
         return warning("outbox", f"paused; {mails}", fix)

@@ -18,6 +18,7 @@ from postroom.pipeline.transfer.mail_files import Source, open_source
 from postroom.pipeline.transfer.source_mail import Unreadable
 from postroom.rules.backtest import BackTest, Outcome, shown_test
 from postroom.rules.definition import Definition
+from postroom.rules.impossible import impossible_conditions
 from postroom.rules.parser import parse_rules
 from postroom.surfaces.cli.exit_codes import OK
 from postroom.surfaces.cli.session import Session
@@ -37,17 +38,27 @@ def read_rules(path: str) -> list[Definition]:
     return parse_rules(text, field=path)
 
 
-@click.command(help="Check rules in files. Problems are listed with line and column.")
+@click.command(
+    help="Check rules in files. Problems are listed with line and column; conditions that never "
+    "match are warned about."
+)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.pass_obj
 def check(session: Session, *, files: tuple[str, ...]) -> int:
-    found = [(path, rule.name) for path in files for rule in read_rules(path)]
+    found = [
+        {"file": path, "name": rule.name, "warnings": [*impossible_conditions(rule)]}
+        for path in files
+        for rule in read_rules(path)
+    ]
 
     def tell() -> None:
-        for path, name in found:
-            print(f"{path}: {cell(name)}: ok")
+        for rule in found:
+            title = f"{rule['file']}: {cell(rule['name'])}"
+            print(f"{title}: ok")
+            for warning in rule["warnings"]:
+                print(f"warning: {title}: {cell(warning)}", file=sys.stderr)
 
-    session.report({"rules": [{"file": path, "name": name} for path, name in found]}, tell)
+    session.report({"rules": found}, tell)
     return OK
 
 

@@ -100,12 +100,19 @@ def _check(toolset: str) -> None:
 
 
 NAMESPACES = "namespaces"
+OR = " or "
+"""Between two rights of which one is enough."""
 
 
 def rights_of(caller: Caller) -> frozenset[str]:
     """What a caller may use: its scopes, and memories if it sees any namespace."""
     memories = () if caller.namespaces == NOTHING else (NAMESPACES,)
     return frozenset((*map(str, caller.scopes), *memories))
+
+
+def is_of_use(tool: Listable, rights: frozenset[str]) -> bool:
+    """Whether a caller with these rights has what the tool needs."""
+    return all(not rights.isdisjoint(need.split(OR)) for need in tool.needs)
 
 
 def read_listing() -> Callable[[str], list[ListedTool]]:

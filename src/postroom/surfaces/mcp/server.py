@@ -20,7 +20,14 @@ from postroom.app import App
 from postroom.errors import MailError
 from postroom.model.audit import Via
 from postroom.model.key import Caller
-from postroom.surfaces.mcp.listing import ON_DEMAND, ListedTool, choose, read_listing, rights_of
+from postroom.surfaces.mcp.listing import (
+    ON_DEMAND,
+    ListedTool,
+    choose,
+    is_of_use,
+    read_listing,
+    rights_of,
+)
 from postroom.surfaces.mcp.stdio import leave_in_time, stdio_streams
 
 if TYPE_CHECKING:
@@ -63,7 +70,7 @@ def _server(
 ) -> Server[Any]:
     @cache
     def listing(rights: frozenset[str]) -> types.ListToolsResult:
-        entries = [tool.entry for tool in tools if tool.needs <= rights]
+        entries = [tool.entry for tool in tools if is_of_use(tool, rights)]
         return types.ListToolsResult.model_validate({"tools": entries})
 
     async def list_tools(

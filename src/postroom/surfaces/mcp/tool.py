@@ -9,7 +9,7 @@ from typing import Any
 from postroom.calls.operation import Operation
 from postroom.errors import InvalidInput, MailError, ProviderError, RateLimited, Unavailable
 from postroom.model.key import Scope
-from postroom.surfaces.mcp.listing import NAMESPACES
+from postroom.surfaces.mcp.listing import NAMESPACES, OR
 from postroom.surfaces.schema import Schema, request_schema, result_schema
 from postroom.surfaces.to_json import to_json
 
@@ -96,7 +96,8 @@ class Tool:
     def needs(self) -> frozenset[str]:
         """What a caller must have so that the tool is of use; see `rights_of`."""
         of_memories = "namespace" in self.operation.request.model_fields
-        return frozenset((str(self.operation.scope), *((NAMESPACES,) if of_memories else ())))
+        scopes = filter(None, (self.operation.scope, self.operation.also))
+        return frozenset((OR.join(scopes), *((NAMESPACES,) if of_memories else ())))
 
     @property
     def entry(self) -> dict[str, Any]:

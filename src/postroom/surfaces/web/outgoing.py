@@ -15,7 +15,7 @@ from postroom.operations.drafts import (
     update_draft,
 )
 from postroom.operations.messages import get_message
-from postroom.operations.outbox import cancel_message, list_outbox
+from postroom.operations.outbox import cancel_message, list_outbox, recipients_by_role
 from postroom.surfaces.web.page import Leads, Values, Visit
 
 STATUSES = {
@@ -73,6 +73,7 @@ async def outgoing_mail(visit: Visit) -> Values:
     may_send = visit.may(Scope.SEND) and visit.may(Scope.READ)
     return {
         "mail": mail,
+        "recipients": recipients_by_role(mail),
         "message_id": message_id,
         "may_edit": may_send and mail.status in _STOPPABLE,
         "may_retry": may_send and mail.status in _RETRIABLE,

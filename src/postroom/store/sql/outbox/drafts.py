@@ -13,7 +13,7 @@ from postroom.approval.policies import digest_of
 from postroom.errors import Conflict, NotFound, no_such
 from postroom.model.approval import Asked
 from postroom.model.inbox import Visible
-from postroom.model.message import BlobKey, Recipient
+from postroom.model.message import BlobKey, Recipient, hidden_chars
 from postroom.model.page import Found, Slice
 from postroom.model.sending import AGAIN, CANCELLED, LEFT, WAITING, StoredDraft
 from postroom.model.storage import Cancelled, Gate
@@ -294,6 +294,7 @@ def _clear_again(
         outside=outside,
         authors=tuple(dict.fromkeys((*from_text(row[10] or "[]"), *authors))),
         attachments=int(scalar(tx, files, i=inbox, n=number)),
+        hidden_chars=hidden_chars(details.get("security", {})),
         thread_id=row[13],
         disclosures=disclosures,
         now=now,

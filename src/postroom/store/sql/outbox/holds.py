@@ -154,6 +154,7 @@ def _leaving(
         outside,
         known=_known(tx, mail.inbox, outside),
         attachments=mail.attachments,
+        hidden_chars=mail.hidden_chars,
         suspicious=tuple(_suspicious(tx, mail)),
         disclosures=mail.disclosures,
         sent_last_hour=max(_sent_since(tx, author, since) for author in mail.authors),

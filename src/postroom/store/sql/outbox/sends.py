@@ -12,7 +12,7 @@ from postroom.errors import Conflict, RateLimited
 from postroom.mail.addresses import without_tag
 from postroom.mail.text.fold import as_key
 from postroom.model.approval import Asked, Hold
-from postroom.model.message import FLAGS, Recipient
+from postroom.model.message import FLAGS, Recipient, hidden_chars
 from postroom.model.sending import OPEN, PAUSED, Sent, mailbox_of, overall_status, waits_until
 from postroom.model.storage import NewSend, ReplyLimit
 from postroom.store.search.index import SetChange, flag_set, update_message_sets
@@ -289,6 +289,7 @@ def _pass_gate(tx: Transaction, send: NewSend) -> Cleared:
         outside=send.outside,
         authors=send.authors or (send.caller,),
         attachments=sum(not a.is_inline for a in message.attachments),
+        hidden_chars=hidden_chars(message.security),
         thread_id=message.thread_id,
         disclosures=send.warnings,
         now=message.received_at,

@@ -63,7 +63,8 @@ TERMINAL: dict[type, str] = {
     Draft: "id updated_at to:24 subject:* send_at",
     OutboxEntry: "message_id status attempts? next_attempt_at? is_paused? recipients:28 subject:*",
     Event: "at type inbox_id? message_id id:*",
-    Key: "id name:* scopes:24 inboxes:20 accounts:16? namespaces:16? last_used_at? expires_at",
+    Key: "id name:* scopes:24 approval? inboxes:20 accounts:16? namespaces:16? last_used_at? "
+    "expires_at",
     MemoryRow: "key:30 updated_at trust tags:16? summary:*",
     MemoryHit: "key:30 relevance trust? excerpt:*",
     Rule: "id position enabled name:30 description:*",

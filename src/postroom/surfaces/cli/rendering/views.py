@@ -7,6 +7,7 @@ from dataclasses import is_dataclass
 from types import UnionType
 from typing import Any, get_args
 
+from postroom.model.approval import InboxPolicy
 from postroom.model.event import Waited
 from postroom.model.message import ActionResult, AttachmentText, Message, Thread
 from postroom.model.page import is_page
@@ -62,8 +63,15 @@ def _show_fields(text: Text, kind: Any, body: Body) -> None:
         title = name.replace("_", " ")
         if isinstance(value, str) and "\n" in value.strip() and _keeps_lines(text, name):
             text.add(f"{title}:", *(f"  {line}" for line in inert(value).rstrip().split("\n")))
-        else:
-            text.add(f"{title:{width}}{_words(text, value)}")
+        elif words := _words(text, value):
+            text.add(f"{title:{width}}{words}")
+
+
+def _show_policy(text: Text, kind: Any, policy: Body) -> None:
+    lists = {name: policy[name] for name in ("recipients", "senders")}
+    names = ("allow", "deny", "block")
+    shown = {n: cell(it) if any(map(it.get, names)) else "all" for n, it in lists.items()}
+    _show_fields(text, kind, {**policy, **shown})
 
 
 def _keeps_lines(text: Text, name: str) -> bool:
@@ -117,10 +125,12 @@ def _show_held(text: Text, kind: Any, mail: Body) -> None:
     time = whole_time if text.screen.is_terminal else str
     hold = mail["hold"]
     rows = {
-        "to": [recipient["address"] for recipient in mail["recipients"]],
+        **{role: mail[f"{role}_addresses"] for role in ("to", "cc", "bcc")},
         "from": mail["from_address"],
+        "reply to": mail["reply_to"],
         "subject": mail["subject"],
         "attached": [_attached(text, file) for file in mail["attachments"]],
+        "headers": [f"{header['name']}: {header['value']}" for header in mail["headers"]],
         "status": mail["status"],
         "send at": time(mail["send_at"]) if mail.get("send_at") else None,
         "expires": time(hold["expires_at"]),
@@ -135,6 +145,9 @@ def _show_held(text: Text, kind: Any, mail: Body) -> None:
     for reason in hold["reasons"]:
         text.add(f"{'held:':10}{cell(reason)}")
     text.add("", *_paragraphs(text, mail["text"]))
+    if mail["hidden_chars"]:
+        text.add("", "Its HTML, with text that its reader would not see:", "")
+        text.add(*_paragraphs(text, mail["body_html"]))
     if mail.get("answered_text"):
         text.add("", f"It answers {cell(mail['answers'])}:", "")
         text.add(*(f"> {line}" for line in _paragraphs(text, mail["answered_text"])))
@@ -274,5 +287,6 @@ VIEWS: dict[Any, Callable[[Text, Any, Body], None]] = {
     Waited: _show_waited,
     DryRunPlan: _show_plan,
     HeldMail: _show_held,
+    InboxPolicy: _show_policy,
 }
 """Kinds of results that are not printed field by field."""
