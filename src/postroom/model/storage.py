@@ -236,6 +236,8 @@ class Change:
     add_labels: tuple[str, ...] = ()
     remove_labels: tuple[str, ...] = ()
     labels: tuple[str, ...] | None = None
+    add_flags: tuple[str, ...] = ()
+    remove_flags: tuple[str, ...] = ()
     flags: tuple[str, ...] | None = None
     move_to: str | None = None
     mailboxes: tuple[str, ...] | None = None

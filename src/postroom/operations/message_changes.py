@@ -28,19 +28,27 @@ from postroom.model.page import Page
 from postroom.model.storage import Change
 from postroom.pipeline.blobs import discard_unused
 
+_CHANGES = ("flags", "labels", "add_flags", "remove_flags", "add_labels", "remove_labels")
+_Flags = list[Literal["seen", "flagged", "answered", "draft"]] | None
+_Labels = list[LabelName] | None
+
 
 class UpdateMessage(Request):
-    """Set the flags or the labels of a message; each list replaces the one before."""
+    """Set the flags or the labels of a message; each list replaces the one before.
 
-    constraints = (change_of(("flags", "labels"), "give flags or labels, or both"),)
+    Lists to add and to remove change only what they name.
+    """
+
+    constraints = (change_of(_CHANGES, f"give something to change: {', '.join(_CHANGES)}"),)
     message_id: MessageId
-    flags: Annotated[
-        list[Literal["seen", "flagged", "answered", "draft"]] | None,
-        argument("All flags it shall have.", ["seen"], max_length=4),
-    ] = None
-    labels: Annotated[
-        list[LabelName] | None, argument("All labels it shall have.", ["Work"], max_length=50)
-    ] = None
+    flags: Annotated[_Flags, argument("All flags it shall have.", ["seen"], max_length=4)] = None
+    labels: Annotated[_Labels, argument("All labels it shall have.", ["Work"], max_length=50)] = (
+        None
+    )
+    add_flags: Annotated[_Flags, argument("Flags to add.", ["seen"], max_length=4)] = None
+    remove_flags: Annotated[_Flags, argument("Flags to remove.", ["flagged"], max_length=4)] = None
+    add_labels: Annotated[_Labels, argument("Labels to add.", ["Work"], max_length=50)] = None
+    remove_labels: Annotated[_Labels, argument("Labels to remove.", ["Todo"], max_length=50)] = None
 
 
 @operation(Scope.WRITE)
@@ -48,6 +56,10 @@ async def update_message(ctx: RequestContext, request: UpdateMessage) -> ActionR
     change = Change(
         flags=None if request.flags is None else tuple(request.flags),
         labels=None if request.labels is None else tuple(request.labels),
+        add_flags=tuple(request.add_flags or ()),
+        remove_flags=tuple(request.remove_flags or ()),
+        add_labels=tuple(request.add_labels or ()),
+        remove_labels=tuple(request.remove_labels or ()),
     )
     return await _changed(ctx, [request.message_id], change)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from postroom.errors import InvalidInput, MailError, NotFound, no_such
 from postroom.model.account import ProviderTraits
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, OUTBOX, SENT, STANDARD_MAILBOXES, Visible
-from postroom.model.message import ActionResult, BlobKey, FailedAction
+from postroom.model.message import FLAGS, ActionResult, BlobKey, FailedAction
 from postroom.model.storage import Change
 from postroom.model.view import only
 from postroom.store.ranking.documents import unindex_mail
@@ -220,7 +220,7 @@ def _change(tx: Transaction, message_id: str, known: _Known, change: Change) -> 
     if len(labels) > _MAX_LABELS:
         raise InvalidInput(f"a message can carry {_MAX_LABELS} labels at most")
     after = MessageState(
-        before.flags if change.flags is None else change.flags,
+        _flags(before.flags, change),
         labels,
         tuple(_mailboxes(list(before.mailboxes), change)),
     )
@@ -304,6 +304,12 @@ def _mailboxes(present: list[str], change: Change) -> list[str]:
     if change.mailboxes is not None:
         return list(change.mailboxes)
     return [change.move_to] if change.move_to else present
+
+
+def _flags(present: tuple[str, ...], change: Change) -> tuple[str, ...]:
+    flags = present if change.flags is None else change.flags
+    given = {*flags, *change.add_flags} - set(change.remove_flags)
+    return tuple(flag for flag in FLAGS if flag in given)
 
 
 def _labels(present: list[str], change: Change) -> list[str]:

@@ -44,6 +44,7 @@ TOOLS = (
         "update_message",
         "Set flags and labels",
         message_changes.update_message,
+        hide=frozenset({"add_flags", "remove_flags", "add_labels", "remove_labels"}),
         is_idempotent=True,
         answers=DONE,
     ),
