@@ -167,6 +167,7 @@ async def test_a_held_mail_makes_nobody_known(
     first = await call(agent, sending.send_message, {**MAIL, "bcc": []})
     second = await call(agent, sending.send_message, {**MAIL, "bcc": [], "subject": "Again"})
     await call(post, approve_message, await seen(post, second))
+    await work(post)
     third = await call(agent, sending.send_message, {**MAIL, "bcc": [], "subject": "Third"})
 
     assert ["held", "held", "queued"] == [first.status, second.status, third.status]
@@ -312,3 +313,35 @@ async def test_a_key_under_a_policy_loosens_no_key(
         await call(admin, keys.update_key, {**change, "approval": "risky"})
     loosened = await call(post, keys.update_key, {**change, "approval": "risky"})
     assert "risky" == loosened.approval
+
+
+LIMIT = {"approval": "never", "recipients": {"allow": ["@example.org"]}}
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_as_strict"),
+    [
+        ({"approval": "never"}, False),
+        ({"approval": "risky"}, False),
+        ({"approval": "risky", "recipients": {"allow": ["@example.org"]}}, False),
+        ({"approval": "never", "recipients": {"allow": ["@evil.example"]}}, False),
+        ({"approval": "never", "recipients": {"allow": ["bo@example.com"]}}, False),
+        (LIMIT, True),
+        ({"approval": "always"}, True),
+    ],
+)
+async def test_a_key_with_an_allow_list_as_its_limit_makes_none_without(
+    keyed: Keyed, heard: str, policy: dict[str, Any], is_as_strict: bool
+) -> None:
+    admin = await keyed(scopes=["read", "send", "admin"], **LIMIT)
+    lists = {"recipients": {}, **policy}
+
+    for operation, about in (
+        (keys.create_key, {"name": "x", "scopes": ["send"]}),
+        (keys.update_key, {"key_id": admin.caller.key_id}),
+    ):
+        if is_as_strict:
+            await call(admin, operation, {**about, **lists})
+        else:
+            with pytest.raises(Forbidden, match="looser"):
+                await call(admin, operation, {**about, **lists})
