@@ -45,6 +45,7 @@ class Arrival:
 
     Mail of an account or a file may be in other mailboxes too, carry labels, and have arrived
     earlier. `envelope_sender` is None if there was no envelope, and empty for the null sender.
+    With `is_heard`, its sender is one that the inbox has heard from.
     """
 
     raw: bytes
@@ -57,6 +58,7 @@ class Arrival:
     labels: tuple[str, ...] = ()
     arrived_at: datetime | None = None
     envelope_sender: str | None = None
+    is_heard: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +189,7 @@ def _arrived_message(
         labels=arrival.labels,
         flags=arrival.flags,
         is_imported=arrival.is_imported,
+        is_heard=arrival.is_heard,
         report=_delivery_report(arrival, mail.parsed),
     )
 

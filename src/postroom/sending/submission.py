@@ -35,7 +35,7 @@ from postroom.pipeline.ingest import (
     restore_blobs,
     write_blobs,
 )
-from postroom.pipeline.routing import inboxes_for, route_all
+from postroom.pipeline.routing import inboxes_for, outside_of, route_all
 from postroom.pipeline.services import Services
 from postroom.sending.mail_options import MailOptions, SendAt, add_options, check_send_at
 from postroom.sending.outgoing_mail import (
@@ -191,7 +191,7 @@ async def _send(
     )
     if outgoing_mail.send_at:
         recipients, arrivals = [Recipient(address, "scheduled") for address in addresses], []
-        outside = [address for address in addresses if address.lower() not in local]
+        outside = outside_of(ctx, addresses, local)
     else:
         recipients = list((await route_all(ctx, addresses, local, inbox.account_id)).values())
         outside = [recipient.address for recipient in recipients if recipient.status == "queued"]

@@ -7,8 +7,8 @@ from typing import Any
 
 from postroom.model.storage import NewMessage, Outdated
 from postroom.store.search.index import reindex_message
+from postroom.store.sql.contacts import ARRIVAL_FINDINGS
 from postroom.store.sql.messages.message_insert import (
-    ARRIVAL_FINDINGS,
     details_of,
     insert_attachments,
     insert_texts,

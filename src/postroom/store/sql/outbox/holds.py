@@ -306,7 +306,6 @@ def approve_mail(
         raise Conflict(f"{message_id} was decided meanwhile")
     addresses = _decided(tx, row[0], row[1], decision, "approved")
     status = "scheduled" if row[5] > seconds(decision.now) else "queued"
-    _add_contacts(tx, row[0], addresses)
     set_recipients(tx, row[0], row[1], {a: Recipient(a, status) for a in addresses}, decision.now)
     tx.announce("outbox")
 
@@ -415,9 +414,3 @@ def _decided(
         data: dict[str, object] = {"sha256": hold.sha256, "approved_by": decision.by}
         add_event(tx, "message.approved", decision.now, About(*row[:3]), data)
     return [r["address"] for r in details["recipients"] if r["status"] == "held"]
-
-
-def _add_contacts(tx: Transaction, inbox: int, addresses: Iterable[str]) -> None:
-    from postroom.store.sql.messages.message_insert import add_written_to  # late: it imports this
-
-    add_written_to(tx, inbox, addresses)
