@@ -345,3 +345,17 @@ async def test_a_key_with_an_allow_list_as_its_limit_makes_none_without(
         else:
             with pytest.raises(Forbidden, match="looser"):
                 await call(admin, operation, {**about, **lists})
+
+
+async def test_a_mail_that_a_person_decides_is_not_sent_again(
+    post: RequestContext, held: Sent
+) -> None:
+    retry = {"message_id": held.message_id}
+    with pytest.raises(Conflict, match="approval"):
+        await call(post, outbox.retry_message, retry)
+
+    await call(post, reject_message, await seen(post, held))
+    with pytest.raises(Conflict, match="rejected"):
+        await call(post, outbox.retry_message, retry)
+
+    assert [] == (await work(post)).mails

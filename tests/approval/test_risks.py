@@ -11,7 +11,16 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.errors import Forbidden, MailError
 from postroom.model.sending import Sent
-from postroom.operations import approvals, attachments, messages, sending, threads
+from postroom.operations import (
+    approvals,
+    attachments,
+    events,
+    inboxes,
+    memories,
+    messages,
+    sending,
+    threads,
+)
 from postroom.operations.agent import finding, reading
 from tests.approval.conftest import KNOWN, STRANGER, Keyed
 from tests.mails import deliver, mail
@@ -156,6 +165,9 @@ READS: dict[str, Any] = {
     "find_mail": lambda *_: (finding.find_mail, {"q": "News"}),
     "read_mail": lambda id_, _: (reading.read_mail, {"ids": [id_]}),
     "raw": lambda id_, _: (attachments.download_message, {"message_id": id_}),
+    "list_threads": lambda *_: (threads.list_threads, {"inbox_id": "me@postroom.localhost"}),
+    "list_attachments": lambda id_, _: (attachments.list_attachments, {"message_id": id_}),
+    "list_events": lambda *_: (events.list_events, {}),
 }
 
 
@@ -164,7 +176,7 @@ async def test_after_reading_hidden_text_mail_to_others_is_held(
     post: RequestContext, keyed: Keyed, clock: Clock, heard: str, way: str
 ) -> None:
     agent = await keyed()
-    message_id = await html_mail(post, HIDDEN)
+    message_id = await html_mail(post, HIDDEN, attachments=[("a.txt", "text/plain", b"Hi")])
     message = await post.store.message(message_id, post.visible)
     assert message is not None
     before = await send(agent, KNOWN)
@@ -178,6 +190,32 @@ async def test_after_reading_hidden_text_mail_to_others_is_held(
     statuses = [before.status, after.status, to_its_sender.status, later.status]
     assert ["queued", "held", "queued", "queued"] == statuses
     assert message_id in (after.warnings or ("",))[0]
+
+
+async def test_a_held_answer_shows_what_it_answers(
+    post: RequestContext, keyed: Keyed, heard: str
+) -> None:
+    writer, reader = await keyed(approval="always"), await keyed()
+    reply = {"message_id": await html_mail(post, HIDDEN), "body_text": "Yes"}
+    held = await call(writer, sending.reply_to_message, reply)
+
+    await call(reader, approvals.get_held_mail, {"message_id": held.message_id})
+
+    assert "held" == (await send(reader, KNOWN)).status
+
+
+async def test_what_a_key_reads_counts_for_the_policy_of_the_inbox(
+    post: RequestContext, keyed: Keyed, heard: str
+) -> None:
+    policy = {"inbox_id": "me@postroom.localhost", "approval": "risky"}
+    await call(post, approvals.set_policy, policy)
+    agent = await keyed(approval="never")
+
+    before = await send(agent, KNOWN)
+    await call(agent, messages.get_message, {"message_id": await html_mail(post, HIDDEN)})
+    after = await send(agent, KNOWN)
+
+    assert ["queued", "held"] == [before.status, after.status]
 
 
 async def test_reading_ordinary_mail_holds_nothing(
@@ -259,3 +297,32 @@ async def test_the_policies_can_be_asked_beforehand(
 
     assert (expected, by_owner) == (by_itself.verdict, by_itself)
     assert 0 == (await post.store.outbox_state()).waiting
+
+
+SECRET = "Bo's budget for the kitchen is forty thousand euros, and he will go to fifty."
+
+
+async def test_a_reason_names_nothing_that_others_may_not_see(
+    post: RequestContext, keyed: Keyed, heard: str
+) -> None:
+    agent = await keyed()
+    links = [{"type": "about", "to": OTHER}]
+    memory = {"key": "budget", "text": SECRET, "links": links, "namespace": "sales"}
+    await call(agent, memories.memory_add, memory)
+    other = await call(post, inboxes.create_inbox, {"username": "other"})
+    raw = mail("News", HIDDEN, sender=OTHER).replace(b"text/plain", b"text/html")
+    read = (await deliver(post, other, raw)).message_id
+    await call(agent, messages.get_message, {"message_id": read})
+
+    sent = await send(agent, KNOWN, inbox_id="me@postroom.localhost", body_text=SECRET)
+
+    me = "me@postroom.localhost"
+    limited = await keyed(scopes=["read"], inboxes=[me])
+    held = await call(limited, approvals.get_held_mail, {"message_id": sent.message_id})
+    assert any("memory" in reason for reason in held.hold.reasons)
+    assert any("another inbox" in reason for reason in held.hold.reasons)
+    page = await call(limited, events.list_events, {})
+    message = await call(limited, messages.get_message, {"message_id": held.message_id})
+    shown = f"{held}{page}{message}"
+    assert [] == [word for word in ("budget (", "sales", OTHER, read) if word in shown]
+    assert any("budget (sales)" in warning for warning in sent.warnings or ())

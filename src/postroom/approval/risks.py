@@ -65,15 +65,18 @@ def suspicious_mail(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
         if others:
             found = " and ".join(thread.findings)
             reasons.append(
-                f"{thread.message_id}, which was read before, has {found}, and {named(others)} is "
+                f"{thread.name}, which was read before, has {found}, and {named(others)} is "
                 "not part of its thread"
             )
     return tuple(reasons)
 
 
 def disclosure(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
-    """A memory about somebody else that the mail repeats."""
-    return mail.disclosures
+    """Memories about somebody else that the mail repeats.
+
+    They are not named: whoever sees the mail may not see their namespace. The sender is told.
+    """
+    return ("it repeats a memory about somebody else",) if mail.disclosures else ()
 
 
 def unusual_rate(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:

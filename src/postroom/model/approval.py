@@ -104,9 +104,12 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SuspiciousThread:
-    """A thread with mail that has security findings, which the caller read or answers."""
+    """A thread with mail that has security findings, which the caller read or answers.
 
-    message_id: str
+    `name` is the id of that mail if it is in the same inbox.
+    """
+
+    name: str
     findings: tuple[str, ...]
     participants: frozenset[str]
 

@@ -36,7 +36,8 @@ UPDATE_MESSAGE = """
        SET thread = :thread, has_attachment = :has_attachment, date = :date,
            parser_version = :parser_version, subject = :subject, from_address = :from_address,
            from_name = :from_name, addresses = :addresses, snippet = :snippet,
-           internet_id = :internet_id, fingerprint = :fingerprint, details = :details
+           internet_id = :internet_id, fingerprint = :fingerprint, details = :details,
+           is_suspicious = :is_suspicious
      WHERE inbox = :inbox AND number = :number
 """
 

@@ -195,7 +195,8 @@ OF_THREAD = """
      WHERE t.id = :thread AND m.is_outbound = 0 ORDER BY m.number DESC LIMIT :limit
 """
 THREAD_OF = """
-    SELECT t.id FROM messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
+    SELECT t.id, m.inbox FROM messages m
+      JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
      WHERE m.id = :id
 """
 
@@ -208,7 +209,9 @@ def _suspicious(tx: Transaction, mail: Asked) -> Iterable[SuspiciousThread]:
     for message_id, findings in read.items():
         row = tx.one(THREAD_OF, id=message_id)
         found = _thread(tx, row[0] if row else None)
-        yield SuspiciousThread(message_id, tuple(from_text(findings)), found.participants)
+        # Who sees this mail may not see the other inbox.
+        name = message_id if row and row[1] == mail.inbox else "a mail of another inbox"
+        yield SuspiciousThread(name, tuple(from_text(findings)), found.participants)
     if mail.thread_id is not None:
         found = _thread(tx, mail.thread_id)
         for message_id, words in found.suspicious:
@@ -232,6 +235,27 @@ def _thread(tx: Transaction, thread_id: str | None) -> _Thread:
     }
     judged = ((row[0], findings_of(from_text(row[2]))) for row in rows)
     return _Thread(frozenset(people), tuple((id_, words) for id_, words in judged if words))
+
+
+AMONG = "SELECT m.id, m.details FROM messages m WHERE m.id {among} AND m.is_suspicious = 1"
+AMONG_THREADS = """
+    SELECT m.id, m.details FROM messages m
+      JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
+     WHERE t.id {among} AND m.is_suspicious = 1
+"""
+
+
+def suspicious_among(tx: Transaction, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The suspicious messages among these messages and threads, with the findings about them."""
+    threads = [id_ for id_ in ids if id_.startswith("thr_")]
+    messages = [id_ for id_ in ids if not id_.startswith("thr_")]
+    found: dict[str, tuple[str, ...]] = {}
+    for sql, named in ((AMONG, messages), (AMONG_THREADS, threads)):
+        if named:
+            among, params = any_of("id", named)
+            rows = tx.all(sql.format(among=among), **params)
+            found |= {row[0]: findings_of(from_text(row[1])) for row in rows}
+    return found
 
 
 def record_reads(
