@@ -16,7 +16,7 @@ from postroom.model.key import ALL_SCOPES
 from postroom.model.message import Header
 from postroom.model.sending import OutboxQuery, Sent
 from postroom.model.view import EVERYTHING
-from postroom.operations import approvals, keys, outbox, sending
+from postroom.operations import approvals, keys, message_changes, outbox, sending
 from postroom.operations.approvals import approve_message, get_held_mail, reject_message
 from postroom.operations.outbox import ListOutbox
 from tests.approval.conftest import KNOWN, STRANGER, Keyed
@@ -359,3 +359,29 @@ async def test_a_mail_that_a_person_decides_is_not_sent_again(
         await call(post, outbox.retry_message, retry)
 
     assert [] == (await work(post)).mails
+
+
+@pytest.mark.parametrize(
+    ("operation", "arguments"),
+    [
+        (message_changes.move_message, {"destination": "Sent"}),
+        (message_changes.move_message, {"destination": "Trash"}),
+        (message_changes.delete_message, {}),
+        (message_changes.delete_message, {"permanent": True}),
+    ],
+)
+async def test_a_held_mail_is_not_moved_out_of_sight(
+    post: RequestContext, keyed: Keyed, held: Sent, operation: Any, arguments: dict[str, Any]
+) -> None:
+    agent = await keyed()
+
+    try:
+        result = await call(agent, operation, {"message_id": held.message_id, **arguments})
+        refused = result.failed[0].message
+    except Conflict as error:
+        refused = str(error)
+
+    message = await post.store.message(held.message_id, EVERYTHING)
+    assert message is not None
+    assert ("Outbox",) == message.mailboxes
+    assert "cancel_message" in refused
