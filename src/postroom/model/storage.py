@@ -63,7 +63,8 @@ class NewMessage:
     follows from the references and then from the subject. Labels, flags and mailboxes are those
     after rules ran; `effects` are what else rules do. `auto_answered` are the addresses, in lower
     case, that get an automatic reply with it. With `is_heard`, its sender is one that the inbox
-    has heard from.
+    has heard from. `brought_by` are the ids of the keys that sent it here or handed it in: their
+    policies hold for what rules send because of it.
     """
 
     id: str
@@ -96,6 +97,7 @@ class NewMessage:
     thread_id: str | None = None
     is_imported: bool = False
     is_heard: bool = True
+    brought_by: tuple[str, ...] = ()
     report: DeliveryReport | None = None
     effects: tuple[RuleEffect, ...] = ()
     auto_answered: tuple[str, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -41,12 +42,14 @@ async def receive_message(ctx: RequestContext, request: ReceiveMessage) -> Recei
     inbox = (await inboxes_for(ctx, [address])).get(address.lower())
     if inbox is None or not ctx.visible.sees(inbox.id):
         raise NotFound(f"no inbox has the address {address}")
-    arrival = Arrival(request.raw, inbox.id, is_heard=_is_believed(ctx.caller))
+    arrival = Arrival(request.raw, inbox.id)
+    if not _is_believed(ctx.caller):
+        arrival = replace(arrival, is_heard=False, brought_by=ctx.caller.authors)
     return _received(await receive(ctx, arrival))
 
 
 def _is_believed(caller: Caller) -> bool:
-    """Whether the senders of mail that a caller hands in are then known to the inbox.
+    """Whether mail that a caller hands in is taken for mail that has arrived.
 
     An agent could make up a mail of somebody to whom its own mail would be held.
     """
