@@ -10,13 +10,16 @@ import pytest
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.errors import Forbidden, MailError
+from postroom.model.message import Message
 from postroom.model.sending import Sent
 from postroom.operations import (
     approvals,
     attachments,
     events,
+    inbound,
     inboxes,
     memories,
+    message_changes,
     messages,
     sending,
     threads,
@@ -257,6 +260,41 @@ async def test_an_answer_in_a_suspicious_thread_goes_to_its_people_only(
     )
 
     assert ("queued", "held") == (answered.status, passed_on.status)
+
+
+async def _merge(ctx: RequestContext, suspicious: Message, other: Message) -> None:
+    ids = [suspicious.thread_id, other.thread_id]
+    await call(ctx, threads.merge_threads, {"thread_ids": ids})
+
+
+async def _merge_the_other_way(ctx: RequestContext, suspicious: Message, other: Message) -> None:
+    await _merge(ctx, other, suspicious)
+
+
+async def _hand_in(ctx: RequestContext, suspicious: Message, other: Message) -> None:
+    answer = f"<{suspicious.internet_message_id}>"
+    raw = mail("Re: News", sender=KNOWN, in_reply_to=answer, references=[answer])
+    await call(ctx, inbound.receive_message, {"recipient": "me@postroom.localhost", "raw": raw})
+
+
+async def _remove(ctx: RequestContext, suspicious: Message, other: Message) -> None:
+    gone = {"message_id": suspicious.id, "permanent": True}
+    await call(ctx, message_changes.delete_message, gone)
+
+
+@pytest.mark.parametrize("disguise", [_merge, _merge_the_other_way, _hand_in, _remove])
+async def test_an_agent_brings_nobody_into_a_suspicious_thread(
+    post: RequestContext, keyed: Keyed, heard: str, disguise: Any
+) -> None:
+    agent = await keyed()
+    message_id = await html_mail(post, HIDDEN)
+    suspicious, other = [
+        await call(agent, messages.get_message, {"message_id": id_}) for id_ in (message_id, heard)
+    ]
+
+    await disguise(agent, suspicious, other)
+
+    assert "held" == (await send(agent, KNOWN)).status
 
 
 async def test_a_reply_to_an_address_elsewhere_is_held(

@@ -60,13 +60,13 @@ def many_recipients(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
 def suspicious_mail(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
     """Mail with security findings that was read before, for recipients who have no part in it."""
     reasons = []
-    for thread in mail.suspicious:
-        others = [a for a in mail.outside if a not in thread.participants]
+    for read in mail.suspicious:
+        others = [a for a in mail.outside if a not in read.participants]
         if others:
-            found = " and ".join(thread.findings)
+            found = " and ".join(read.findings)
             reasons.append(
-                f"{thread.name}, which was read before, has {found}, and {named(others)} is "
-                "not part of its thread"
+                f"{read.name}, which was read before, has {found}, and {named(others)} is "
+                "neither its sender nor among its recipients"
             )
     return tuple(reasons)
 

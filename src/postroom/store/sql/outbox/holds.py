@@ -24,7 +24,7 @@ from postroom.model.approval import (
     LeavingMail,
     Policy,
     SenderLists,
-    SuspiciousThread,
+    SuspiciousMail,
 )
 from postroom.model.inbox import Visible
 from postroom.model.key import AGENT, NOTICES, OWNER
@@ -192,49 +192,36 @@ READS = "SELECT message, findings FROM suspicious_reads WHERE caller {among} AND
 OF_THREAD = """
     SELECT m.id, m.addresses, m.details FROM messages m
       JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
-     WHERE t.id = :thread AND m.is_outbound = 0 ORDER BY m.number DESC LIMIT :limit
+     WHERE t.id = :thread AND m.is_outbound = 0 AND m.is_suspicious = 1
+     ORDER BY m.number DESC LIMIT :limit
 """
-THREAD_OF = """
-    SELECT t.id, m.inbox FROM messages m
-      JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
-     WHERE m.id = :id
-"""
+PEOPLE = "SELECT m.addresses, m.inbox FROM messages m WHERE m.id = :id"
 
 
-def _suspicious(tx: Transaction, mail: Asked) -> Iterable[SuspiciousThread]:
+def _suspicious(tx: Transaction, mail: Asked) -> Iterable[SuspiciousMail]:
     """The suspicious mail that the authors have read lately, and that of the answered thread."""
     among, params = any_of("caller", list(mail.authors))
     since = seconds(mail.now - READ_WITHIN)
     read = {row[0]: row[1] for row in tx.all(READS.format(among=among), **params, since=since)}
     for message_id, findings in read.items():
-        row = tx.one(THREAD_OF, id=message_id)
-        found = _thread(tx, row[0] if row else None)
+        addresses, inbox = tx.one(PEOPLE, id=message_id) or ("[]", 0)
         # Who sees this mail may not see the other inbox.
-        name = message_id if row and row[1] == mail.inbox else "a mail of another inbox"
-        yield SuspiciousThread(name, tuple(from_text(findings)), found.participants)
-    if mail.thread_id is not None:
-        found = _thread(tx, mail.thread_id)
-        for message_id, words in found.suspicious:
-            if message_id not in read:
-                yield SuspiciousThread(message_id, words, found.participants)
+        name = message_id if inbox == mail.inbox else "a mail of another inbox"
+        yield SuspiciousMail(name, tuple(from_text(findings)), _people(addresses))
+    in_thread = {"thread": mail.thread_id, "limit": _MAX_THREAD}
+    for message_id, addresses, details in tx.all(OF_THREAD, **in_thread) if mail.thread_id else ():
+        if message_id not in read:
+            findings = findings_of(from_text(details))
+            yield SuspiciousMail(message_id, findings, _people(addresses))
 
 
-class _Thread(NamedTuple):
-    participants: frozenset[str]
-    suspicious: tuple[tuple[str, tuple[str, ...]], ...]
+def _people(addresses: str) -> frozenset[str]:
+    """Whom a mail is from and to; a Reply-To is nobody of them.
 
-
-def _thread(tx: Transaction, thread_id: str | None) -> _Thread:
-    """Who takes part in a thread, and its suspicious mail; a Reply-To takes no part."""
-    rows = tx.all(OF_THREAD, thread=thread_id, limit=_MAX_THREAD) if thread_id else []
-    people = {
-        canonical_address(line[2])
-        for row in rows
-        for line in from_text(row[1])
-        if line[0] in ("from", "to", "cc")
-    }
-    judged = ((row[0], findings_of(from_text(row[2]))) for row in rows)
-    return _Thread(frozenset(people), tuple((id_, words) for id_, words in judged if words))
+    Others in its thread do not count: an agent can merge threads, and hand in mail.
+    """
+    roles = ("from", "to", "cc")
+    return frozenset(canonical_address(a[2]) for a in from_text(addresses) if a[0] in roles)
 
 
 AMONG = "SELECT m.id, m.details FROM messages m WHERE m.id {among} AND m.is_suspicious = 1"
