@@ -16,7 +16,7 @@ from postroom.model.key import ALL_SCOPES
 from postroom.model.message import Header
 from postroom.model.sending import OutboxQuery, Sent
 from postroom.model.view import EVERYTHING
-from postroom.operations import approvals, keys, outbox, sending
+from postroom.operations import approvals, keys, message_changes, outbox, sending
 from postroom.operations.approvals import approve_message, get_held_mail, reject_message
 from postroom.operations.outbox import ListOutbox
 from tests.approval.conftest import KNOWN, STRANGER, Keyed
@@ -174,6 +174,7 @@ async def test_a_held_mail_makes_nobody_known(
     first = await call(agent, sending.send_message, {**MAIL, "bcc": []})
     second = await call(agent, sending.send_message, {**MAIL, "bcc": [], "subject": "Again"})
     await call(post, approve_message, await seen(post, second))
+    await work(post)
     third = await call(agent, sending.send_message, {**MAIL, "bcc": [], "subject": "Third"})
 
     assert ["held", "held", "queued"] == [first.status, second.status, third.status]
@@ -319,3 +320,75 @@ async def test_a_key_under_a_policy_loosens_no_key(
         await call(admin, keys.update_key, {**change, "approval": "risky"})
     loosened = await call(post, keys.update_key, {**change, "approval": "risky"})
     assert "risky" == loosened.approval
+
+
+LIMIT = {"approval": "never", "recipients": {"allow": ["@example.org"]}}
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_as_strict"),
+    [
+        ({"approval": "never"}, False),
+        ({"approval": "risky"}, False),
+        ({"approval": "risky", "recipients": {"allow": ["@example.org"]}}, False),
+        ({"approval": "never", "recipients": {"allow": ["@evil.example"]}}, False),
+        ({"approval": "never", "recipients": {"allow": ["bo@example.com"]}}, False),
+        (LIMIT, True),
+        ({"approval": "always"}, True),
+    ],
+)
+async def test_a_key_with_an_allow_list_as_its_limit_makes_none_without(
+    keyed: Keyed, heard: str, policy: dict[str, Any], is_as_strict: bool
+) -> None:
+    admin = await keyed(scopes=["read", "send", "admin"], **LIMIT)
+    lists = {"recipients": {}, **policy}
+
+    for operation, about in (
+        (keys.create_key, {"name": "x", "scopes": ["send"]}),
+        (keys.update_key, {"key_id": admin.caller.key_id}),
+    ):
+        if is_as_strict:
+            await call(admin, operation, {**about, **lists})
+        else:
+            with pytest.raises(Forbidden, match="looser"):
+                await call(admin, operation, {**about, **lists})
+
+
+async def test_a_mail_that_a_person_decides_is_not_sent_again(
+    post: RequestContext, held: Sent
+) -> None:
+    retry = {"message_id": held.message_id}
+    with pytest.raises(Conflict, match="approval"):
+        await call(post, outbox.retry_message, retry)
+
+    await call(post, reject_message, await seen(post, held))
+    with pytest.raises(Conflict, match="rejected"):
+        await call(post, outbox.retry_message, retry)
+
+    assert [] == (await work(post)).mails
+
+
+@pytest.mark.parametrize(
+    ("operation", "arguments"),
+    [
+        (message_changes.move_message, {"destination": "Sent"}),
+        (message_changes.move_message, {"destination": "Trash"}),
+        (message_changes.delete_message, {}),
+        (message_changes.delete_message, {"permanent": True}),
+    ],
+)
+async def test_a_held_mail_is_not_moved_out_of_sight(
+    post: RequestContext, keyed: Keyed, held: Sent, operation: Any, arguments: dict[str, Any]
+) -> None:
+    agent = await keyed()
+
+    try:
+        result = await call(agent, operation, {"message_id": held.message_id, **arguments})
+        refused = result.failed[0].message
+    except Conflict as error:
+        refused = str(error)
+
+    message = await post.store.message(held.message_id, EVERYTHING)
+    assert message is not None
+    assert ("Outbox",) == message.mailboxes
+    assert "cancel_message" in refused

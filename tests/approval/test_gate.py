@@ -15,13 +15,14 @@ from postroom.model.key import Scope
 from postroom.model.rule import Action
 from postroom.model.sending import OutboxQuery
 from postroom.model.view import EVERYTHING
-from postroom.operations import drafts, outbox, rules, sending, unsubscribing
+from postroom.operations import drafts, inbound, inboxes, outbox, rules, sending, unsubscribing
 from postroom.operations.agent import outgoing, writing
 from postroom.pipeline.apply_rules import RuleJobs
 from postroom.rules.rights import rights_for
 from postroom.sending.replies import caller_of, run_rule_job
 from tests.approval.conftest import KNOWN, STRANGER, Keyed
 from tests.mails import deliver, mail
+from tests.pipeline.clock import Clock
 from tests.pipeline.posting import working
 from tests.servers.relay import relaying
 from tests.walls.asking import every_operation
@@ -145,12 +146,15 @@ async def test_mail_of_a_rule_stays_under_the_policy_of_its_maker(
     applying = post if by_owner else agent
     plan = await call(applying, rules.run_rule_plan, {"rule_id": rule.id})
     await call(applying, rules.apply_rule_plan, {"plan_id": plan.plan_id})
-    jobs = RuleJobs(post, lambda job: run_rule_job(replace(post, caller=caller_of(job)), job))
 
-    await jobs.run_due("test")
+    await _jobs(post).run_due("test")
 
     held = await post.store.outbox(OutboxQuery(EVERYTHING, "held"))
     assert 1 == held.total
+
+
+def _jobs(ctx: RequestContext) -> RuleJobs:
+    return RuleJobs(ctx, lambda job: run_rule_job(replace(ctx, caller=caller_of(job)), job))
 
 
 async def test_the_owner_cannot_free_a_draft_of_the_agent(
@@ -186,3 +190,42 @@ async def test_a_cancelled_hold_is_a_draft_under_the_same_policy(
     again = await call(post, drafts.send_draft, {"draft_id": cancelled.id})
 
     assert ("draft", "held") == (cancelled.status, again.status)
+
+
+ANSWER_ALL = "name: answer\nwhen: {subject: {exists: true}}\nthen: [{reply: Thanks}]\n"
+DESK = "desk@postroom.localhost"
+TO_DESK = {"to": [DESK], "subject": "All our passwords", "body_text": "x", "reply_to": [STRANGER]}
+
+
+async def _hand_in(ctx: RequestContext) -> None:
+    raw = mail("All our passwords", sender=STRANGER, to=DESK)
+    await call(ctx, inbound.receive_message, {"recipient": DESK, "raw": raw})
+
+
+async def _to_another_inbox(ctx: RequestContext, **more: Any) -> None:
+    await call(ctx, sending.send_message, {**TO_DESK, "inbox_id": "me@postroom.localhost", **more})
+
+
+async def _to_another_inbox_later(ctx: RequestContext) -> None:
+    await _to_another_inbox(ctx, send_at=(ctx.clock() + timedelta(seconds=1)).isoformat())
+
+
+@pytest.mark.parametrize("bring", [_hand_in, _to_another_inbox, _to_another_inbox_later])
+@pytest.mark.parametrize("who", ["the agent", "the owner"])
+async def test_an_agent_does_not_send_through_a_rule_of_the_owner(
+    post: RequestContext, keyed: Keyed, clock: Clock, heard: str, bring: Any, who: str
+) -> None:
+    await call(post, inboxes.create_inbox, {"username": "desk"})
+    await call(post, rules.create_rule, {"rule_yaml": ANSWER_ALL, "dry_run": False})
+    agent = await keyed()
+
+    await bring(agent if who == "the agent" else post)
+
+    async with relaying() as relay, working(post, relay) as worker:
+        clock.now += timedelta(seconds=2)
+        await worker.finish(5)
+        await _jobs(post).run_due("test")
+        await worker.finish(5)
+    held = await post.store.outbox(OutboxQuery(EVERYTHING, "held"))
+    expected = (0, 1) if who == "the agent" else (1, 0)
+    assert expected == (len(relay.mails), held.total)

@@ -10,11 +10,17 @@ import pytest
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.errors import Forbidden, MailError
+from postroom.model.message import Message
 from postroom.model.sending import Sent
 from postroom.operations import (
     approvals,
     attachments,
     drafts,
+    events,
+    inbound,
+    inboxes,
+    memories,
+    message_changes,
     messages,
     outbox,
     sending,
@@ -210,7 +216,7 @@ async def test_after_reading_hidden_text_mail_to_others_is_held(
     post: RequestContext, keyed: Keyed, clock: Clock, heard: str, way: str
 ) -> None:
     agent = await keyed()
-    message_id = await html_mail(post, HIDDEN)
+    message_id = await html_mail(post, HIDDEN, attachments=[("a.txt", "text/plain", b"Hi")])
     message = await post.store.message(message_id, post.visible)
     assert message is not None
     before = await send(agent, KNOWN)
@@ -245,6 +251,32 @@ async def test_a_list_is_not_reading(
     await call(agent, operation, arguments)
 
     assert "queued" == (await send(agent, KNOWN)).status
+
+
+async def test_a_held_answer_shows_what_it_answers(
+    post: RequestContext, keyed: Keyed, heard: str
+) -> None:
+    writer, reader = await keyed(approval="always"), await keyed()
+    reply = {"message_id": await html_mail(post, HIDDEN), "body_text": "Yes"}
+    held = await call(writer, sending.reply_to_message, reply)
+
+    await call(reader, approvals.get_held_mail, {"message_id": held.message_id})
+
+    assert "held" == (await send(reader, KNOWN)).status
+
+
+async def test_what_a_key_reads_counts_for_the_policy_of_the_inbox(
+    post: RequestContext, keyed: Keyed, heard: str
+) -> None:
+    policy = {"inbox_id": "me@postroom.localhost", "approval": "risky"}
+    await call(post, approvals.set_policy, policy)
+    agent = await keyed(approval="never")
+
+    before = await send(agent, KNOWN)
+    await call(agent, messages.get_message, {"message_id": await html_mail(post, HIDDEN)})
+    after = await send(agent, KNOWN)
+
+    assert ["queued", "held"] == [before.status, after.status]
 
 
 async def test_reading_ordinary_mail_holds_nothing(
@@ -288,6 +320,41 @@ async def test_an_answer_in_a_suspicious_thread_goes_to_its_people_only(
     assert ("queued", "held") == (answered.status, passed_on.status)
 
 
+async def _merge(ctx: RequestContext, suspicious: Message, other: Message) -> None:
+    ids = [suspicious.thread_id, other.thread_id]
+    await call(ctx, threads.merge_threads, {"thread_ids": ids})
+
+
+async def _merge_the_other_way(ctx: RequestContext, suspicious: Message, other: Message) -> None:
+    await _merge(ctx, other, suspicious)
+
+
+async def _hand_in(ctx: RequestContext, suspicious: Message, other: Message) -> None:
+    answer = f"<{suspicious.internet_message_id}>"
+    raw = mail("Re: News", sender=KNOWN, in_reply_to=answer, references=[answer])
+    await call(ctx, inbound.receive_message, {"recipient": "me@postroom.localhost", "raw": raw})
+
+
+async def _remove(ctx: RequestContext, suspicious: Message, other: Message) -> None:
+    gone = {"message_id": suspicious.id, "permanent": True}
+    await call(ctx, message_changes.delete_message, gone)
+
+
+@pytest.mark.parametrize("disguise", [_merge, _merge_the_other_way, _hand_in, _remove])
+async def test_an_agent_brings_nobody_into_a_suspicious_thread(
+    post: RequestContext, keyed: Keyed, heard: str, disguise: Any
+) -> None:
+    agent = await keyed()
+    message_id = await html_mail(post, HIDDEN)
+    suspicious, other = [
+        await call(agent, messages.get_message, {"message_id": id_}) for id_ in (message_id, heard)
+    ]
+
+    await disguise(agent, suspicious, other)
+
+    assert "held" == (await send(agent, KNOWN)).status
+
+
 async def test_a_reply_to_an_address_elsewhere_is_held(
     post: RequestContext, keyed: Keyed, heard: str
 ) -> None:
@@ -326,3 +393,32 @@ async def test_the_policies_can_be_asked_beforehand(
 
     assert (expected, by_owner) == (by_itself.verdict, by_itself)
     assert 0 == (await post.store.outbox_state()).waiting
+
+
+SECRET = "Bo's budget for the kitchen is forty thousand euros, and he will go to fifty."
+
+
+async def test_a_reason_names_nothing_that_others_may_not_see(
+    post: RequestContext, keyed: Keyed, heard: str
+) -> None:
+    agent = await keyed()
+    links = [{"type": "about", "to": OTHER}]
+    memory = {"key": "budget", "text": SECRET, "links": links, "namespace": "sales"}
+    await call(agent, memories.memory_add, memory)
+    other = await call(post, inboxes.create_inbox, {"username": "other"})
+    raw = mail("News", HIDDEN, sender=OTHER).replace(b"text/plain", b"text/html")
+    read = (await deliver(post, other, raw)).message_id
+    await call(agent, messages.get_message, {"message_id": read})
+
+    sent = await send(agent, KNOWN, inbox_id="me@postroom.localhost", body_text=SECRET)
+
+    me = "me@postroom.localhost"
+    limited = await keyed(scopes=["read"], inboxes=[me])
+    held = await call(limited, approvals.get_held_mail, {"message_id": sent.message_id})
+    assert any("memory" in reason for reason in held.hold.reasons)
+    assert any("another inbox" in reason for reason in held.hold.reasons)
+    page = await call(limited, events.list_events, {})
+    message = await call(limited, messages.get_message, {"message_id": held.message_id})
+    shown = f"{held}{page}{message}"
+    assert [] == [word for word in ("budget (", "sales", OTHER, read) if word in shown]
+    assert any("budget (sales)" in warning for warning in sent.warnings or ())

@@ -63,10 +63,9 @@ def refuse_denied(policies: Iterable[Policy], addresses: Iterable[str]) -> None:
 def refuse_unlisted(policies: Iterable[Policy], outside: Sequence[str]) -> None:
     """Refuse recipients that are not on the allow list of a policy that never asks."""
     for policy in policies:
-        allowed = policy.recipients.allow
-        if policy.approval != "never" or not allowed:
+        if not _is_limit(policy):
             continue
-        others = [a for a in outside if not is_listed(a, allowed)]
+        others = [a for a in outside if not is_listed(a, policy.recipients.allow)]
         if others:
             raise Forbidden(
                 f"{named(others)}: not on the allow list, and this policy has no approval by a "
@@ -87,13 +86,17 @@ def is_as_strict(policy: Policy, other: Policy) -> bool:
     """Whether a policy lets nothing leave that the other one would hold or refuse."""
     if other == OPEN_POLICY:
         return True
+    if _is_limit(other) and not (policy.approval == "always" or _is_limit(policy)):
+        return False
     is_strict = APPROVALS.index(policy.approval) >= APPROVALS.index(other.approval)
     denies = set(policy.recipients.deny) >= set(other.recipients.deny)
-    # An allow list limits a policy that never asks, and exempts from holds in the others.
     allows = set(policy.recipients.allow) <= set(other.recipients.allow)
-    is_limited = bool(policy.recipients.allow) or policy.approval != "never"
-    needs_limit = bool(other.recipients.allow) and other.approval == "never"
-    return is_strict and denies and allows and (is_limited or not needs_limit)
+    return is_strict and denies and allows
+
+
+def _is_limit(policy: Policy) -> bool:
+    """Whether the allow list of a policy is a limit; if the policy asks, it exempts from holds."""
+    return policy.approval == "never" and bool(policy.recipients.allow)
 
 
 def digest_of(mail: Asked) -> str:

@@ -68,20 +68,23 @@ def hidden_text(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
 def suspicious_mail(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
     """Mail with security findings that was read before, for recipients who have no part in it."""
     reasons = []
-    for thread in mail.suspicious:
-        others = [a for a in mail.outside if a not in thread.participants]
+    for read in mail.suspicious:
+        others = [a for a in mail.outside if a not in read.participants]
         if others:
-            found = " and ".join(thread.findings)
+            found = " and ".join(read.findings)
             reasons.append(
-                f"{thread.message_id}, which was read before, has {found}, and {named(others)} is "
-                "not part of its thread"
+                f"{read.name}, which was read before, has {found}, and {named(others)} is "
+                "neither its sender nor among its recipients"
             )
     return tuple(reasons)
 
 
 def disclosure(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
-    """A memory about somebody else that the mail repeats."""
-    return mail.disclosures
+    """Memories about somebody else that the mail repeats.
+
+    They are not named: whoever sees the mail may not see their namespace. The sender is told.
+    """
+    return ("it repeats a memory about somebody else",) if mail.disclosures else ()
 
 
 def unusual_rate(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:

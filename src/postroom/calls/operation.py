@@ -177,7 +177,7 @@ async def _answer(
 
 async def _run(ctx: RequestContext, operation: Operation[Any, T], request: Request) -> T:
     result = await operation.run(ctx, request)
-    if ctx.caller.policy.approval == "risky":
+    if not ctx.caller.is_owner:
         await note_suspicious(ctx, result)
     if operation.gate is not None:
         # A live operation writes nothing here, so the audit entry is recorded on its own.

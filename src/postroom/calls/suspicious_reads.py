@@ -16,31 +16,42 @@ from postroom.model.message import (
     AttachmentContent,
     AttachmentText,
     Download,
+    DownloadLink,
     Message,
     ThreadMessage,
 )
+from postroom.model.sending import HeldMail
 
 _MAX_DEPTH = 4
-_OF_ATTACHMENTS = (AttachmentContent, AttachmentText, Download)
+_OF_MESSAGES = (AttachmentContent, AttachmentText, Download, DownloadLink, HeldMail)
+"""Results that show a part of a message, or what a held mail answers."""
 
 
 async def note_suspicious(ctx: RequestContext, result: Any) -> None:
     """Remember the suspicious mail that a result shows, for as long as it counts."""
-    read = {id_: found for id_, found in _suspicious(result, _MAX_DEPTH) if found}
-    if isinstance(result, _OF_ATTACHMENTS) and result.message_id:
-        row = await ctx.store.message_row(result.message_id)
-        read |= {row.id: row.findings} if row is not None and row.findings else {}
-    if read:
-        await ctx.store.record_reads(ctx.caller.key_id, read, ctx.clock())
+    found: dict[str, tuple[str, ...]] = {}
+    named: set[str] = set()
+    for id_, findings in _shown(result, _MAX_DEPTH):
+        if findings is None:
+            named.add(id_)
+        elif findings:
+            found[id_] = findings
+    if named:
+        found |= await ctx.store.suspicious_among(sorted(named))
+    if found:
+        await ctx.store.record_reads(ctx.caller.key_id, found, ctx.clock())
 
 
-def _suspicious(value: Any, depth: int) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The id and the findings of each message in a result whose text is shown."""
+def _shown(value: Any, depth: int) -> Iterator[tuple[str, tuple[str, ...] | None]]:
+    """Each message whose text a result shows, and its findings; None if only its id is known."""
     if isinstance(value, (Message, ThreadMessage)) or (isinstance(value, MailLine) and value.text):
         yield value.id, value.findings
     elif isinstance(value, (tuple, list)):
         for item in value:
-            yield from _suspicious(item, depth)
+            yield from _shown(item, depth)
+    elif isinstance(value, _OF_MESSAGES):
+        if about := getattr(value, "answers", None) or getattr(value, "message_id", None):
+            yield about, None
     elif depth and is_dataclass(value):
         for field in fields(value):
-            yield from _suspicious(getattr(value, field.name), depth - 1)
+            yield from _shown(getattr(value, field.name), depth - 1)

@@ -24,14 +24,20 @@ def canonical_address(address: str) -> str:
 
     RFC 5321 §4.1.2: `"bob"@example.com` is the mailbox of `bob@example.com`.
     """
-    lowered = address.lower()
-    if lowered.isascii() and not lowered.startswith('"') and not lowered.endswith("."):
-        return lowered
-    local, at, domain = lowered.rpartition("@")
+    if address.isascii() and not address.startswith('"') and not address.endswith("."):
+        return address.lower()
+    local, at, domain = address.rpartition("@")
+    local, domain = "".join(map(_lower, local)), domain.lower()
     quoted = _QUOTED.fullmatch(local)
     if quoted is not None:
         local = _written(_ESCAPED.sub(r"\1", quoted[1]))
     return f"{local}{at}{_ascii(domain.removesuffix('.'))}"
+
+
+def _lower(letter: str) -> str:
+    """A letter in lower case, unless another letter has the same lower case: K (U+212A) is no k."""
+    lowered = letter.lower()
+    return lowered if lowered.upper() == letter else letter
 
 
 def base_address(address: str) -> str:

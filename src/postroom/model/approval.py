@@ -104,10 +104,13 @@ class Asked(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class SuspiciousThread:
-    """A thread with mail that has security findings, which the caller read or answers."""
+class SuspiciousMail:
+    """A mail with security findings that the caller read, or whose thread is answered.
 
-    message_id: str
+    `name` is its id if it is in the same inbox, `participants` whom it is from and to.
+    """
+
+    name: str
     findings: tuple[str, ...]
     participants: frozenset[str]
 
@@ -124,7 +127,7 @@ class LeavingMail:
     known: frozenset[str] = frozenset()
     attachments: int = 0
     hidden_chars: int = 0
-    suspicious: tuple[SuspiciousThread, ...] = ()
+    suspicious: tuple[SuspiciousMail, ...] = ()
     disclosures: tuple[str, ...] = ()
     sent_last_hour: int = 0
     busiest_hour: int = 0

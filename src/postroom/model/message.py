@@ -81,6 +81,7 @@ class DownloadLink:
     filename: str
     content_type: str
     size: int
+    message_id: str = field(default="", metadata=INTERNAL)
 
 
 Direction = Literal["inbound", "outbound"]

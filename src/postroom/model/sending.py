@@ -141,6 +141,8 @@ class OutboxJob:
     inbox_id: str = ""
     sent_by: str | None = None
     """The id of the key that sent it; None if unknown, or if it was retried or approved since."""
+    authors: tuple[str, ...] = ()
+    """The ids of the keys whose policies hold for it."""
     is_unchanged: bool = True
     """Whether the digest of the mail is the one that passed the policies, or was approved."""
 

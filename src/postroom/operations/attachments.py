@@ -264,7 +264,8 @@ class LinkAttachment(Request):
 async def link_attachment(ctx: RequestContext, request: LinkAttachment) -> DownloadLink:
     attachment = await attachment_of(ctx, request.attachment_id)
     url, until = await _link(ctx, attachment.sha256, request.lasting_s)
-    return DownloadLink(url, until, attachment.filename, attachment.content_type, attachment.size)
+    about = (attachment.filename, attachment.content_type, attachment.size, attachment.message_id)
+    return DownloadLink(url, until, *about)
 
 
 class DownloadMessage(Request):
@@ -294,7 +295,8 @@ class LinkMessage(Request):
 async def link_message(ctx: RequestContext, request: LinkMessage) -> DownloadLink:
     message = await message_of(ctx, request.message_id)
     url, until = await _link(ctx, message.raw, request.lasting_s)
-    return DownloadLink(url, until, f"{message.id}.eml", "message/rfc822", message.size_bytes)
+    about = (f"{message.id}.eml", "message/rfc822", message.size_bytes, message.id)
+    return DownloadLink(url, until, *about)
 
 
 async def _link(ctx: RequestContext, key: BlobKey, lasting_s: int) -> tuple[str, datetime]:

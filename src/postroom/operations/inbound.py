@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -15,7 +16,7 @@ from postroom.calls.request import Accepts, Request, argument
 from postroom.errors import FeatureDisabled, InvalidInput, NotFound
 from postroom.mail.addresses import parse_address
 from postroom.model.inbox import Inbox
-from postroom.model.key import Scope
+from postroom.model.key import Caller, Scope
 from postroom.model.message import Received, ReceivedPosting
 from postroom.model.storage import Added
 from postroom.pipeline.ingest import Arrival, BatchIngest, IngestResult, check_size, receive
@@ -41,7 +42,18 @@ async def receive_message(ctx: RequestContext, request: ReceiveMessage) -> Recei
     inbox = (await inboxes_for(ctx, [address])).get(address.lower())
     if inbox is None or not ctx.visible.sees(inbox.id):
         raise NotFound(f"no inbox has the address {address}")
-    return _received(await receive(ctx, Arrival(request.raw, inbox.id)))
+    arrival = Arrival(request.raw, inbox.id)
+    if not _is_believed(ctx.caller):
+        arrival = replace(arrival, is_heard=False, brought_by=ctx.caller.authors)
+    return _received(await receive(ctx, arrival))
+
+
+def _is_believed(caller: Caller) -> bool:
+    """Whether mail that a caller hands in is taken for mail that has arrived.
+
+    An agent could make up a mail of somebody to whom its own mail would be held.
+    """
+    return caller.is_owner or (caller.policy.is_open and Scope.SEND not in caller.scopes)
 
 
 _SAME_BYTES = (

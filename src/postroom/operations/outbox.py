@@ -25,7 +25,7 @@ from postroom.model.sending import (
     overall_status,
 )
 from postroom.pipeline.blobs import discard_unused
-from postroom.pipeline.routing import inboxes_for, route_all
+from postroom.pipeline.routing import inboxes_for, outside_of
 from postroom.sending.cancelling import draft_of
 from postroom.sending.submission import warn_of_disclosure
 
@@ -62,15 +62,12 @@ async def retry_message(ctx: RequestContext, request: RetryMessage) -> Sent:
     message = await message_of(ctx, request.message_id)
     words = f"{message.subject}\n{message.text}"
     to = [r.address for r in message.recipients or ()]
-    inbox = await ctx.store.inbox(message.inbox_id, ctx.visible)
-    local = await inboxes_for(ctx, to)
-    routes = await route_all(ctx, to, local, inbox.account_id if inbox else None)
     await ctx.store.retry_mail(
         request.message_id,
         ctx.visible,
         ctx.clock(),
         authors=ctx.caller.authors,
-        outside=[address for address, route in routes.items() if route.status == "queued"],
+        outside=outside_of(ctx, to, await inboxes_for(ctx, to)),
         gate=ctx.gate,
         disclosures=await warn_of_disclosure(ctx, words, to),
     )

@@ -237,7 +237,7 @@ def _run_on(run: RuleRun, message: NewMessage, parsed: ParsedMessage) -> NewMess
         labels=chain.state.labels,
         flags=chain.state.flags,
         mailboxes=chain.state.mailboxes,
-        effects=(*broken, *_effects(chain, refused, run)),
+        effects=(*broken, *_effects(chain, refused, run, message.brought_by)),
     )
 
 
@@ -254,7 +254,10 @@ def definition_of(yaml: str) -> Definition | str:
 
 
 def _effects(
-    chain: Chain, refused: Mapping[str, tuple[str, ...]], run: RuleRun
+    chain: Chain,
+    refused: Mapping[str, tuple[str, ...]],
+    run: RuleRun,
+    brought_by: tuple[str, ...],
 ) -> list[RuleEffect]:
     """What each rule did; rules that changed nothing are left out."""
     found = []
@@ -273,7 +276,7 @@ def _effects(
                     problems,
                     caller,
                     caller.key_id,
-                    made_by[link.rule_id],
+                    (*made_by[link.rule_id], *brought_by),
                     known,
                 )
             )

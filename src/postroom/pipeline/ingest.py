@@ -45,6 +45,7 @@ class Arrival:
 
     Mail of an account or a file may be in other mailboxes too, carry labels, and have arrived
     earlier. `envelope_sender` is None if there was no envelope, and empty for the null sender.
+    `is_heard` and `brought_by` are those of `NewMessage`.
     """
 
     raw: bytes
@@ -57,6 +58,8 @@ class Arrival:
     labels: tuple[str, ...] = ()
     arrived_at: datetime | None = None
     envelope_sender: str | None = None
+    is_heard: bool = True
+    brought_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +190,8 @@ def _arrived_message(
         labels=arrival.labels,
         flags=arrival.flags,
         is_imported=arrival.is_imported,
+        is_heard=arrival.is_heard,
+        brought_by=arrival.brought_by,
         report=_delivery_report(arrival, mail.parsed),
     )
 

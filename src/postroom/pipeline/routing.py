@@ -88,6 +88,14 @@ def _route(
     return Recipient(address, "captured", "no relay is configured, so it was not sent")
 
 
+def outside_of(
+    services: Services, addresses: Iterable[str], local: Mapping[str, Inbox]
+) -> list[str]:
+    """The recipients to whom a mail leaves once there is a relay."""
+    others = (address for address in addresses if address.lower() not in local)
+    return [a for a in others if a.rpartition("@")[2].lower() not in services.domains]
+
+
 class NoLogin(Exception):
     """This process has no password or token for the account."""
 

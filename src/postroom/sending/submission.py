@@ -35,7 +35,7 @@ from postroom.pipeline.ingest import (
     restore_blobs,
     write_blobs,
 )
-from postroom.pipeline.routing import inboxes_for, route_all
+from postroom.pipeline.routing import inboxes_for, outside_of, route_all
 from postroom.pipeline.services import Services
 from postroom.sending.mail_options import MailOptions, SendAt, add_options, check_send_at
 from postroom.sending.outgoing_mail import (
@@ -189,13 +189,15 @@ async def _send(
     warnings = await warn_of_disclosure(
         ctx, f"{mail.parsed.subject}\n{mail.parsed.text}", addresses
     )
+    authors = tuple(dict.fromkeys((*ctx.caller.authors, *(draft.authors if draft else ()))))
     if outgoing_mail.send_at:
         recipients, arrivals = [Recipient(address, "scheduled") for address in addresses], []
-        outside = [address for address in addresses if address.lower() not in local]
+        outside = outside_of(ctx, addresses, local)
     else:
         recipients = list((await route_all(ctx, addresses, local, inbox.account_id)).values())
         outside = [recipient.address for recipient in recipients if recipient.status == "queued"]
-        arrivals = [Arrival(raw, id_) for id_ in dict.fromkeys(i.id for i in local.values())]
+        inbox_ids = dict.fromkeys(i.id for i in local.values())
+        arrivals = [Arrival(raw, id_, brought_by=authors) for id_ in inbox_ids]
     (mail,) = await write_blobs(ctx, [mail])
     message = await build_sent_message(ctx, mail, inbox.id, [a for _, a in outgoing_mail.bcc])
     answered = dict.fromkeys(a.lower() for a in parent.senders if a and outgoing_mail.is_automatic)
@@ -221,7 +223,7 @@ async def _send(
             draft_revision=draft.revision if draft else 0,
             reply_limit=reply_limit(ctx, outgoing_mail),
             outside=tuple(outside),
-            authors=tuple(dict.fromkeys((*ctx.caller.authors, *(draft.authors if draft else ())))),
+            authors=authors,
             gate=ctx.gate,
         )
     )

@@ -156,6 +156,7 @@ class Store(MemoryStore):
     approve_mail = writes(holds.approve_mail)
     reject_mail = writes(holds.reject_mail)
     judge_mail = reads(holds.judge_mail)
+    suspicious_among = reads(holds.suspicious_among)
     record_reads = writes_unaudited(holds.record_reads)
     inbox_policy = reads(holds.policy_of_inbox)
     set_inbox_policy = writes(holds.set_inbox_policy)

@@ -257,6 +257,10 @@ def test_two_tools_of_one_name_stop_the_start(monkeypatch):
 
 
 SELDOM_NEEDED = {
+    "add_flags",
+    "add_labels",
+    "remove_flags",
+    "remove_labels",
     "allow_duplicate",
     "attachments",
     "automatic",

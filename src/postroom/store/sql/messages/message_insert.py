@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Literal
 
 from postroom.errors import NotFound, no_such
-from postroom.mail.authentication import imitated, is_altered, shapes, site
-from postroom.mail.text.fold import as_key, folded_addresses
+from postroom.mail.text.fold import folded_addresses
 from postroom.model.inbox import HIDDEN_MAILBOXES, Label, Visible
 from postroom.model.message import findings_of
 from postroom.model.page import Found, Slice
@@ -16,12 +14,12 @@ from postroom.model.storage import Added, NewMessage
 from postroom.model.view import Numbers
 from postroom.store.search.index import index_message
 from postroom.store.sql.conditions import within
+from postroom.store.sql.contacts import update_contacts
 from postroom.store.sql.events.events import About, add_event, add_outcomes
 from postroom.store.sql.messages.thread_choice import choose_thread, count_in, insert_thread_ids
 from postroom.store.sql.outbox.queue import apply_report
 from postroom.store.sql.rules.rules import apply_rule_effects
 from postroom.store.sql.values import (
-    any_of,
     caseless,
     dumps,
     flag_bits,
@@ -90,111 +88,6 @@ def list_labels(tx: Transaction, visible: Visible, page: Slice) -> Found[Label]:
     return Found(tuple(Label(row[0], row[2]) for row in shown), len(rows), start, cursor)
 
 
-KNOWN_AFTER = 3
-
-FIND = "SELECT message_count, is_known FROM contacts WHERE inbox = :inbox AND address = :address"
-ADD = """
-    INSERT INTO contacts (inbox, address, message_count, is_known)
-    VALUES (:inbox, :address, :mails, 0)
-    ON CONFLICT (inbox, address) DO NOTHING
-"""
-COUNT = """
-    UPDATE contacts SET message_count = message_count + 1
-     WHERE inbox = :inbox AND address = :address
-"""
-MAKE_KNOWN = """
-    UPDATE contacts SET is_known = 1
-     WHERE inbox = :inbox AND address = :address AND is_known = 0
-"""
-ADD_SHAPE = """
-    INSERT INTO contact_skeletons (inbox, skeleton, domain) VALUES (:inbox, :skeleton, :domain)
-    ON CONFLICT (inbox, skeleton, domain) DO NOTHING
-"""
-SIMILAR = "SELECT DISTINCT domain FROM contact_skeletons WHERE inbox = :inbox AND skeleton {among}"
-
-ARRIVAL_FINDINGS = ("first_time_sender", "imitates")
-"""Findings about the sender that are made only on arrival."""
-
-
-def update_contacts(
-    tx: Transaction, message: NewMessage, inbox: int, own_address: str
-) -> NewMessage:
-    """Update the contacts of the inbox, and return the message with warnings about its sender."""
-    if message.direction == "outbound":
-        _add_recipients(tx, message, inbox)
-        return message
-    address = message.sender.address.lower() if message.sender else ""
-    if "@" not in address or is_hidden(message.mailboxes):
-        return message
-    if not _is_stranger(tx, message, inbox, address):
-        return message
-    noticed: dict[str, object] = {"first_time_sender": True}
-    if other := _imitated(tx, inbox, _domain(address), _domain(own_address)):
-        noticed["imitates"] = other
-    return replace(message, security={**message.security, **noticed})
-
-
-def _is_stranger(tx: Transaction, message: NewMessage, inbox: int, address: str) -> bool:
-    """Whether a sender is new; an address with hidden characters never becomes known."""
-    if message.sender and is_altered(message.sender.address, message.security):
-        return True
-    return _count_sender(tx, inbox, address)
-
-
-def _count_sender(tx: Transaction, inbox: int, address: str) -> bool:
-    """Count a mail of a sender who is not known yet; True if the sender is new."""
-    key = as_key(address)
-    row = tx.one(FIND, inbox=inbox, address=key)
-    if row is None:
-        tx.put(ADD, inbox=inbox, address=key, mails=1)
-        return True
-    mails, is_known = row
-    if not is_known:
-        tx.put(COUNT, inbox=inbox, address=key)
-        if mails + 1 >= KNOWN_AFTER:
-            _mark_known(tx, inbox, address)
-    return False
-
-
-_NOT_WRITTEN = ("held", "captured", "failed", "rejected")
-"""The statuses of recipients whom the mail does not reach, so that they stay strangers."""
-
-
-def _add_recipients(tx: Transaction, message: NewMessage, inbox: int) -> None:
-    roles = ("to", "cc", "bcc")
-    waiting = {r.address.lower() for r in message.recipients or () if r.status in _NOT_WRITTEN}
-    addresses = {a.address.lower() for a in message.addresses if a.role in roles}
-    add_written_to(tx, inbox, addresses - waiting)
-
-
-def add_written_to(tx: Transaction, inbox: int, addresses: Iterable[str]) -> None:
-    """Record that an inbox writes to these addresses: they are known from then on."""
-    for address in addresses:
-        if "@" in address:
-            tx.put(ADD, inbox=inbox, address=as_key(address), mails=0)
-            _mark_known(tx, inbox, address)
-
-
-def _mark_known(tx: Transaction, inbox: int, address: str) -> None:
-    if tx.run(MAKE_KNOWN, inbox=inbox, address=as_key(address)):
-        domain = _domain(address)
-        known = as_key(site(domain))
-        rows = [{"inbox": inbox, "skeleton": s, "domain": known} for s in shapes(domain)]
-        tx.many(ADD_SHAPE, rows)
-
-
-def _imitated(tx: Transaction, inbox: int, domain: str, own_domain: str) -> str | None:
-    """The known domain that the domain of a new sender imitates."""
-    among, params = any_of("skeleton", sorted(shapes(domain)))
-    similar = [row[0] for row in tx.all(SIMILAR.format(among=among), inbox=inbox, **params)]
-    known = [site(own_domain), *sorted(similar)]
-    return None if as_key(site(domain)) in known else imitated(domain, known)
-
-
-def _domain(address: str) -> str:
-    return address.rpartition("@")[2].rstrip(".")
-
-
 SAME_MESSAGE_ID = """
     SELECT m.id, t.id, m.fingerprint
       FROM messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
@@ -227,9 +120,10 @@ def add_message(tx: Transaction, message: NewMessage) -> Added:
     known, defects = _duplicate(tx, message, inbox)
     if known is not None:
         return known
-    message = update_contacts(tx, message, inbox, row[1])
-    thread, thread_id = choose_thread(tx, message, inbox)
     hidden = is_hidden(message.mailboxes)
+    if not hidden or message.direction == "outbound":
+        message = update_contacts(tx, message, inbox, row[1])
+    thread, thread_id = choose_thread(tx, message, inbox)
     number = _insert(tx, message, inbox, thread, defects)
     count_in(tx, inbox, thread, seconds(message.date), is_hidden=hidden)
     insert_thread_ids(tx, message, inbox, thread)

@@ -7,8 +7,8 @@ from typing import Any
 
 from postroom.model.storage import NewMessage, Outdated
 from postroom.store.search.index import reindex_message
+from postroom.store.sql.contacts import ARRIVAL_FINDINGS
 from postroom.store.sql.messages.message_insert import (
-    ARRIVAL_FINDINGS,
     details_of,
     insert_attachments,
     insert_texts,
@@ -36,7 +36,8 @@ UPDATE_MESSAGE = """
        SET thread = :thread, has_attachment = :has_attachment, date = :date,
            parser_version = :parser_version, subject = :subject, from_address = :from_address,
            from_name = :from_name, addresses = :addresses, snippet = :snippet,
-           internet_id = :internet_id, fingerprint = :fingerprint, details = :details
+           internet_id = :internet_id, fingerprint = :fingerprint, details = :details,
+           is_suspicious = :is_suspicious
      WHERE inbox = :inbox AND number = :number
 """
 

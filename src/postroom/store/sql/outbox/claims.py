@@ -63,7 +63,7 @@ STALE = """
 DUE = """
     SELECT o.message, m.id, m.from_address, m.raw, m.details, o.attempts, o.queued_at,
            o.is_scheduled, i.account_id, o.inbox, o.first_attempt_at, i.id,
-           o.sent_by, o.sha256
+           o.sent_by, o.sha256, o.authors
       FROM {source} JOIN messages m ON +m.inbox = +o.inbox AND m.number = o.message
       JOIN inboxes i ON i.number = +m.inbox
      WHERE o.state = 'waiting' AND {which}
@@ -179,6 +179,7 @@ def _job(row: Row, holder: str) -> OutboxJob:
         tried_since=moment_or_none(first_attempt_at),
         inbox_id=row[11],
         sent_by=row[12],
+        authors=tuple(from_text(row[14] or "[]")),
         is_unchanged=row[13] is None or row[13] == mail_digest(row[3], row[2], everyone),
     )
 

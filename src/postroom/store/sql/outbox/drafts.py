@@ -244,7 +244,7 @@ def retry_mail(
     row = _row(tx, message_id, visible)
     again = [r for r in _recipients(row) if r.status in AGAIN]
     if not again:
-        raise Conflict(f"all recipients have {message_id} already")
+        raise Conflict(_why_not_again(message_id, {r.status for r in _recipients(row)}))
     if row[3] in ("claimed", "handing_over"):
         raise Conflict(f"{message_id} is being submitted right now")
     if any(r.status == "scheduled" for r in again) and row[9] > seconds(now):
@@ -272,6 +272,14 @@ def retry_mail(
     unknown = _former_unknown(row) | {r.address: r.detail for r in again if r.status == "unknown"}
     if unknown:
         _set_columns(tx, row, unknown=dumps(unknown))
+
+
+def _why_not_again(message_id: str, statuses: set[str]) -> str:
+    if "held" in statuses:
+        return f"{message_id} waits for a person's approval; cancel_message makes it a draft again"
+    if "rejected" in statuses:
+        return f"{message_id} was rejected; write another mail instead"
+    return f"all recipients have {message_id} already"
 
 
 def _clear_again(

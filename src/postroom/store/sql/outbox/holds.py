@@ -24,7 +24,7 @@ from postroom.model.approval import (
     LeavingMail,
     Policy,
     SenderLists,
-    SuspiciousThread,
+    SuspiciousMail,
 )
 from postroom.model.inbox import Visible
 from postroom.model.key import AGENT, NOTICES, OWNER
@@ -193,46 +193,57 @@ READS = "SELECT message, findings FROM suspicious_reads WHERE caller {among} AND
 OF_THREAD = """
     SELECT m.id, m.addresses, m.details FROM messages m
       JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
-     WHERE t.id = :thread AND m.is_outbound = 0 ORDER BY m.number DESC LIMIT :limit
+     WHERE t.id = :thread AND m.is_outbound = 0 AND m.is_suspicious = 1
+     ORDER BY m.number DESC LIMIT :limit
 """
-THREAD_OF = """
-    SELECT t.id FROM messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
-     WHERE m.id = :id
-"""
+PEOPLE = "SELECT m.addresses, m.inbox FROM messages m WHERE m.id = :id"
 
 
-def _suspicious(tx: Transaction, mail: Asked) -> Iterable[SuspiciousThread]:
+def _suspicious(tx: Transaction, mail: Asked) -> Iterable[SuspiciousMail]:
     """The suspicious mail that the authors have read lately, and that of the answered thread."""
     among, params = any_of("caller", list(mail.authors))
     since = seconds(mail.now - READ_WITHIN)
     read = {row[0]: row[1] for row in tx.all(READS.format(among=among), **params, since=since)}
     for message_id, findings in read.items():
-        row = tx.one(THREAD_OF, id=message_id)
-        found = _thread(tx, row[0] if row else None)
-        yield SuspiciousThread(message_id, tuple(from_text(findings)), found.participants)
-    if mail.thread_id is not None:
-        found = _thread(tx, mail.thread_id)
-        for message_id, words in found.suspicious:
-            if message_id not in read:
-                yield SuspiciousThread(message_id, words, found.participants)
+        addresses, inbox = tx.one(PEOPLE, id=message_id) or ("[]", 0)
+        # Who sees this mail may not see the other inbox.
+        name = message_id if inbox == mail.inbox else "a mail of another inbox"
+        yield SuspiciousMail(name, tuple(from_text(findings)), _people(addresses))
+    in_thread = {"thread": mail.thread_id, "limit": _MAX_THREAD}
+    for message_id, addresses, details in tx.all(OF_THREAD, **in_thread) if mail.thread_id else ():
+        if message_id not in read:
+            findings = findings_of(from_text(details))
+            yield SuspiciousMail(message_id, findings, _people(addresses))
 
 
-class _Thread(NamedTuple):
-    participants: frozenset[str]
-    suspicious: tuple[tuple[str, tuple[str, ...]], ...]
+def _people(addresses: str) -> frozenset[str]:
+    """Whom a mail is from and to; a Reply-To is nobody of them.
+
+    Others in its thread do not count: an agent can merge threads, and hand in mail.
+    """
+    roles = ("from", "to", "cc")
+    return frozenset(canonical_address(a[2]) for a in from_text(addresses) if a[0] in roles)
 
 
-def _thread(tx: Transaction, thread_id: str | None) -> _Thread:
-    """Who takes part in a thread, and its suspicious mail; a Reply-To takes no part."""
-    rows = tx.all(OF_THREAD, thread=thread_id, limit=_MAX_THREAD) if thread_id else []
-    people = {
-        canonical_address(line[2])
-        for row in rows
-        for line in from_text(row[1])
-        if line[0] in ("from", "to", "cc")
-    }
-    judged = ((row[0], findings_of(from_text(row[2]))) for row in rows)
-    return _Thread(frozenset(people), tuple((id_, words) for id_, words in judged if words))
+AMONG = "SELECT m.id, m.details FROM messages m WHERE m.id {among} AND m.is_suspicious = 1"
+AMONG_THREADS = """
+    SELECT m.id, m.details FROM messages m
+      JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
+     WHERE t.id {among} AND m.is_suspicious = 1
+"""
+
+
+def suspicious_among(tx: Transaction, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The suspicious messages among these messages and threads, with the findings about them."""
+    threads = [id_ for id_ in ids if id_.startswith("thr_")]
+    messages = [id_ for id_ in ids if not id_.startswith("thr_")]
+    found: dict[str, tuple[str, ...]] = {}
+    for sql, named in ((AMONG, messages), (AMONG_THREADS, threads)):
+        if named:
+            among, params = any_of("id", named)
+            rows = tx.all(sql.format(among=among), **params)
+            found |= {row[0]: findings_of(from_text(row[1])) for row in rows}
+    return found
 
 
 def record_reads(
@@ -307,7 +318,6 @@ def approve_mail(
         raise Conflict(f"{message_id} was decided meanwhile")
     addresses = _decided(tx, row[0], row[1], decision, "approved")
     status = "scheduled" if row[5] > seconds(decision.now) else "queued"
-    _add_contacts(tx, row[0], addresses)
     set_recipients(tx, row[0], row[1], {a: Recipient(a, status) for a in addresses}, decision.now)
     tx.announce("outbox")
 
@@ -416,9 +426,3 @@ def _decided(
         data: dict[str, object] = {"sha256": hold.sha256, "approved_by": decision.by}
         add_event(tx, "message.approved", decision.now, About(*row[:3]), data)
     return [r["address"] for r in details["recipients"] if r["status"] == "held"]
-
-
-def _add_contacts(tx: Transaction, inbox: int, addresses: Iterable[str]) -> None:
-    from postroom.store.sql.messages.message_insert import add_written_to  # late: it imports this
-
-    add_written_to(tx, inbox, addresses)

@@ -26,6 +26,7 @@ from postroom.model.storage import DeliveryReport, RecipientStatus
 from postroom.store.maintenance.lifecycle import CLEAR_STATE, refuse_sending
 from postroom.store.sql.accounts.pushes import drop_draft, insert_sent_copy
 from postroom.store.sql.conditions import Conditions, Listing
+from postroom.store.sql.contacts import add_reached
 from postroom.store.sql.events.events import About, add_event, add_outcomes
 from postroom.store.sql.values import (
     dumps,
@@ -105,6 +106,7 @@ def set_recipients(
     )
     _move_with_outcome(tx, inbox, number, {r.status for r in after})
     moved = [r for r in changes.values() if before.get(r.address) not in (None, r.status)]
+    add_reached(tx, inbox, moved)
     add_outcomes(tx, moved, now, about)
     delayed = [
         r

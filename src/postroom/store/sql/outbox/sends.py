@@ -13,7 +13,7 @@ from postroom.mail.addresses import without_tag
 from postroom.mail.text.fold import as_key
 from postroom.model.approval import Asked, Hold
 from postroom.model.message import FLAGS, Recipient, hidden_chars
-from postroom.model.sending import OPEN, PAUSED, Sent, mailbox_of, overall_status, waits_until
+from postroom.model.sending import PAUSED, WAITING, Sent, mailbox_of, overall_status, waits_until
 from postroom.model.storage import NewSend, ReplyLimit
 from postroom.store.search.index import SetChange, flag_set, update_message_sets
 from postroom.store.sql.accounts.pushes import Delta, insert_push, insert_sent_copy, origin_of
@@ -124,7 +124,7 @@ SENT = """
      WHERE m.inbox = :inbox AND m.number = :number AND m.is_outbound = 1
 """
 UNFINISHED = """
-    SELECT message FROM outbox WHERE inbox = :inbox AND state IN ('waiting', 'claimed',
+    SELECT message FROM outbox WHERE inbox = :inbox AND state IN ('waiting', 'held', 'claimed',
         'handing_over')
 """
 _DROPPED = "its message was removed before it was sent"
@@ -166,7 +166,7 @@ def retain_send_outcome(tx: Transaction, inbox: int, number: int) -> None:
 
 def _final(recipient: dict[str, Any], handed_over: list[str]) -> Recipient:
     address, status = recipient["address"], recipient["status"]
-    if status not in OPEN:
+    if status not in WAITING:
         return Recipient(**recipient)
     if address in handed_over:
         return Recipient(address, "unknown", _MAYBE)
