@@ -13,17 +13,18 @@ from postroom.model.message import (
     AttachmentText,
     Download,
     Message,
+    MessageHtml,
     MessageRow,
 )
 
 _MAX_DEPTH = 4
-_OF_ATTACHMENTS = (AttachmentContent, AttachmentText, Download)
+_OF_A_MESSAGE = (AttachmentContent, AttachmentText, Download, MessageHtml)
 
 
 async def note_suspicious(ctx: RequestContext, result: Any) -> None:
     """Remember the suspicious mail that a result shows, for as long as it counts."""
     read = {id_: found for id_, found in _suspicious(result, _MAX_DEPTH) if found}
-    if isinstance(result, _OF_ATTACHMENTS) and result.message_id:
+    if isinstance(result, _OF_A_MESSAGE) and result.message_id:
         row = await ctx.store.message_row(result.message_id)
         read |= {row.id: row.findings} if row is not None and row.findings else {}
     if read:
