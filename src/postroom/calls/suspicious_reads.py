@@ -18,12 +18,20 @@ from postroom.model.message import (
     Download,
     DownloadLink,
     Message,
+    MessageHtml,
     ThreadMessage,
 )
 from postroom.model.sending import HeldMail
 
 _MAX_DEPTH = 4
-_OF_MESSAGES = (AttachmentContent, AttachmentText, Download, DownloadLink, HeldMail)
+_OF_MESSAGES = (
+    AttachmentContent,
+    AttachmentText,
+    Download,
+    DownloadLink,
+    HeldMail,
+    MessageHtml,
+)
 """Results that show a part of a message, or what a held mail answers."""
 
 

@@ -73,6 +73,14 @@ class Download:
 
 
 @dataclass(frozen=True, slots=True)
+class MessageHtml:
+    """The sanitised HTML of a message, with its own pictures in it; empty if it has none."""
+
+    html: str
+    message_id: str = field(default="", metadata=INTERNAL)
+
+
+@dataclass(frozen=True, slots=True)
 class DownloadLink:
     """An address that gives some bytes to whoever has it, until it expires."""
 

@@ -113,6 +113,16 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """Who gets a reply, and its subject and inbox."""
+
+    to: tuple[str, ...]
+    cc: tuple[str, ...]
+    subject: str
+    inbox_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Envelope:
     """The SMTP envelope."""
 

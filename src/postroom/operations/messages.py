@@ -27,11 +27,12 @@ from postroom.calls.request import (
     seconds_back,
 )
 from postroom.errors import InvalidInput, Unavailable
+from postroom.mail.message import ParsedAttachment
 from postroom.mail.text.fold import TextFilter
 from postroom.model.event import FIRST, Event, Waited
 from postroom.model.inbox import Visible
 from postroom.model.key import Scope
-from postroom.model.message import Attachment, Header, Message, MessageRow
+from postroom.model.message import Attachment, Header, Message, MessageHtml, MessageRow
 from postroom.model.page import Page
 from postroom.model.view import only
 from postroom.operations.memories import memories_about
@@ -196,6 +197,48 @@ async def get_message(ctx: RequestContext, request: GetMessage) -> Message:
     if request.include_memories:
         message = replace(message, memories=await memories_about(ctx, message))
     return await _read(ctx, message, request)
+
+
+class GetMessageHtml(Request):
+    """Get the sanitised HTML of a message for a browser, with the pictures that came with it."""
+
+    message_id: MessageId
+    remote_images: Annotated[bool, argument("Keep pictures of other hosts (https).", True)] = False
+
+
+@operation(Scope.READ)
+async def get_message_html(ctx: RequestContext, request: GetMessageHtml) -> MessageHtml:
+    from postroom.mail.html.html import html_for_browser
+
+    message = await message_of(ctx, request.message_id)
+    (parsed,) = await ctx.parser.parse([await ctx.blobs.read(message.raw)])
+    if not parsed.html:
+        return MessageHtml("", message.id)
+    html = await in_thread(
+        html_for_browser,
+        parsed.html,
+        _own_pictures(parsed.attachments),
+        remote_images=request.remote_images,
+    )
+    return MessageHtml(html, message.id)
+
+
+PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""The types of pictures that are shown."""
+
+_PICTURES_BYTES = 8_388_608
+
+
+def _own_pictures(files: Sequence[ParsedAttachment]) -> dict[str, str]:
+    """Data URLs by content id, as far as they are not too large together."""
+    found, room = dict[str, str](), _PICTURES_BYTES
+    for file in files:
+        if not file.content_id or file.detected_type not in PICTURES or file.size > room:
+            continue
+        room -= file.size
+        content = b64encode(file.content).decode()
+        found[file.content_id.strip("<>")] = f"data:{file.detected_type};base64,{content}"
+    return found
 
 
 REPORT_EVERY_S = 15.0

@@ -16,15 +16,17 @@ from postroom.calls.request import (
     Constraint,
     OptionalId,
     OptionalInboxName,
+    Request,
     argument,
     not_both,
     one_of,
 )
 from postroom.errors import about_mail
-from postroom.mail.addresses import parse_address_list
+from postroom.mail.addresses import parse_address_list, written_address
+from postroom.mail.composing.compose import reply_subject
 from postroom.mail.html.html import html_to_text
 from postroom.model.key import Scope
-from postroom.model.sending import Sent
+from postroom.model.sending import Answer, Sent
 from postroom.operations.inboxes import InboxId
 from postroom.sending.mail_options import Addresses, MailOptions, addresses_of
 from postroom.sending.outgoing_mail import AttachmentInputs, OutgoingMail, check_files
@@ -183,6 +185,21 @@ async def _reply(ctx: RequestContext, request: ReplyToMessage) -> OutgoingMail:
     outgoing_mail.attachments_in = list(request.attachments)
     outgoing_mail.is_automatic = request.automatic
     return outgoing_mail
+
+
+class PreviewReply(Request):
+    """See who would get a reply to a message, without sending one."""
+
+    message_id: MessageId
+    reply_all: Annotated[bool, argument("To everyone who got it too.", True)] = False
+
+
+@operation(Scope.READ)
+async def preview_reply(ctx: RequestContext, request: PreviewReply) -> Answer:
+    parent = await message_of(ctx, request.message_id)
+    mail = await reply_mail_of(ctx, parent, "", reply_all=request.reply_all)
+    to, cc = (tuple(written_address(*pair) for pair in pairs) for pairs in (mail.to, mail.cc))
+    return Answer(to, cc, reply_subject(parent.subject), parent.inbox_id)
 
 
 class ForwardMessage(Sending):

@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser
 
+from tests.surfaces.web.chromium import DESKTOP, NARROW, PHONE, SCHEMES, SIZES, browser, signed_in
 from tests.surfaces.web.conftest import Office
 
-NARROW = {"width": 320, "height": 600}
-PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1440, "height": 900}
-SIZES = pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
-SCHEMES = pytest.mark.parametrize("scheme", ["light", "dark"])
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+__all__ = ["browser"]
+
 ATTACK = """</pre></textarea><script>document.title="owned"</script><img src=x onerror=alert(1)>
 <form action="//evil.example"><a href="javascript:alert(1)">Ten.</a><style>*{display:none}"""
-
-
-@pytest.fixture
-async def browser() -> AsyncIterator[Browser]:
-    """Debian's Chromium."""
-    async with async_playwright() as playwright:
-        chromium = await playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
-        yield chromium
-        await chromium.close()
-
-
-async def signed_in(browser: Browser, office: Office, **options: object) -> Page:
-    """A page on which the owner has pressed the button of a link from the terminal."""
-    context = await browser.new_context(base_url=office.url, **options)  # type: ignore[arg-type]
-    page = await context.new_page()
-    await page.goto(f"/signin?link={await office.link()}")
-    await page.get_by_role("button", name="Sign in").click()
-    await page.wait_for_url(f"{office.url}/")
-    return page
 
 
 @SIZES

@@ -10,11 +10,11 @@ from urllib.parse import urlencode
 import pytest
 
 from postroom.errors import Malformed, Unauthenticated
+from postroom.mail.mime import forms as module
+from postroom.mail.mime.forms import read_form
 from postroom.ports.inbound import InboundRequest
 from postroom.providers.inbound import form_posts
-from postroom.providers.inbound import forms as module
 from postroom.providers.inbound.form_posts import Mailgun
-from postroom.providers.inbound.forms import read_form
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 URLENCODED = "application/x-www-form-urlencoded"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from html import escape
+from urllib.parse import unquote
 
 from postroom.mail.data import load
 from postroom.mail.message import HiddenText, Link
@@ -22,6 +25,7 @@ _SILENT = re.compile(
     r"<(script|style|head|title|template|noscript)\b.*?(?:</\1\s{0,9}>|$)|<!--.*?(?:-->|$)",
     re.DOTALL | re.IGNORECASE,
 )
+_ELSEWHERE = re.compile(r"(?:https?://|mailto:|tel:)", re.IGNORECASE)
 _DEFAULT_LIMITS = Limits()
 
 
@@ -81,6 +85,41 @@ def sanitise_html(html: str) -> str:
     html = clean(html[: Limits().html_bytes])
     if is_too_deep(html):
         return ""
+    return _clean(html, _only_own_images)
+
+
+def html_for_browser(html: str, pictures: Mapping[str, str], *, remote_images: bool) -> str:
+    """Sanitised HTML to show in a frame; links open in another window.
+
+    *pictures* are the data URLs of the files of the mail, by content id. With *remote_images*,
+    pictures are loaded over https.
+    """
+    html = clean(html[: Limits().html_bytes])
+    if is_too_deep(html):
+        return f"<pre>{escape(_without_tags(html))}</pre>"
+
+    def keep(tag: str, attribute: str, value: str) -> str | None:
+        if attribute == "src":
+            return _picture(value, pictures, remote_images=remote_images)
+        if attribute == "href":
+            return value if _ELSEWHERE.match(value) else None
+        return _only_own_images(tag, attribute, value)
+
+    return _clean(html, keep, {"a": {"target": "_blank"}})
+
+
+def _picture(url: str, pictures: Mapping[str, str], *, remote_images: bool) -> str | None:
+    scheme, _, rest = url.partition(":")
+    if scheme.lower() == "cid":
+        return pictures.get(unquote(rest).strip("<>"))
+    return url if remote_images and scheme.lower() == "https" else None
+
+
+def _clean(
+    html: str,
+    keep: Callable[[str, str, str], str | None],
+    added: dict[str, dict[str, str]] | None = None,
+) -> str:
     import nh3
 
     return nh3.clean(
@@ -90,8 +129,9 @@ def sanitise_html(html: str) -> str:
         clean_content_tags={"script", "style", "title", "noscript", "template", "svg", "math"},
         url_schemes={"http", "https", "mailto", "tel", "cid"},
         link_rel="noopener noreferrer nofollow",
-        attribute_filter=_only_own_images,
+        attribute_filter=keep,
         filter_style_properties=set(_DATA["style_properties"]),
+        set_tag_attribute_values=added,
     )
 
 

@@ -25,9 +25,10 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 from postroom.blocking import in_thread
 from postroom.errors import Malformed
 from postroom.mail.composing.compose import Header, rebuild
+from postroom.mail.mime.forms import Form, read_form
 from postroom.ports.inbound import InboundMail, InboundRequest, Leases
 from postroom.providers.inbound import forms
-from postroom.providers.inbound.forms import Form, read_form, read_json, refuse, text_of
+from postroom.providers.inbound.forms import read_json, refuse, text_of
 
 _SIGNATURE = ("timestamp", "token", "signature")
 

@@ -278,7 +278,7 @@ async def _serve(
     ready: Callable[[], None],
     attempts: Attempts | None = None,
 ) -> None:
-    from postroom.surfaces.mcp.server import http_app
+    from postroom.surfaces.mcp.server import http_app, tool_text
     from postroom.surfaces.rest.server import AccessControl, build, serve_on
     from postroom.surfaces.smtp.server import listening
     from postroom.surfaces.web.server import web_mounts
@@ -287,7 +287,7 @@ async def _serve(
     endpoint = http_app(app, access, toolsets=settings.toolsets, read_only=settings.read_only)
     asgi = build(
         app,
-        mounts={"/mcp": endpoint, **web_mounts(app, access)},
+        mounts={"/mcp": endpoint, **web_mounts(app, access, tool_text)},
         lifespans=[endpoint.lifespan],
         no_auth=no_auth,
         attempts=attempts,

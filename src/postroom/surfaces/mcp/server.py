@@ -17,6 +17,7 @@ from mcp.shared.exceptions import MCPError
 
 from postroom import __version__
 from postroom.app import App
+from postroom.calls.context import RequestContext
 from postroom.errors import MailError
 from postroom.model.audit import Via
 from postroom.model.key import Caller
@@ -114,6 +115,16 @@ def _server(
         on_list_tools=list_tools,
         on_call_tool=run_tool,
     )
+
+
+async def tool_text(ctx: RequestContext, name: str, arguments: Mapping[str, Any]) -> str:
+    """What an agent reads after it called a tool of the toolsets `agent` and `inbox`."""
+    from postroom.surfaces.mcp.call_tool import call_tool
+    from postroom.surfaces.mcp.toolsets import choose_tools
+
+    tools = {tool.name: tool for tool in choose_tools(("agent", "inbox"))}
+    result = await call_tool(ctx, tools[name], arguments)
+    return str(result["content"][0]["text"])
 
 
 def _choice(app: App) -> dict[str, Any]:

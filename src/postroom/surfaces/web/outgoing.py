@@ -16,6 +16,7 @@ from postroom.operations.drafts import (
 )
 from postroom.operations.messages import get_message
 from postroom.operations.outbox import cancel_message, list_outbox, recipients_by_role
+from postroom.surfaces.web.mail.writing import lines_of
 from postroom.surfaces.web.page import Leads, Values, Visit
 
 STATUSES = {
@@ -108,12 +109,13 @@ async def draft(visit: Visit) -> Values:
 
 
 async def save_and_send(visit: Visit) -> Leads:
-    """Send a draft as it was changed; the policies of its authors hold it again."""
+    """Keep a draft as it was changed, or send it; the policies of its authors hold it again."""
     form, draft_id = visit.form, visit.path["draft_id"]
     changes = {name: form[name] for name in ("subject", "body_text", "body_html") if name in form}
-    recipients = {name: form.get(name, "").split("\n") for name in _RECIPIENTS}
-    lines = {name: [each.strip() for each in v if each.strip()] for name, v in recipients.items()}
+    lines = {name: lines_of(form.get(name, "")) for name in _RECIPIENTS}
     await visit.call(update_draft, draft_id=draft_id, **lines, **changes)
+    if form.get("do") == "draft":
+        return Leads(f"/drafts/{draft_id}", "saved")
     sent = await visit.call(send_draft, draft_id=draft_id)
     says = "held again" if sent.status == "held" else "sent"
     return Leads(f"/outgoing/{sent.message_id}", says)

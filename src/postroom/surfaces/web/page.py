@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -11,6 +11,7 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import Operation, call
 from postroom.calls.web_sessions import SignedIn
 from postroom.errors import Unauthenticated
+from postroom.mail.mime.forms import FormFile
 from postroom.model.key import Scope
 from postroom.model.message import Download
 
@@ -24,6 +25,22 @@ class Guard(Protocol):
         """Raises Unauthenticated, RateLimited."""
 
 
+ToolText = Callable[[RequestContext, str, Mapping[str, Any]], Awaitable[str]]
+"""Calls a tool by its name as an agent does, and gives the text that the agent reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """What a form sent: its fields in order, and its files."""
+
+    fields: Sequence[tuple[str, str]] = ()
+    files: Sequence[FormFile] = ()
+
+    def all(self, name: str) -> list[str]:
+        """The values of a field that a form may have several times."""
+        return [value for given, value in self.fields if given == name]
+
+
 @dataclass(frozen=True, slots=True)
 class Visit:
     """A request of a person: who they are, and what they gave in path, query and form."""
@@ -32,9 +49,15 @@ class Visit:
     signed_in: SignedIn | None
     guard: Guard
     user_agent: str
+    tool_text: ToolText
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
-    form: Mapping[str, str] = field(default_factory=dict)
+    posted: Posted = Posted()
+
+    @property
+    def form(self) -> Mapping[str, str]:
+        """The fields of a form that it has once."""
+        return dict(self.posted.fields)
 
     @property
     def person(self) -> SignedIn:
@@ -79,6 +102,22 @@ class Page:
     template: str
     shows: Callable[[Visit], Awaitable[Values]]
     is_public: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Framed:
+    """A document in HTML, and what its content may do (Content-Security-Policy)."""
+
+    html: bytes
+    policy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document that a page shows in a frame, with a policy of its own."""
+
+    path: str
+    gives: Callable[[Visit], Awaitable[Framed]]
 
 
 @dataclass(frozen=True, slots=True)

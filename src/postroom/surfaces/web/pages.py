@@ -6,7 +6,8 @@ from postroom.operations.approvals import approve_message, reject_message
 from postroom.operations.attachments import download_attachment
 from postroom.operations.outbox import retry_message
 from postroom.surfaces.web import outgoing, signing_in
-from postroom.surfaces.web.page import File, Form, Page
+from postroom.surfaces.web.mail import pages as mail
+from postroom.surfaces.web.page import Document, File, Form, Page
 
 SIGN_IN = Page("/signin", "signin.html", signing_in.sign_in_page, is_public=True)
 SESSIONS = Page("/sessions", "sessions.html", signing_in.sessions)
@@ -17,13 +18,19 @@ PAGES: tuple[Page, ...] = (
     Page("/", "overview.html", outgoing.overview),
     Page("/outgoing", "outgoing.html", outgoing.outgoing),
     OUTGOING_MAIL,
+    *mail.PAGES,
     Page("/drafts", "drafts.html", outgoing.drafts),
     DRAFT,
     SESSIONS,
     SIGN_IN,
 )
 
-FILES: tuple[File, ...] = (File("/attachments/{attachment_id}", download_attachment),)
+DOCUMENTS: tuple[Document, ...] = mail.DOCUMENTS
+
+FILES: tuple[File, ...] = (
+    File("/attachments/{attachment_id}", download_attachment),
+    *mail.FILES,
+)
 
 FORMS: tuple[Form, ...] = (
     Form(
@@ -50,6 +57,7 @@ FORMS: tuple[Form, ...] = (
         then="/outgoing",
         says="retried",
     ),
+    *mail.FORMS,
     Form("/drafts/{draft_id}", outgoing.save_and_send, DRAFT),
     Form("/drafts/{draft_id}/discard", outgoing.discard, DRAFT),
     Form("/signin", signing_in.sign_in, SIGN_IN, is_public=True),
@@ -59,6 +67,7 @@ FORMS: tuple[Form, ...] = (
 )
 
 NOTICES = {
+    **mail.NOTICES,
     "approved": "Approved. The mail leaves now, or at its time.",
     "rejected": "Rejected. The mail does not leave; its sender is told.",
     "taken back": "Taken back. Change the mail and send it; the policies look at it again.",

@@ -38,6 +38,14 @@ def _moment(value: datetime) -> str:
     return value.astimezone(UTC).strftime("%-d %b %Y, %H:%M UTC")
 
 
+def _short_moment(value: datetime, now: datetime) -> str:
+    """A moment for a list: the time today, the day this year."""
+    then, today = value.astimezone(UTC), now.astimezone(UTC)
+    if then.date() == today.date():
+        return then.strftime("%H:%M")
+    return then.strftime("%-d %b" if then.year == today.year else "%-d %b %Y")
+
+
 def _size(value: int) -> str:
     size, unit = float(value), 0
     while size >= 1024 and unit < len(_UNITS) - 1:
@@ -56,7 +64,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.filters.update(moment=_moment, size=_size)
+    environment.filters.update(moment=_moment, short_moment=_short_moment, size=_size)
     environment.globals["asset_url"] = asset_url
     return environment
 

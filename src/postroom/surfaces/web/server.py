@@ -6,14 +6,15 @@ from starlette.types import ASGIApp
 
 from postroom.app import App
 from postroom.calls.web_sessions import new_sign_in_link
+from postroom.surfaces.web.page import ToolText
 from postroom.surfaces.web.surface import AccessControl, WebSurface
 
 __all__ = ["sign_in_link", "web_mounts"]
 
 
-def web_mounts(app: App, access: AccessControl) -> dict[str, ASGIApp]:
+def web_mounts(app: App, access: AccessControl, tool_text: ToolText) -> dict[str, ASGIApp]:
     """The pages, under each path where an HTTP server has to mount them."""
-    surface = WebSurface(app, access)
+    surface = WebSurface(app, access, tool_text)
     return dict.fromkeys(surface.prefixes, surface)
 
 

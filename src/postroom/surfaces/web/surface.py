@@ -13,23 +13,25 @@ from starlette.types import Receive, Scope, Send
 
 from postroom.admission.request_bodies import known, stranger
 from postroom.app import App
+from postroom.blocking import in_thread
 from postroom.calls.web_sessions import SignedIn, signed_in
 from postroom.errors import Forbidden, MailError, Malformed, NotFound, RateLimited, Unavailable
+from postroom.mail.mime.forms import FormFile, read_form
 from postroom.surfaces.downloads import download_response
 from postroom.surfaces.paths import Paths, segments_of
 from postroom.surfaces.problem_kinds import KINDS
 from postroom.surfaces.web.cookies import form_token, is_form_token, session_cookie, session_secret
 from postroom.surfaces.web.outgoing import count
-from postroom.surfaces.web.page import File, Form, Page, Visit
-from postroom.surfaces.web.pages import FILES, FORMS, NOTICES, PAGES
+from postroom.surfaces.web.page import Document, File, Form, Page, Posted, ToolText, Visit
+from postroom.surfaces.web.pages import DOCUMENTS, FILES, FORMS, NOTICES, PAGES
 from postroom.surfaces.web.rendering import ASSETS, asset, render
 
 T = TypeVar("T")
-Row = Page | File | Form
+Row = Page | Document | File | Form
 HTML = "text/html; charset=utf-8"
 POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; "
-    "base-uri 'none'; frame-ancestors 'none'"
+    "frame-src 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -41,8 +43,14 @@ HEADERS = {
     "X-Frame-Options": "DENY",
 }
 _KEPT = "public, max-age=31536000, immutable"
-_FORM = "application/x-www-form-urlencoded"
-_MAX_FIELDS = 100
+_FRAMED = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "SAMEORIGIN",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_FORM, _FORM_WITH_FILES = "application/x-www-form-urlencoded", "multipart/form-data"
+_MAX_FIELDS = 200
 _SIGN_IN_BYTES = 4_096
 
 
@@ -59,8 +67,8 @@ class AccessControl(Protocol):
 class WebSurface:
     """An ASGI application over the table of pages."""
 
-    def __init__(self, app: App, access: AccessControl) -> None:
-        self._app, self._access = app, access
+    def __init__(self, app: App, access: AccessControl, tool_text: ToolText) -> None:
+        self._app, self._access, self._tool_text = app, access, tool_text
         self._is_https = (app.settings.public_url or "").startswith("https://")
         self._rows: Paths[dict[str, Row]] = Paths()
         for path, rows in _by_path().items():
@@ -92,6 +100,8 @@ class WebSurface:
             row = rows.get("GET" if request.method == "HEAD" else request.method)
             if isinstance(row, Page):
                 return await self._show(request, row, visitor, path)
+            if isinstance(row, Document):
+                return await self._frame(request, row, visitor, path)
             if isinstance(row, File):
                 return await self._save(request, row, visitor, path)
             if isinstance(row, Form):
@@ -104,14 +114,19 @@ class WebSurface:
         return self._is_https or request.url.scheme == "https"
 
     def _visit(
-        self, request: Request, visitor: _Visitor, path: Mapping[str, str], **form: str
+        self,
+        request: Request,
+        visitor: _Visitor,
+        path: Mapping[str, str],
+        posted: Posted | None = None,
     ) -> Visit:
         async def guard(secret: str, look_up: Callable[[], Awaitable[T]]) -> T:
             return await self._access.sign_in(secret, request.scope, look_up)
 
         user_agent = request.headers.get("user-agent", "")
         query = dict(request.query_params)
-        return Visit(self._app, visitor.signed_in, guard, user_agent, path, query, form)
+        who = (self._app, visitor.signed_in, guard, user_agent, self._tool_text)
+        return Visit(*who, path, query, posted or Posted())
 
     async def _show(
         self, request: Request, page: Page, visitor: _Visitor, path: Mapping[str, str]
@@ -121,6 +136,16 @@ class WebSurface:
         visit = self._visit(request, visitor, path)
         with self._app.concurrency_limit.place():
             return await _page(page, visit, visitor)
+
+    async def _frame(
+        self, request: Request, document: Document, visitor: _Visitor, path: Mapping[str, str]
+    ) -> Response:
+        if visitor.signed_in is None:
+            return _to_sign_in(request)
+        with self._app.concurrency_limit.place():
+            framed = await document.gives(self._visit(request, visitor, path))
+        headers = {**_FRAMED, "Content-Security-Policy": framed.policy}
+        return Response(framed.html, headers=headers, media_type=HTML)
 
     async def _save(
         self, request: Request, file: File, visitor: _Visitor, path: Mapping[str, str]
@@ -137,10 +162,10 @@ class WebSurface:
         self._access.check_form(request.headers, request.scope)
         if visitor.signed_in is None and not form.is_public:
             return _redirect("/signin")
-        fields = await self._fields(request, visitor)
+        posted = await self._posted(request, visitor)
         if not form.is_public:
-            visitor.check_token(fields.pop("csrf", ""))
-        visit = self._visit(request, visitor, path, **fields)
+            visitor.check_token("".join(posted.all("csrf")))
+        visit = self._visit(request, visitor, path, posted)
         try:
             with self._app.concurrency_limit.place():
                 leads = await form.submit(visit)
@@ -153,10 +178,11 @@ class WebSurface:
             response.headers["Set-Cookie"] = cookie
         return response
 
-    async def _fields(self, request: Request, visitor: _Visitor) -> dict[str, str]:
-        """The fields of a form, with line ends as we write them. Raises Malformed, TooLarge."""
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
-            raise Malformed(f"send the form as {_FORM}")
+    async def _posted(self, request: Request, visitor: _Visitor) -> Posted:
+        """What a form sent, with line ends as we write them. Raises Malformed, TooLarge."""
+        kind = request.headers.get("content-type", "")
+        if kind.partition(";")[0].strip().lower() not in (_FORM, _FORM_WITH_FILES):
+            raise Malformed(f"send the form as {_FORM} or {_FORM_WITH_FILES}")
         sender, most = stranger(request.client.host if request.client else ""), _SIGN_IN_BYTES
         if visitor.signed_in is not None:
             sender = known(visitor.signed_in.caller.key_id)
@@ -164,16 +190,7 @@ class WebSurface:
         stated = request.headers.get("content-length", "")
         bodies = self._app.request_bodies
         async with bodies.body(aiter(request.stream()), sender, most, stated) as body:
-            try:
-                pairs = parse_qsl(
-                    body.decode("ascii"),
-                    keep_blank_values=True,
-                    errors="strict",
-                    max_num_fields=_MAX_FIELDS,
-                )
-            except ValueError:
-                raise Malformed("the form cannot be read; open the page again") from None
-        return {name: value.replace("\r\n", "\n") for name, value in pairs}
+            return await in_thread(_read_form, kind, body)
 
     async def _refuse(self, error: MailError, visitor: _Visitor, request: Request) -> Response:
         """The page of an error; without a session it shows nothing but the reason."""
@@ -196,6 +213,26 @@ class _Visitor:
         """Raise Forbidden unless a form was made for this session."""
         if not is_form_token(given, self.secret):
             raise Forbidden("this form belongs to another session; open the page again")
+
+
+def _read_form(kind: str, body: bytes) -> Posted:
+    """The fields and files of a form. Raises Malformed."""
+    files: Sequence[FormFile] = ()
+    try:
+        if kind.lower().startswith(_FORM_WITH_FILES):
+            form = read_form(kind, body)
+            pairs = [(name, value.decode()) for name, value in form.fields.items()]
+            files = tuple(file for file in form.files if file.filename)
+        else:
+            pairs = parse_qsl(
+                body.decode("ascii"),
+                keep_blank_values=True,
+                errors="strict",
+                max_num_fields=_MAX_FIELDS,
+            )
+    except ValueError:
+        raise Malformed("the form cannot be read; open the page again") from None
+    return Posted([(name, value.replace("\r\n", "\n")) for name, value in pairs], files)
 
 
 async def _nothing(_visit: Visit) -> dict[str, Any]:
@@ -225,7 +262,8 @@ async def _page(
 
 
 def _redirect(to: str, says: str = "") -> Response:
-    location = f"{to}?{urlencode({'said': says})}" if says else to
+    mark = "&" if "?" in to else "?"
+    location = f"{to}{mark}{urlencode({'said': says})}" if says else to
     return Response(status_code=303, headers={**HEADERS, "Location": location})
 
 
@@ -244,6 +282,7 @@ def _asset(segments: list[str]) -> Response:
 
 _TABLES: tuple[tuple[str, Sequence[Row]], ...] = (
     ("GET", PAGES),
+    ("GET", DOCUMENTS),
     ("GET", FILES),
     ("POST", FORMS),
 )

@@ -1,0 +1,167 @@
+"""The list of mail beside its inboxes, mailboxes and labels, and the filters of a search."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from postroom.errors import InvalidInput, NotFound
+from postroom.model.inbox import INBOX, STANDARD_MAILBOXES, Inbox, Mailbox
+from postroom.model.message import MessageRow
+from postroom.model.page import Page
+from postroom.operations.inboxes import list_inboxes
+from postroom.operations.mailboxes import list_mailboxes
+from postroom.operations.message_changes import list_labels
+from postroom.operations.messages import search_messages
+from postroom.surfaces.web.page import Values, Visit
+
+FILTERS = {
+    "inbox": "inbox_id",
+    "mailbox": "mailbox",
+    "label": "labels",
+    "q": "q",
+    "mode": "mode",
+    "from": "from",
+    "to": "to",
+    "subject": "subject",
+    "unread": "unread",
+    "flags": "flags",
+    "has_attachment": "has_attachment",
+    "after_date": "after_date",
+    "before_date": "before_date",
+    "thread": "thread_id",
+    "sort": "sort",
+}
+"""The filters in the query of a page, and the arguments of search_messages that they are."""
+
+_LISTS = ("labels", "flags")
+_HOW = ("mode", "sort")
+_ROWS = 50
+_SIDE_ROWS = 100
+_FEW_INBOXES = 10
+_UNDO = re.compile(r"pln_[0-9a-z]{1,60}")
+
+
+def filters_of(query: Mapping[str, str]) -> dict[str, str]:
+    """The filters that are given."""
+    return {name: query[name] for name in FILTERS if query.get(name, "").strip()}
+
+
+def place_of(query: Mapping[str, str]) -> dict[str, str]:
+    """The list that is shown: its filters, and where its page begins."""
+    cursor = {"cursor": query["cursor"]} if query.get("cursor") else {}
+    return filters_of(query) | cursor
+
+
+def mail_url(place: Mapping[str, str], message_id: str = "", **more: str) -> str:
+    """The page of a list, or of one mail of it."""
+    path = f"/mail/{quote(message_id, safe='')}" if message_id else "/mail"
+    query = urlencode({**place, **more}, quote_via=quote, safe="")
+    return f"{path}?{query}" if query else path
+
+
+def arguments_of(filters: Mapping[str, str]) -> dict[str, Any]:
+    """The arguments of a search. Without a criterion it is the mail in the mailboxes Inbox."""
+    given: dict[str, Any] = {FILTERS[name]: value for name, value in filters.items()}
+    given |= {name: [given[name]] for name in _LISTS if name in given}
+    if given.keys() <= set(_HOW):
+        given["mailbox"] = INBOX
+    return given
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """A filter, and the page without it."""
+
+    words: str
+    without: str
+
+
+def chips_of(filters: Mapping[str, str], inboxes: Mapping[str, Inbox]) -> list[Chip]:
+    """The filters in words."""
+    found = []
+    for name, value in filters.items():
+        known = inboxes.get(value) if name == "inbox" else None
+        rest = {other: given for other, given in filters.items() if other != name}
+        found.append(Chip(f"{name}: {known.address if known else value}", mail_url(rest)))
+    return found
+
+
+async def panes(visit: Visit) -> Values:
+    """What every page of mail shows: places on the left, and the list."""
+    filters = filters_of(visit.query)
+    inboxes = await visit.call(list_inboxes, limit=_SIDE_ROWS)
+    by_id = {inbox.id: inbox for inbox in inboxes.results}
+    mailboxes = await _mailboxes(visit, inboxes, filters.get("inbox"))
+    labels = await visit.call(list_labels, limit=_SIDE_ROWS)
+    undo = visit.query.get("undo", "")
+    return {
+        **await _found(visit, filters),
+        "inboxes": inboxes,
+        "by_id": by_id,
+        "mailboxes": mailboxes,
+        "unread": sum(box.unread for boxes in mailboxes.values() for box in boxes if _is_in(box)),
+        "labels": labels.results,
+        "filters": filters,
+        "place": place_of(visit.query),
+        "chips": chips_of(filters, by_id),
+        "heading": _heading(filters, by_id),
+        "url": mail_url,
+        "now": visit.app.services.clock(),
+        "is_all_selected": visit.query.get("select") == "all",
+        "undo": undo if _UNDO.fullmatch(undo) else "",
+        "standard": STANDARD_MAILBOXES,
+        "opened": None,
+    }
+
+
+def _is_in(box: Mailbox) -> bool:
+    return box.name == INBOX
+
+
+async def _found(visit: Visit, filters: Mapping[str, str]) -> Values:
+    """A page of the list, and how long it took; what is wrong with a filter is said above it."""
+    cursor = {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}
+    started = perf_counter()
+    try:
+        page = await visit.call(search_messages, **arguments_of(filters), **cursor, limit=_ROWS)
+    except (InvalidInput, NotFound) as error:
+        nothing: Page[MessageRow] = Page((), 0, _ROWS, 0)
+        return {"page": nothing, "took_ms": 0, "error": str(error)}
+    return {"page": page, "took_ms": (perf_counter() - started) * 1_000}
+
+
+async def _mailboxes(
+    visit: Visit, inboxes: Page[Inbox], chosen: str | None
+) -> dict[str, list[Mailbox]]:
+    """The mailboxes of each inbox; if there are many inboxes, of the chosen one."""
+    if inboxes.total > _FEW_INBOXES and chosen is None:
+        return {}
+    only = {} if inboxes.total <= _FEW_INBOXES else {"inbox_id": chosen}
+    try:
+        found = (await visit.call(list_mailboxes, limit=_SIDE_ROWS, **only)).results
+    except (InvalidInput, NotFound):
+        return {}
+    by_inbox: dict[str, list[Mailbox]] = {}
+    for box in sorted(found, key=_order):
+        by_inbox.setdefault(box.inbox_id, []).append(box)
+    return by_inbox
+
+
+def _order(box: Mailbox) -> tuple[int, str]:
+    names = STANDARD_MAILBOXES
+    return (names.index(box.name) if box.name in names else len(names), box.name)
+
+
+def _heading(filters: Mapping[str, str], inboxes: Mapping[str, Inbox]) -> str:
+    if "q" in filters:
+        return "Search"
+    mailbox = filters.get("mailbox")
+    place = "All mail" if mailbox == "*" else mailbox or filters.get("label")
+    inbox = inboxes.get(filters.get("inbox", ""))
+    name = place or ("Mail" if filters else INBOX)
+    return f"{name} · {inbox.address}" if inbox else name

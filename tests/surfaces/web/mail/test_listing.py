@@ -1,0 +1,165 @@
+"""The list of mail: places, filters, pages, and what each key sees of it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.surfaces.web.conftest import Office, Person, words
+from tests.surfaces.web.mail.conftest import Letters
+
+_LINK = re.compile(r'href="(/mail/msg_[^"]+)"')
+
+
+async def test_the_list_shows_what_it_takes_to_choose_a_mail(
+    letters: Letters, owner: Person
+) -> None:
+    message_id = await letters.arrive(
+        "Lunch?", "Where do we meet?", attachments=[("menu.txt", "text/plain", b"soup")]
+    )
+
+    page = await owner.read("/mail")
+
+    said = words(page)
+    for part in ("Ana Lee", "Lunch?", "Where do we meet?", "Unread:", "file", "1 mail, found in"):
+        assert part in said
+    assert f'href="/mail/{message_id}"' in page
+    assert "me@postroom.localhost" in said
+    assert re.search(r"Inbox 1 unread", said)
+
+
+async def test_without_mail_the_page_says_so(owner: Person) -> None:
+    assert "There is no mail yet." in words(await owner.read("/mail"))
+
+
+async def test_older_mail_follows_page_by_page(letters: Letters, owner: Person) -> None:
+    made = {await letters.arrive(f"Mail {number}") for number in range(53)}
+
+    first = await owner.read("/mail?inbox=me%40postroom.localhost")
+    (older,) = re.findall(r'rel="next" href="([^"]+)"', first)
+    second = await owner.read(older.replace("&amp;", "&"))
+
+    seen = [
+        {m.rpartition("/")[2].partition("?")[0] for m in _LINK.findall(p)} for p in (first, second)
+    ]
+    assert (50, 3) == tuple(map(len, seen))
+    assert made == seen[0] | seen[1]
+    assert "53 mails" in words(second)
+    opened = await owner.read(_LINK.findall(second)[-1].replace("&amp;", "&"))
+    assert seen[1] == {
+        m.rpartition("/")[2].partition("?")[0]
+        for m in _LINK.findall(opened.partition('<ul class="mails">')[2].partition("</ul>")[0])
+    }
+    assert "rel=next" not in second.replace('"', "")
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("q=soup", {"Soup"}),
+        ("q=soup%20today&mode=words", {"Soup"}),
+        ("from=bo%40example.com", {"Cake"}),
+        ("subject=cake", {"Cake"}),
+        ("label=Food", {"Soup"}),
+        ("unread=true", {"Cake", "Plain"}),
+        ("unread=false", {"Soup"}),
+        ("flags=flagged", {"Plain"}),
+        ("has_attachment=true", {"Cake"}),
+        ("mailbox=Archive", set()),
+        ("mailbox=%2A", {"Soup", "Cake", "Plain"}),
+        ("after_date=2026-03-01&before_date=2026-03-02", {"Soup", "Cake", "Plain"}),
+        ("after_date=2026-03-02", set()),
+    ],
+)  # fmt: skip
+async def test_filters_are_those_of_the_search(
+    letters: Letters, owner: Person, query: str, found: set[str]
+) -> None:
+    soup = await letters.arrive("Soup", "The soup of today.")
+    await letters.arrive("Cake", "No cake.", sender="bo@example.com",
+                         attachments=[("a.txt", "text/plain", b"x")])  # fmt: skip
+    plain = await letters.arrive("Plain", "Nothing.")
+    await owner.post("/mail", do="label", label="Food", id=soup)
+    await owner.post("/mail", do="read", id=soup)
+    await owner.post("/mail", do="flag", id=plain)
+
+    page = await owner.read(f"/mail?{query}")
+
+    rows = page.partition('<ul class="mails">')[2]
+    assert found == {name for name in ("Soup", "Cake", "Plain") if f">{name}<" in rows}
+    for part in query.split("&"):
+        name = part.partition("=")[0]
+        assert re.search(rf'class="chip" href="[^"]*">{name}: ', page)
+
+
+async def test_a_chip_removes_its_filter(letters: Letters, owner: Person) -> None:
+    await letters.arrive("Soup")
+
+    page = await owner.read("/mail?q=nothing&unread=true")
+
+    assert "No mail fits these filters." in words(page)
+    links = re.findall(r'class="chip" href="([^"]*)"', page)
+    assert ["/mail?unread=true", "/mail?q=nothing"] == links
+
+
+async def test_a_search_that_finds_nothing_says_what_to_try(
+    letters: Letters, owner: Person
+) -> None:
+    await letters.arrive("Soup")
+
+    assert "mode=words" in words(await owner.read("/mail?q=no+such+words"))
+
+
+@pytest.mark.parametrize(
+    "query", ["unread=perhaps", "after_date=soon", "mode=magic", "inbox=thr_x"]
+)
+async def test_a_wrong_filter_is_explained_above_the_list(owner: Person, query: str) -> None:
+    page = await owner.read(f"/mail?{query}")
+
+    assert 'role="alert"' in page
+    assert query.partition("=")[0] in words(page.partition('role="alert"')[2])
+
+
+async def test_a_key_of_one_inbox_sees_nothing_of_others(office: Office, letters: Letters) -> None:
+    other = await office.new_inbox("other")
+    secret = await letters.arrive("Secret plan", "hidden words", username="me")
+    own = await letters.arrive("Own mail", username="other")
+    async with office.visitor() as person:
+        await person.sign_in(key=await office.key("read", "write", inboxes=[other]))
+
+        for path in ("/mail", "/mail?mailbox=%2A", "/mail?q=hidden", "/mail?q=plan",
+                     f"/mail/{own}", f"/mail/{own}?tab=agent"):  # fmt: skip
+            page = words(await person.read(path))
+            assert "Secret" not in page
+            assert "me@postroom.localhost" not in page
+        for path in (f"/mail/{secret}", f"/mail/{secret}/html", f"/mail/{secret}/source",
+                     f"/compose?reply={secret}", f"/compose?forward={secret}"):  # fmt: skip
+            response = await person.get(path)
+            assert 404 == response.status_code
+            assert "Secret" not in response.text
+        refused = await person.post("/mail", do="trash", id=secret)
+        assert 409 == refused.status_code
+    assert ("Inbox",) == (await office.message(secret)).mailboxes
+
+
+async def test_a_key_that_only_approves_sees_no_mail(office: Office, letters: Letters) -> None:
+    message_id = await letters.arrive("Secret plan")
+    async with office.visitor() as person:
+        await person.sign_in(key=await office.key("approve"))
+
+        for path in ("/mail", f"/mail/{message_id}", f"/mail/{message_id}/html",
+                     f"/mail/{message_id}/source", "/compose"):  # fmt: skip
+            response = await person.get(path)
+            assert 403 == response.status_code
+            assert "Secret" not in response.text
+        assert 'href="/mail"' not in await person.read("/")
+
+
+async def test_nobody_sees_mail_without_signing_in(letters: Letters, visitor: Person) -> None:
+    message_id = await letters.arrive("Secret plan")
+
+    for path in ("/mail", f"/mail/{message_id}", f"/mail/{message_id}/html",
+                 f"/mail/{message_id}/source", "/compose"):  # fmt: skip
+        response = await visitor.get(path)
+        assert 303 == response.status_code
+        assert response.headers["location"].startswith("/signin")
