@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, async_playwright
 
 from tests.surfaces.web.conftest import Office
@@ -42,3 +43,9 @@ async def signed_in(browser: Browser, office: Office, **options: object) -> Page
     await page.get_by_role("button", name="Sign in").click()
     await page.wait_for_url(f"{office.url}/")
     return page
+
+
+async def violations(page: Page) -> str:
+    """What keeps people from using a page, as axe finds it; empty if nothing does."""
+    found = await Axe().run(page)
+    return str(found.generate_report()) if found.violations_count else ""

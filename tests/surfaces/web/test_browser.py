@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser
 
-from tests.surfaces.web.chromium import DESKTOP, NARROW, PHONE, SCHEMES, SIZES, browser, signed_in
+from tests.surfaces.web.chromium import (
+    DESKTOP,
+    NARROW,
+    PHONE,
+    SCHEMES,
+    SIZES,
+    browser,
+    signed_in,
+    violations,
+)
 from tests.surfaces.web.conftest import Office
 
 __all__ = ["browser"]
@@ -97,6 +106,8 @@ async def test_no_page_is_wider_than_the_screen(
         await page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
         wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert (name, 0) >= (name, wide)
+        if size is not NARROW:
+            assert (name, "") == (name, await violations(page))
 
 
 async def test_mail_runs_nothing_and_fetches_nothing(browser: Browser, office: Office) -> None:
