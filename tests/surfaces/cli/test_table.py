@@ -21,8 +21,11 @@ from postroom.surfaces.cli.program import program
 
 DOCS = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
 MODULES = sorted(module.name for module in iter_modules(operations.__path__))
-OTHER_NAMES = {"send_email", "send_email_with_attachments", "receive_posting", "find_ids"}
-"""Names that MCP alone has for what `send` does, what only a provider does, and short ids."""
+OTHER_NAMES = {
+    *("send_email", "send_email_with_attachments", "receive_posting", "find_ids"),
+    *("get_message_html", "preview_reply"),
+}
+"""Names that MCP alone has for what `send` does, what only a provider or a page does, short ids."""
 
 WITH_A_PERSON = {
     *("add_account", "log_in_account", "sync_account"),
