@@ -28,7 +28,7 @@ class Backend(Protocol):
 
     async def call(self, operation: Operation[Any, Any], arguments: Mapping[str, Any]) -> Answer:
         """Call an operation. Raises MailError."""
-        raise NotImplementedError
+        ...
 
     async def body(self, operation: Operation[Any, Any], arguments: Mapping[str, Any]) -> Body:
         """The answer of an operation that answers with JSON."""

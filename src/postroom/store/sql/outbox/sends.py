@@ -216,16 +216,42 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
     earlier = _earlier(tx, send)
     if earlier is not None:
         return earlier
-    refuse_second_answer(
-        tx, send.message.thread_id, send.message.auto_answered, send.message.received_at
-    )
-    addresses = [recipient.address for recipient in send.message.recipients or ()]
-    if send.reply_limit is not None:
-        at = send.message.received_at
-        refuse_many_replies(tx, send.message.inbox_id, addresses, send.reply_limit, at)
-    now = seconds(send.message.received_at)
-    _check_rate(tx, send, now)
+    _refuse_over_limits(tx, send)
     cleared = _pass_gate(tx, send)
+    sent = _store(tx, send, cleared)
+    if send.draft_id is not None:
+        it = (send.draft_id, send.draft_revision)
+        mark_sent(tx, *it, sent.message_id, send.message.received_at)
+    now = seconds(send.message.received_at)
+    tx.put("DELETE FROM sends WHERE at <= :since", since=now - KEY_RETENTION_S)
+    tx.put(
+        INSERT_SEND,
+        caller=send.caller,
+        key=send.idempotency_key,
+        payload=send.payload,
+        at=now,
+        answer=dumps(sent),
+    )
+    return _with_pause(tx, sent)
+
+
+def _refuse_over_limits(tx: Transaction, send: NewSend) -> None:
+    """Refuse too many automatic answers, or too many mails of a caller."""
+    message = send.message
+    refuse_second_answer(tx, message.thread_id, message.auto_answered, message.received_at)
+    if send.reply_limit is not None:
+        refuse_many_replies(
+            tx, message.inbox_id, _addresses(send), send.reply_limit, message.received_at
+        )
+    _check_rate(tx, send, seconds(message.received_at))
+
+
+def _addresses(send: NewSend) -> list[str]:
+    return [recipient.address for recipient in send.message.recipients or ()]
+
+
+def _store(tx: Transaction, send: NewSend, cleared: Cleared) -> Sent:
+    """Store the message, its local deliveries and its outbox entry; one that is held waits."""
     recipients = _waiting(send.message.recipients or (), cleared.hold)
     added = add_message(
         tx,
@@ -243,7 +269,7 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
         _mark_answered(tx, send.answered)
     place = _place(tx, added.message_id)
     if send.reply_limit is not None:
-        count_replies(tx, place[0], addresses, send.message.received_at)
+        count_replies(tx, place[0], _addresses(send), send.message.received_at)
     insert_sent_copy(tx, *place, added.message_id, statuses={r.status for r in recipients})
     insert_outbox_entry(
         tx,
@@ -255,7 +281,7 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
         sent_by=send.caller,
     )
     held = cleared.hold.reasons if cleared.hold else ()
-    sent = Sent(
+    return Sent(
         added.message_id,
         added.thread_id,
         overall_status(recipients),
@@ -263,19 +289,6 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
         warnings=((explain_hold(held), *send.warnings) if held else send.warnings) or None,
         send_at=waits_until(recipients, send.send_at),
     )
-    if send.draft_id is not None:
-        it = (send.draft_id, send.draft_revision)
-        mark_sent(tx, *it, sent.message_id, send.message.received_at)
-    tx.put("DELETE FROM sends WHERE at <= :since", since=now - KEY_RETENTION_S)
-    tx.put(
-        INSERT_SEND,
-        caller=send.caller,
-        key=send.idempotency_key,
-        payload=send.payload,
-        at=now,
-        answer=dumps(sent),
-    )
-    return _with_pause(tx, sent)
 
 
 def _pass_gate(tx: Transaction, send: NewSend) -> Cleared:
