@@ -30,6 +30,7 @@ SHORTER = {
     "flags": "--flag",
     "scopes": "--scope",
     "inboxes": "--inbox",
+    "key_id": "--key",
     "message_ids": "--message-id",
     "thread_ids": "--thread-id",
     "namespaces": "--namespace",
