@@ -63,9 +63,10 @@ def test_a_list_of_keys_reads_well_on_100_columns(data, postroom, inbox):
 
     rows = [re.split("  +", line) for line in lines]
     assert max(map(len, lines)) <= 100
-    assert ["id", "name", "scopes", "inboxes", "accounts", "namespaces"] == rows[0][:6]
+    titles = ["id", "name", "scopes", "approval", "inboxes", "accounts", "namespaces"]
+    assert titles == rows[0][:7]
     assert [key.id[4:11] for key in found] == [row[0] for row in rows[1:]]
-    assert [["none", "none"], ["all", "all"], ["all", "none"]] == [row[4:6] for row in rows[1:]]
+    assert [["none", "none"], ["all", "all"], ["all", "none"]] == [row[5:7] for row in rows[1:]]
 
 
 def test_a_list_of_webhooks_tells_all_from_none(data, postroom, inbox):
