@@ -53,7 +53,10 @@ async def wait_for_mail(ctx: RequestContext, request: WaitForMail) -> Arrived:
 
 async def _outcome_of(ctx: RequestContext, message_id: str, timeout_s: int) -> Arrived:
     """Wait until a person has decided about a held mail, or the relay has answered."""
-    sent = sent_of(await message_of(ctx, message_id))
+    message = await message_of(ctx, message_id)
+    if message.hold is not None and message.hold.decision is not None:
+        return Arrived(line_of(message, {}), timed_out=False)
+    sent = sent_of(message)
     waits = _is_held if _is_held(sent) else is_pending
     sent = await outcome(ctx, sent, timeout_s, waits)
     line = line_of(await message_of(ctx, message_id), {})
