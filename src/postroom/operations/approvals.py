@@ -52,6 +52,11 @@ _MAX_PATTERNS = 1_000
 Patterns = list[Annotated[str, Field(min_length=2, max_length=254), Accepts(ADDRESS_OR_DOMAIN)]]
 
 
+def _compared(patterns: list[str], field: str) -> tuple[str, ...]:
+    """Patterns in the form in which they are compared, each once. Raises InvalidInput."""
+    return tuple(dict.fromkeys(parse_pattern(pattern, field) for pattern in patterns))
+
+
 class RecipientPatterns(Request):
     """Addresses and @domains; a domain does not include its subdomains."""
 
@@ -65,12 +70,8 @@ class RecipientPatterns(Request):
 
     def lists(self) -> RecipientLists:
         """In the form in which they are compared. Raises InvalidInput."""
-        return RecipientLists(
-            *(
-                tuple(dict.fromkeys(parse_pattern(p, f"recipients.{name}") for p in patterns))
-                for name, patterns in (("allow", self.allow), ("deny", self.deny))
-            )
-        )
+        allow = _compared(self.allow, "recipients.allow")
+        return RecipientLists(allow, _compared(self.deny, "recipients.deny"))
 
 
 ApprovalMode = Annotated[
@@ -228,11 +229,8 @@ class SenderPatterns(Request):
 
     def lists(self) -> SenderLists:
         """In the form in which they are compared. Raises InvalidInput."""
-        allow, block = (
-            tuple(dict.fromkeys(parse_pattern(p, f"senders.{name}") for p in patterns))
-            for name, patterns in (("allow", self.allow), ("block", self.block))
-        )
-        return SenderLists(allow, block, self.action)
+        allow = _compared(self.allow, "senders.allow")
+        return SenderLists(allow, _compared(self.block, "senders.block"), self.action)
 
 
 class SetPolicy(Request):
