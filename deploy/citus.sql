@@ -38,7 +38,7 @@ SELECT create_reference_table('metadata');
 --   By account:                       remote_messages pushes
 --   For the whole installation:       search_segments search_rows search_sets search_changes
 --                                     sends drafts leases domain_sends suspicious_reads
---                                     web_sessions sign_in_links
+--                                     web_sessions sign_in_links daily_mail daily_calls
 --                                     plans plan_items audit audit_pending audit_head
 --                                     schema_version write_marks upgrade_losses automatic_replies
 --   By namespace, not by inbox:       ranking_collections ranking_documents

@@ -1,8 +1,8 @@
 """Databases of earlier versions, as their own programs have made them.
 
 `dumps` holds, for schema 33, what the command line and the server of that version wrote, and for
-schema 40 the same as that version has upgraded it: the SQL of the schema, `-- rows`, and the SQL of
-the rows. The PostgreSQL ones have three partitions.
+later ones the same as that version has upgraded it: the SQL of the schema, `-- rows`, and the SQL
+of the rows. The PostgreSQL ones have three partitions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from postroom.store.sqlite.engine import SqliteEngine
 from postroom.store.transaction import Row, Transaction
 
 OLDEST = 33
-VERSIONS = (OLDEST, 40)
+VERSIONS = (OLDEST, 40, 41)
 PARTITIONS = 3
 Engine = SqliteEngine | PostgresEngine
 DUMPS = Path(__file__).parent / "dumps"

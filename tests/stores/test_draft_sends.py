@@ -11,7 +11,7 @@ from postroom.errors import Conflict, NotFound
 from postroom.model.inbox import Inbox
 from postroom.model.message import Recipient
 from postroom.model.page import Found, Slice
-from postroom.model.sending import StoredDraft
+from postroom.model.sending import EarlierMail, StoredDraft
 from postroom.model.storage import Gate, MessageQuery, NewSend
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
@@ -208,3 +208,33 @@ async def test_who_was_unknown_is_unknown_again_when_the_retry_is_cancelled(
     assert message is not None
     assert after is not None
     assert ((lost,), sent.message_id) == (message.recipients, after.message_id)
+
+
+async def test_a_mail_sent_again_from_its_draft_says_what_it_replaces(
+    services: Services, inbox: Inbox
+) -> None:
+    earlier = EarlierMail("msg_1", ("x@example.com",), "Sent", "Ten.", ("a.txt",), "Two.")
+    draft = await keep_draft(services, inbox)
+    first = await services.store.record_send(await a_draft_send(services, inbox, draft, "key_1"))
+    spare = dataclasses.replace(SPARE, replaces=earlier)
+    await services.store.cancel_mail(first.message_id, EVERYTHING, spare, NOW)
+    back = await services.store.draft(DRAFT, EVERYTHING)
+    assert back is not None
+    again = await services.store.record_send(await a_draft_send(services, inbox, back, "key_2"))
+
+    facts = await services.store.held_mail_facts(again.message_id, inbox.id, ["New@Example.com"])
+
+    assert (earlier, ("New@Example.com",)) == (facts.replaces, facts.new_recipients)
+
+
+async def test_known_contacts_are_found_by_their_beginning(
+    services: Services, inbox: Inbox
+) -> None:
+    send = await a_send(services, inbox)
+    reached = (Recipient("Ana@example.com", "sent"), Recipient("bo@example.com", "failed"))
+    message = dataclasses.replace(send.message, recipients=reached)
+    await services.store.record_send(dataclasses.replace(send, message=message))
+
+    assert ("ana@example.com",) == await services.store.contacts(inbox.id, "An", 8)
+    assert () == await services.store.contacts(inbox.id, "b", 8)
+    assert () == await services.store.contacts("inb_no", "an", 8)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from postroom.errors import InvalidInput
+from postroom.errors import Conflict, InvalidInput
 from postroom.model.inbox import Inbox
 from postroom.model.memory import Author, MemoryChange, MemoryQuery
 from postroom.model.page import Slice
@@ -84,6 +84,31 @@ async def test_a_new_memory_needs_a_text(store: Store) -> None:
 
     change = MemoryChange("default", "k", tags=("x",))
     assert await store.save_memory(change, AGENT, now=NOW, is_new_allowed=False) is None
+
+
+async def test_only_the_version_that_was_read_is_changed(store: Store) -> None:
+    await put(store)
+    await put(store, text="Ana likes coffee.")
+
+    with pytest.raises(Conflict, match="is at version 2, and you changed version 1"):
+        await put(store, text="Ana likes milk.", of_version=1)
+    changed = await put(store, text="Ana likes milk.", of_version=2)
+
+    assert ("Ana likes milk.", 3) == (changed.text, changed.version)
+
+
+async def test_namespaces_are_counted_by_name_as_far_as_they_are_seen(store: Store) -> None:
+    for namespace, key in (("shop", "a"), ("shop", "b"), ("desk", "a"), ("hidden", "a")):
+        await put(store, key, namespace=namespace)
+    await put(store, "gone", namespace="shop", expires_at=NOW + timedelta(hours=1))
+    later = NOW + timedelta(hours=2)
+
+    every = await store.namespaces(EVERYTHING, later, Slice())
+    some = await store.namespaces(only("shop", "desk"), later, Slice(limit=1))
+
+    assert [("desk", 1), ("hidden", 1), ("shop", 2)] == [(n.name, n.memories) for n in every.rows]
+    assert (["desk"], 2) == ([n.name for n in some.rows], some.total)
+    assert NOW == every.rows[0].updated_at
 
 
 async def test_memories_are_listed_as_they_changed_and_filtered(store: Store) -> None:

@@ -28,7 +28,10 @@ INDEXES = """
 """
 TYPES = {"INTEGER": "bigint", "TEXT": "text", "BLOB": "bytea", "REAL": "double precision"}
 OURS = {"schema_version", "write_marks"}
-WHOLE = {"inbox_policies", "accounts", "automatic_replies", "drafts", "identities", "plan_items"}
+WHOLE = {
+    *("inbox_policies", "accounts", "automatic_replies", "drafts", "identities", "plan_items"),
+    "daily_mail",
+}
 """Tables with an inbox that are not partitioned; schema.sql says why."""
 
 

@@ -119,7 +119,10 @@ async def send_one(services: Services, inbox: Inbox) -> None:
 async def work_for_all(services: Services) -> None:
     """What is done by itself, and what is checked."""
     store, now = services.store, datetime.now(UTC)
-    await store.webhook_deliveries(HOOK.id, EVERYTHING, Slice())
+    found = await store.webhook_deliveries(HOOK.id, EVERYTHING, Slice())
+    delivery, event = await store.webhook_delivery(HOOK.id, found.rows[0].id, EVERYTHING)
+    assert event is not None
+    assert (found.rows[0], event.id) == (delivery, delivery.event_id)
     for job in await store.claim_webhooks("me", now=now, until=now, limit=9):
         await store.settle_webhook(job, Posted(200, ""), now=now, next_at=None)
     await store.next_webhook_at()

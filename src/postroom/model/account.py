@@ -107,6 +107,62 @@ class Identity:
     is_default: bool
 
 
+UNUSED_REDIRECT = "http://127.0.0.1:1/"
+"""The redirect for a sign-in by pasting; nothing listens there."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignIn:
+    """A sign-in in a browser that was started: the URL for the person, and its secrets."""
+
+    url: str
+    redirect: str
+    state: str = field(repr=False)
+    verifier: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSignIn:
+    """A sign-in on another device: the code to type, and where."""
+
+    user_code: str
+    url: str
+    device_code: str = field(repr=False)
+    interval_s: int = 5
+    expires_s: int = 900
+
+
+SLOW_DOWN_S = 5
+"""How much longer to wait between two questions after `slow_down`."""
+
+DeviceAnswer = Literal["authorization_pending", "slow_down"]
+"""What a provider answers while a person has not signed in yet (RFC 8628 §3.5)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartedSignIn:
+    """A sign-in that a person goes on with at `url`; `sign_in` names it, encrypted.
+
+    With a `user_code` it is a sign-in on any device, which is asked about every `interval_s`.
+    """
+
+    sign_in: str
+    provider: ProviderName
+    account_id: str
+    url: str
+    user_code: str | None
+    interval_s: int
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SignInProgress:
+    """The account once a person has signed in; before, the sign-in to go on with."""
+
+    account: Account | None
+    started: StartedSignIn | None = None
+
+
 Checkpoint = dict[str, Any]
 """How far an account was read, in terms of its provider; JSON."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field
 from datetime import datetime
 from typing import Literal, NamedTuple
 
@@ -140,3 +141,22 @@ class Verdict:
     verdict: Literal["leaves", "held", "refused", "stays"]
     reasons: tuple[str, ...]
     recipients: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyVerdict:
+    """What the policies say of a reply by one agent; `author` is the id of its key."""
+
+    author: str
+    name: str
+    to: tuple[str, ...]
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyVerdicts:
+    """What the policies say of replies to a message; `more` agents were not asked."""
+
+    results: tuple[ReplyVerdict, ...]
+    more: int = 0
+    message_id: str = field(default="", metadata={"internal": True})

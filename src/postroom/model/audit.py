@@ -58,15 +58,18 @@ class AuditQuery:
     action: str | None = None
     target: str | None = None
     via: str | None = None
+    after_date: datetime | None = None
+    before_date: datetime | None = None
     page: Slice = Slice()
 
 
 @dataclass(frozen=True, slots=True)
 class AuditCheck:
-    """The result of a verification of the audit log."""
+    """The result of a verification of the audit log; `is_complete` if it reached the end."""
 
     entries: int
     problems: tuple[str, ...]
+    is_complete: bool = True
 
     @property
     def is_whole(self) -> bool:

@@ -67,13 +67,14 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class EventQuery:
-    """A query for events, oldest first; all conditions must hold."""
+    """A query for events, oldest first unless told otherwise; all conditions must hold."""
 
     visible: Visible
     inbox_id: str | None = None
     message_id: str | None = None
     types: tuple[str, ...] = ()
     page: Slice = Slice()
+    newest_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +160,14 @@ class WebhookDelivery:
     detail: str
     created_at: datetime
     next_attempt_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryBody:
+    """A delivery with its body as it would be sent now; None if its event is gone."""
+
+    delivery: WebhookDelivery
+    body: str | None
 
 
 @dataclass(frozen=True, slots=True)

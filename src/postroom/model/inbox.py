@@ -50,10 +50,14 @@ class Mailbox:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A name put on messages, and how many of the caller's messages carry it."""
+    """A name put on messages, and how many of the caller's messages carry it.
+
+    `unread` have no flag `seen`.
+    """
 
     name: str
     message_count: int
+    unread: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,11 @@ class Caller:
         return self.key_id == AGENT_ID
 
     @property
+    def sees_everything(self) -> bool:
+        """Whether no inbox, account or namespace is hidden from the caller."""
+        return self.inboxes == self.accounts == self.namespaces == EVERYTHING
+
+    @property
     def authors(self) -> tuple[str, ...]:
         """The ids of the keys whose policies hold for the mail of this caller."""
         return self.for_keys or (self.key_id,)

@@ -158,6 +158,15 @@ class ForgottenMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class NamespaceRow:
+    """A namespace in a list: how many memories it has, and when one changed last."""
+
+    name: str
+    memories: int
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Unembedded:
     """A text without an embedding, by collection and document."""
 
@@ -216,6 +225,8 @@ class MemoryChange:
     at_most: Trust = "user"
     follows_links: bool = True
     is_stale: bool = False
+    of_version: int | None = None
+    """Change this version only."""
 
 
 @dataclass(frozen=True, slots=True)

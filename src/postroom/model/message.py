@@ -78,6 +78,7 @@ class MessageHtml:
 
     html: str
     message_id: str = field(default="", metadata=INTERNAL)
+    styles: str = ""
 
 
 @dataclass(frozen=True, slots=True)

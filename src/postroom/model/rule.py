@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from postroom.model.key import OWNER, Caller
 from postroom.model.message import INTERNAL, Direction, NamedAddress
+from postroom.model.page import Page
 from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING, View
 
@@ -103,6 +105,19 @@ class Rule:
         return self.inboxes if self.made_for is None else self.made_for
 
 
+def text_sha256(text: str) -> str:
+    """The version of a rule: a hash of its text."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class StoppedRule(NamedTuple):
+    """A rule that is enabled and does nothing, and why."""
+
+    id: str
+    name: str
+    reason: str
+
+
 class Loss(NamedTuple):
     """How much of a kind an upgrade has dropped: rule jobs, or deliveries to a webhook."""
 
@@ -184,6 +199,44 @@ class DryRunPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class RulePlan:
+    """A plan of a rule in a list; `applied_by` is the id of a key, and `via` how it asked."""
+
+    id: str
+    rule_id: str | None
+    name: str
+    state: PlanState
+    created_at: datetime
+    expires_at: datetime
+    """Until then it can be applied, or undone once it was."""
+    applied_at: datetime | None
+    total: int
+    actions_by_type: dict[str, int]
+    warnings: tuple[str, ...]
+    max_messages: int
+    can_undo: bool
+    applied_by: str | None = None
+    via: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanChanges:
+    """A plan with one page of its messages, each before and after it."""
+
+    plan: RulePlan
+    items: Page[PlanItem]
+
+
+class RuleDay(NamedTuple):
+    """How many messages a rule has changed on one day as they arrived, and when last."""
+
+    rule_id: str
+    messages: int
+    failed: int
+    last_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class RuleEffect:
     """What a rule does with an arriving message, besides changing its state.
 
@@ -243,3 +296,16 @@ def shown_action(act: Action) -> dict[str, str]:
     """An action as callers see it."""
     value = {SHOWN[act.type]: act.value} if act.type in SHOWN else {}
     return {"type": act.type, **({"key": act.key} if act.key else {}), **value}
+
+
+def restored_names(
+    before: tuple[str, ...], after: tuple[str, ...], now: tuple[str, ...]
+) -> tuple[tuple[str, ...], bool]:
+    """The names that undoing a plan restores, and whether some were changed since."""
+    was, left, present = ({n.casefold() for n in names} for names in (before, after, now))
+    if left == present:
+        return before, False
+    added, removed = left - was, was - left
+    kept = tuple(n for n in now if n.casefold() not in added)
+    back = tuple(n for n in before if n.casefold() in removed - present)
+    return (*kept, *back), not (added <= present and not removed & present)

@@ -114,12 +114,16 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Who gets a reply, and its subject and inbox."""
+    """A reply or a forward as it begins: who gets it, its subject and inbox.
+
+    `quoted` is the original text as it is repeated below.
+    """
 
     to: tuple[str, ...]
     cc: tuple[str, ...]
     subject: str
     inbox_id: str
+    quoted: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,12 +200,29 @@ class OutboxEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierMail:
+    """What a mail said before it was cancelled and changed, or rejected and written again.
+
+    `files` are the names of its attachments, `note` is why it was rejected.
+    """
+
+    message_id: str
+    recipients: tuple[str, ...]
+    subject: str
+    text: str
+    files: tuple[str, ...] = ()
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class HeldMail:
     """A mail that waits for approval, as the person who decides sees it.
 
     `answers` is the message that it replies to, and `answered_text` what that says. `text` has what
     a reader sees of an HTML mail, `body_html` all of it, and `hidden_chars` counts the rest.
-    `bcc_addresses` has every recipient that the mail itself does not name.
+    `bcc_addresses` has every recipient that the mail itself does not name, `new_recipients` those
+    that its inbox has never written to or heard from. `authors` are the keys that wrote it, by name
+    for those who may know it. `replaces` is the mail before it, if it was changed.
     """
 
     message_id: str
@@ -223,6 +244,9 @@ class HeldMail:
     hidden_chars: int = 0
     reply_to: tuple[str, ...] = ()
     headers: tuple[Header, ...] = ()
+    authors: tuple[str, ...] = ()
+    new_recipients: tuple[str, ...] = ()
+    replaces: EarlierMail | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,3 +324,5 @@ class StoredDraft:
     revision: int = field(default=0, metadata=INTERNAL)
     authors: tuple[str, ...] = field(default=(), metadata=INTERNAL)
     """The ids of the keys that wrote it; their policies hold when it is sent."""
+    replaces: EarlierMail | None = field(default=None, metadata=INTERNAL)
+    """The cancelled mail that it was made from."""

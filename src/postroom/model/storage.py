@@ -168,6 +168,8 @@ class NewSend:
     authors: tuple[str, ...] = ()
     """The ids of the keys whose policies hold."""
     gate: Gate = Gate()
+    via: str = ""
+    """How it was asked for; empty for what is not counted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,14 @@ class BlobStore(Protocol):
 
 
 @runtime_checkable
+class EstimatesSize(Protocol):
+    """A blob store that knows about how large it is."""
+
+    async def estimated_bytes(self) -> int:
+        """The size of all blobs, from a sample of them."""
+
+
+@runtime_checkable
 class SupportsLinks(Protocol):
     """A blob store that can give out links to blobs."""
 

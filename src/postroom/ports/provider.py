@@ -11,12 +11,15 @@ from postroom.model.account import (
     Account,
     Capabilities,
     Checkpoint,
+    DeviceAnswer,
+    DeviceSignIn,
     Push,
     Pushed,
     RemoteChanges,
     RemoteIdentity,
     RemoteMessage,
     RemoteRef,
+    SignIn,
 )
 from postroom.model.sending import Envelope, Outcome
 
@@ -145,6 +148,32 @@ class Providers(Protocol):
 
     def remove_secret(self, account_id: str) -> None: ...
 
+    def start_sign_in(
+        self,
+        provider: str,
+        scopes: Sequence[str],
+        redirect: str,
+        state_of: Callable[[str], str],
+    ) -> SignIn:
+        """Start a sign-in in a browser that may be on another machine.
+
+        *state_of* makes its state from the code verifier. With UNUSED_REDIRECT, the person pastes
+        the address on which the browser ends. Raises InvalidInput if no client is configured.
+        """
+
+    async def finish_sign_in(
+        self, provider: str, scopes: Sequence[str], sign_in: SignIn, pasted: str
+    ) -> Secret:
+        """The tokens for the address on which the browser ended, or for the code in it."""
+
+    async def start_device_sign_in(self, provider: str, scopes: Sequence[str]) -> DeviceSignIn:
+        """Start a sign-in on another device."""
+
+    async def poll_device_sign_in(
+        self, provider: str, scopes: Sequence[str], device_code: str
+    ) -> Secret | DeviceAnswer:
+        """Ask once whether the person has signed in."""
+
 
 class NoProviders:
     """For an installation that has only local inboxes."""
@@ -172,3 +201,25 @@ class NoProviders:
 
     def remove_secret(self, account_id: str) -> None:
         """There is nothing to remove."""
+
+    def start_sign_in(
+        self,
+        provider: str,
+        scopes: Sequence[str],
+        redirect: str,
+        state_of: Callable[[str], str],
+    ) -> SignIn:
+        raise FeatureDisabled("accounts at providers are not available here")
+
+    async def finish_sign_in(
+        self, provider: str, scopes: Sequence[str], sign_in: SignIn, pasted: str
+    ) -> Secret:
+        raise FeatureDisabled("accounts at providers are not available here")
+
+    async def start_device_sign_in(self, provider: str, scopes: Sequence[str]) -> DeviceSignIn:
+        raise FeatureDisabled("accounts at providers are not available here")
+
+    async def poll_device_sign_in(
+        self, provider: str, scopes: Sequence[str], device_code: str
+    ) -> Secret | DeviceAnswer:
+        raise FeatureDisabled("accounts at providers are not available here")

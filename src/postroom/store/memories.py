@@ -29,7 +29,7 @@ from postroom.store.methods import AuditedStore, is_found, reads, writes, writes
 from postroom.store.ranking import documents
 from postroom.store.ranking.index import Question, RankingIndex
 from postroom.store.search.index import IndexSearcher
-from postroom.store.sql.memories import mail_texts, memory_links
+from postroom.store.sql.memories import mail_texts, memory_links, memory_writes
 from postroom.store.sql.memories import memories as sql_memories
 from postroom.store.sql.messages.message_search import matching_numbers
 from postroom.store.transaction import Engine, Transaction
@@ -55,9 +55,10 @@ class MemoryStore(AuditedStore):
         self._searcher = IndexSearcher()
         self._ranking = RankingIndex()  # shared with the copies that `by` makes
 
-    import_memories = writes(sql_memories.import_memories)
+    import_memories = writes(memory_writes.import_memories)
     memory = reads(sql_memories.get_memory)
     memories = reads(sql_memories.list_memories)
+    namespaces = reads(sql_memories.list_namespaces)
     remove_expired = writes_unaudited(sql_memories.remove_expired)
     memories_about = reads(memory_links.memories_about)
     tied_memories = reads(memory_links.tied_memories)
@@ -71,7 +72,7 @@ class MemoryStore(AuditedStore):
         self, change: MemoryChange, author: Author, *, now: datetime, is_new_allowed: bool
     ) -> Memory | None:
         put = partial(
-            sql_memories.save_memory,
+            memory_writes.save_memory,
             change=change,
             author=author,
             now=now,

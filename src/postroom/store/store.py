@@ -7,18 +7,18 @@ is written at the function. The others are written out.
 from __future__ import annotations
 
 import hashlib
+import math
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from time import monotonic
 
-from postroom.blocking import in_thread
 from postroom.errors import MailError
 from postroom.model.audit import AuditCheck
-from postroom.model.event import EVERY_WEBHOOK, Webhook, WebhookCapacity, WebhookJob
-from postroom.model.inbox import AddressRights, Mailbox, Visible
+from postroom.model.health import StorageSizes
+from postroom.model.inbox import AddressRights, Label, Mailbox, Visible
 from postroom.model.key import Key
 from postroom.model.message import BlobKey, MessageRow
 from postroom.model.page import Found, Slice
@@ -26,12 +26,16 @@ from postroom.model.sending import StoredDraft
 from postroom.model.storage import MessageQuery, RawMessage
 from postroom.model.web_session import WebSession
 from postroom.ports.events import Notifier
+from postroom.store.audit_hmac import AuditHmac
 from postroom.store.maintenance import row_checks
 from postroom.store.memories import MemoryStore
 from postroom.store.methods import is_found, never, reads, writes, writes_unaudited
 from postroom.store.search.index import compact, find_problems, purge, rebuild
+from postroom.store.sql import activity as sql_activity
 from postroom.store.sql import audit as sql_audit
 from postroom.store.sql import blobs as sql_blobs
+from postroom.store.sql import contacts as sql_contacts
+from postroom.store.sql import health as sql_health
 from postroom.store.sql import inboxes as sql_inboxes
 from postroom.store.sql import installation as sql_installation
 from postroom.store.sql import keys as sql_keys
@@ -40,7 +44,6 @@ from postroom.store.sql.accounts import accounts as sql_accounts
 from postroom.store.sql.accounts import identities as sql_identities
 from postroom.store.sql.accounts import pushes, remotes
 from postroom.store.sql.events import events as sql_events
-from postroom.store.sql.events import webhooks as sql_webhooks
 from postroom.store.sql.messages import mailboxes as sql_mailboxes
 from postroom.store.sql.messages import (
     message_changes,
@@ -50,19 +53,23 @@ from postroom.store.sql.messages import (
     message_search,
 )
 from postroom.store.sql.messages import threads as sql_threads
-from postroom.store.sql.outbox import claims, holds, queue, sends
+from postroom.store.sql.outbox import claims, held_mail, holds, queue, sends
 from postroom.store.sql.outbox import drafts as sql_drafts
-from postroom.store.sql.rules import plans
+from postroom.store.sql.rules import plans, rule_jobs, rule_runs
 from postroom.store.sql.rules import rules as sql_rules
-from postroom.store.transaction import Transaction
-from postroom.store.webhook_secrets import CannotDecrypt, decrypt_secret, encrypt_secret
+from postroom.store.transaction import Engine, Transaction
+from postroom.store.webhooks import WebhookStore
 
 _AT_ONCE = 500
 _USE_NOTED_EVERY = timedelta(minutes=1)
 
 
-class Store(MemoryStore):
+class Store(MemoryStore, WebhookStore):
     """Everything that is stored, on any database that speaks SQL."""
+
+    def __init__(self, engine: Engine, audit_hmac: AuditHmac) -> None:
+        super().__init__(engine, audit_hmac)
+        self._label_names = sql_mailboxes.LabelNames()  # shared with the copies that `by` makes
 
     # Inboxes
     add_inbox = writes(sql_inboxes.add_inbox)
@@ -86,7 +93,6 @@ class Store(MemoryStore):
     attachments = reads(message_reads.find_attachments)
     attachment = reads(message_reads.get_attachment)
     ids_from = reads(message_reads.ids_from)
-    labels = reads(message_insert.list_labels)
     count_outdated = reads(message_reparse.count_outdated)
     outdated = reads(message_reparse.outdated)
     reparse_messages = writes(message_reparse.reparse_messages)
@@ -105,6 +111,16 @@ class Store(MemoryStore):
         def read(tx: Transaction) -> Found[Mailbox]:
             inboxes = message_search.chosen_inboxes(tx, visible, inbox_id)
             return sql_mailboxes.list_mailboxes(tx, inboxes, page, self._searcher)
+
+        return await self.engine.read(read)
+
+    async def labels(self, visible: Visible, page: Slice) -> Found[Label]:
+        """One page of labels with counts."""
+        names = self._label_names
+
+        def read(tx: Transaction) -> Found[Label]:
+            inboxes = message_search.chosen_inboxes(tx, visible, None)
+            return sql_mailboxes.list_labels(tx, inboxes, page, self._searcher, names)
 
         return await self.engine.read(read)
 
@@ -132,6 +148,7 @@ class Store(MemoryStore):
     is_own_mail = reads(sends.is_own_mail)
 
     # Drafts
+    contacts = reads(sql_contacts.find_contacts)
     draft = reads(sql_drafts.get_draft)
     drafts = reads(sql_drafts.list_drafts)
     remove_draft = writes(sql_drafts.remove_draft, audit_if=bool)
@@ -156,6 +173,7 @@ class Store(MemoryStore):
     approve_mail = writes(holds.approve_mail)
     reject_mail = writes(holds.reject_mail)
     judge_mail = reads(holds.judge_mail)
+    held_mail_facts = reads(held_mail.held_mail_facts)
     suspicious_among = reads(holds.suspicious_among)
     record_reads = writes_unaudited(holds.record_reads)
     inbox_policy = reads(holds.policy_of_inbox)
@@ -170,78 +188,10 @@ class Store(MemoryStore):
     last_event = reads(sql_events.last_event)
     last_event_before = reads(sql_events.last_event_before)
     event_number = reads(sql_events.event_number)
-    has_webhook = reads(sql_webhooks.has_webhook)
-    webhooks = reads(sql_webhooks.list_webhooks)
-    webhook = reads(sql_webhooks.get_webhook)
-    remove_webhook = writes(sql_webhooks.remove_webhook)
-    update_webhook = writes(sql_webhooks.update_webhook)
-    next_webhook_at = reads(sql_webhooks.next_webhook_at)
-    settle_webhook = writes(sql_webhooks.settle_webhook)
-    webhook_deliveries = reads(sql_webhooks.list_deliveries)
-    redeliver = writes(sql_webhooks.redeliver)
 
     @property
     def notifier(self) -> Notifier:
         return self.engine.notifier
-
-    async def add_webhook(self, webhook: Webhook) -> None:
-        encrypted = await in_thread(
-            encrypt_secret, self._audit_hmac, webhook.id, webhook.secret or ""
-        )
-        stored = replace(webhook, secret=encrypted)
-        await self.write(lambda tx: sql_webhooks.add_webhook(tx, stored), target=webhook.id)
-
-    async def renew_webhook(
-        self,
-        webhook_id: str,
-        secret: str,
-        visible: Visible,
-        now: datetime,
-        *,
-        made_by: str | None = None,
-    ) -> Webhook:
-        """Replace its secret, and its key if one is given. Raises NotFound."""
-        encrypted = await in_thread(encrypt_secret, self._audit_hmac, webhook_id, secret)
-        return await self.write(
-            lambda tx: sql_webhooks.renew_webhook(
-                tx, webhook_id, encrypted, visible, now, made_by=made_by
-            )
-        )
-
-    async def webhook_target(
-        self, webhook_id: str, visible: Visible, now: datetime
-    ) -> tuple[str, tuple[str, ...]]:
-        """Its URL and the secrets that sign; none if they cannot be decrypted. Raises NotFound."""
-        url, encrypted = await self.engine.read(
-            lambda tx: sql_webhooks.webhook_target(tx, webhook_id, visible, now)
-        )
-        return url, await in_thread(self._decrypted, webhook_id, encrypted)
-
-    async def claim_webhooks(
-        self,
-        holder: str,
-        *,
-        now: datetime,
-        until: datetime,
-        limit: int,
-        capacity: WebhookCapacity = EVERY_WEBHOOK,
-    ) -> list[WebhookJob]:
-        """Claim deliveries that are due and fit *capacity*; per webhook and inbox the oldest."""
-        jobs = await self.write(
-            lambda tx: sql_webhooks.claim_webhooks(
-                tx, holder, now=now, until=until, limit=limit, capacity=capacity
-            )
-        )
-        return await in_thread(self._opened, jobs) if jobs else []
-
-    def _opened(self, jobs: Sequence[WebhookJob]) -> list[WebhookJob]:
-        return [replace(job, secrets=self._decrypted(job.webhook_id, job.secrets)) for job in jobs]
-
-    def _decrypted(self, webhook_id: str, secrets: Sequence[str]) -> tuple[str, ...]:
-        try:
-            return tuple(decrypt_secret(self._audit_hmac, webhook_id, each) for each in secrets)
-        except CannotDecrypt:
-            return ()
 
     # Rules
     add_rule = writes(sql_rules.add_rule)
@@ -250,16 +200,20 @@ class Store(MemoryStore):
     upgrade_losses = reads(sql_rules.upgrade_losses)
     rule = reads(sql_rules.get_rule)
     change_rule = writes(sql_rules.change_rule)
+    replace_rule = writes(sql_rules.replace_rule)
     remove_rule = writes(sql_rules.remove_rule)
+    rule_days = reads(rule_runs.rule_days)
+    rule_plans = reads(rule_runs.list_plans)
+    rule_plan = reads(rule_runs.get_plan)
     facts = reads(sql_rules.read_facts)
     save_plan = writes_unaudited(plans.save_plan)  # planning changes nothing
     plan_items = reads(plans.plan_items)
     plan_acts = reads(plans.plan_acts)
     apply_plan = writes(plans.apply_plan, audit_if=never)
     undo_plan = writes(plans.undo_plan, audit_if=never)
-    claim_rule_jobs = writes(sql_rules.claim_rule_jobs)
-    next_rule_job_at = reads(sql_rules.next_rule_job_at)
-    settle_rule_job = writes(sql_rules.settle_rule_job)
+    claim_rule_jobs = writes(rule_jobs.claim_rule_jobs)
+    next_rule_job_at = reads(rule_jobs.next_rule_job_at)
+    settle_rule_job = writes(rule_jobs.settle_rule_job)
 
     async def candidates(self, queries: Sequence[MessageQuery]) -> list[int]:
         """The numbers of all messages that match one of the queries, newest first."""
@@ -357,15 +311,29 @@ class Store(MemoryStore):
     end_heartbeat = writes(sql_installation.end_heartbeat)
     has_heartbeat = reads(sql_installation.has_heartbeat)
 
+    # Health
+    queue_lengths = reads(sql_health.queue_lengths)
+    leases = reads(sql_health.leases)
+
+    async def sizes(self) -> StorageSizes:
+        """How large the database and the search index are, and how many messages there are."""
+        return await self.engine.read(lambda tx: sql_health.sizes(tx, self.engine))
+
+    # Counts per day
+    count_calls = writes_unaudited(sql_activity.count_calls)
+    mail_counts = reads(sql_activity.mail_counts)
+    call_counts = reads(sql_activity.call_counts)
+    remove_counts = writes_unaudited(sql_activity.remove_counts)
+
     # Audit log
     audit = reads(sql_audit.find_entries)
 
-    async def check_audit(self) -> AuditCheck:
-        """Verify the chain of the whole audit log."""
-        examination = sql_audit.AuditVerification(self._audit_hmac)
-        while await self.engine.read(examination.read):
+    async def check_audit(self, limit_s: float = math.inf) -> AuditCheck:
+        """Verify the chain of the whole audit log, or what can be read of it in a time."""
+        check, end = sql_audit.AuditVerification(self._audit_hmac), monotonic() + limit_s
+        while (is_more := await self.engine.read(check.read)) and monotonic() < end:
             pass
-        return AuditCheck(examination.number, tuple(examination.problems))
+        return AuditCheck(check.number, tuple(check.problems), is_complete=not is_more)
 
     # The installation
     secret = reads(sql_installation.installation_secret)

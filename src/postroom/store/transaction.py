@@ -83,6 +83,9 @@ class Engine(Protocol):
     def check(self, tx: Transaction) -> tuple[str, ...]:
         """The problems that the database finds in its own files."""
 
+    def size(self, tx: Transaction) -> tuple[str, int]:
+        """The name and version of the database, and its size in bytes."""
+
     def counters(self, tx: Transaction, tables: Sequence[str]) -> dict[str, int]:
         """The last number that each table has assigned."""
 

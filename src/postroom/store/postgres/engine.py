@@ -36,6 +36,7 @@ from postroom.store.postgres.connection import (
 from postroom.store.postgres.health import Hosts, Liveness, StuckWriter
 from postroom.store.postgres.migrations import PARTITIONS, WRITING, migrate
 from postroom.store.postgres.notifier import PUBLISH, PostgresNotifier
+from postroom.store.sql.values import scalar
 from postroom.store.thread_pool import Job, ThreadPool, WriteQueue
 from postroom.store.transaction import ReadCache, Transaction
 
@@ -234,6 +235,11 @@ class PostgresEngine:
     def check(self, tx: Transaction) -> tuple[str, ...]:
         """Do nothing: PostgreSQL checks its own files (checksums, `pg_amcheck`)."""
         return ()
+
+    def size(self, tx: Transaction) -> tuple[str, int]:
+        version = str(scalar(tx, "SHOW server_version")).partition(" ")[0]
+        size = scalar(tx, "SELECT pg_database_size(current_database())")
+        return f"PostgreSQL {version}", int(size)
 
     def counters(self, tx: Transaction, tables: Sequence[str]) -> dict[str, int]:
         found = {}

@@ -20,13 +20,14 @@ from postroom.model.view import Everything, Numbers, only
 from postroom.store.search.compaction.jobs import abandon
 from postroom.store.search.compaction.merging import compact, purge
 from postroom.store.search.query.scan import (
-    MailboxCounts,
+    Counts,
     MailboxKey,
     ScanLimits,
     SearchQuery,
     SearchResult,
     count_up_to,
     scan,
+    scan_labels,
     scan_mailboxes,
 )
 from postroom.store.search.segments import message_sets
@@ -100,7 +101,7 @@ class IndexSearcher:
 
     def count_mailboxes(
         self, tx: Transaction, keys: Sequence[MailboxKey]
-    ) -> dict[MailboxKey, MailboxCounts]:
+    ) -> dict[MailboxKey, Counts]:
         """How many messages are in each mailbox, and how many of them are unread."""
         segments = remembered(tx, live_segments, lambda: live_segments(tx))
         inboxes = list(dict.fromkeys(inbox for inbox, _ in keys))
@@ -120,6 +121,24 @@ class IndexSearcher:
                 before = counts.get(key, (0, 0))
                 counts[key] = before[0] + total, before[1] + unread
         return counts
+
+    def count_labels(
+        self, tx: Transaction, inboxes: Numbers, names: Sequence[str]
+    ) -> dict[str, Counts]:
+        """How many messages that are not hidden have each label, and how many are unread."""
+
+        def count() -> dict[str, Counts]:
+            none = dict.fromkeys(names, (0, 0))
+            segments = remembered(tx, live_segments, lambda: live_segments(tx))
+            if not segments or self._is_small(tx, SearchQuery(inboxes=inboxes), segments):
+                return none | scan_labels(tx, inboxes)
+            counts = self._segment_searcher().count_labels(tx, inboxes, names, segments)
+            for name, (total, unread) in scan_labels(tx, inboxes, buffered=True).items():
+                before = counts.get(name, (0, 0))
+                counts[name] = before[0] + total, before[1] + unread
+            return counts
+
+        return remembered(tx, (scan_labels, inboxes), count)
 
     def _segment_searcher(self) -> SegmentSearcher:
         if self._loaded is None:

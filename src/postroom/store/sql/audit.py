@@ -232,6 +232,10 @@ def _conditions(tx: Transaction, query: AuditQuery) -> Conditions:
         value = getattr(query, column)
         if value is not None:
             where.add(f"{column} = :{column}", **{column: value})
+    if query.after_date is not None:
+        where.add("at >= :after_date", after_date=seconds(query.after_date))
+    if query.before_date is not None:
+        where.add("at < :before_date", before_date=seconds(query.before_date))
     return where
 
 

@@ -10,7 +10,7 @@ from postroom.mail.authentication import imitated, is_altered, shapes, site
 from postroom.mail.text.fold import as_key
 from postroom.model.message import Recipient
 from postroom.model.storage import NewMessage
-from postroom.store.sql.values import any_of
+from postroom.store.sql.values import any_of, inbox_number
 from postroom.store.transaction import Transaction
 
 KNOWN_AFTER = 3
@@ -35,11 +35,25 @@ ADD_SHAPE = """
 """
 SIMILAR = "SELECT DISTINCT domain FROM contact_skeletons WHERE inbox = :inbox AND skeleton {among}"
 
+BEGINNING = """
+    SELECT address FROM contacts
+     WHERE inbox = :inbox AND address >= :first AND address < :last AND is_known = 1
+     ORDER BY address LIMIT :limit
+"""
+
 ARRIVAL_FINDINGS = ("first_time_sender", "imitates")
 """Findings about the sender that are made only on arrival."""
 
 _REACHED = ("sent", "delivered", "unknown")
 """The statuses of recipients whom a mail has reached, or may have."""
+
+
+def find_contacts(tx: Transaction, inbox_id: str, beginning: str, limit: int) -> tuple[str, ...]:
+    """Addresses that are known to an inbox, by their beginning."""
+    first = canonical_address(beginning.strip())
+    span = {"first": first, "last": f"{first}\U0010ffff", "limit": limit}
+    rows = tx.all(BEGINNING, inbox=inbox_number(tx, inbox_id) or 0, **span)
+    return tuple(str(row[0]) for row in rows)
 
 
 def update_contacts(

@@ -126,6 +126,7 @@ _OF_INBOX = (
     "identities",
     "rule_jobs",
     "automatic_replies",
+    "daily_mail",
 )
 """The tables of rows that belong to an inbox."""
 

@@ -82,6 +82,7 @@ def remove_web_sessions(
     named = {"id": session_id, "key_id": key_id}
     params = {name: value for name, value in named.items() if value is not None}
     among = "".join(f" AND {name} = :{name}" for name in params)
+    tx.announce("keys")
     return tx.run(f"DELETE FROM web_sessions WHERE 1 = 1{among}", **params)
 
 

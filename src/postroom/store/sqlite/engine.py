@@ -13,6 +13,7 @@ import apsw
 
 from postroom.ports.events import Topic
 from postroom.store.maintenance.lifecycle import MIGRATED, refuse_migrated
+from postroom.store.sql.values import scalar
 from postroom.store.sqlite.connection import (
     Reader,
     Role,
@@ -84,6 +85,10 @@ class SqliteEngine:
         """Run the integrity check of SQLite."""
         rows = tx.all("PRAGMA integrity_check(100)")
         return tuple(f"database: {row[0]}" for row in rows if row[0] != "ok")
+
+    def size(self, tx: Transaction) -> tuple[str, int]:
+        pages, page_bytes = scalar(tx, "PRAGMA page_count"), scalar(tx, "PRAGMA page_size")
+        return f"SQLite {apsw.sqlite_lib_version()}", int(pages) * int(page_bytes)
 
     def counters(self, tx: Transaction, tables: Sequence[str]) -> dict[str, int]:
         rows = tx.all("SELECT name, seq FROM sqlite_sequence")

@@ -296,6 +296,28 @@ CREATE TABLE removed_events (
     number INTEGER NOT NULL
 );
 
+-- What happened per day (UTC, days since 1970): mail received and sent and rules applied, by inbox; and
+-- calls of tools, by key. `via` says how it was asked for. The sums over all inboxes are those of
+-- inbox 0, and the sums over all callers have an empty one.
+CREATE TABLE daily_mail (
+    inbox INTEGER NOT NULL,
+    day INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    via TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    PRIMARY KEY (inbox, day, name, via)
+) WITHOUT ROWID;
+
+CREATE TABLE daily_calls (
+    caller TEXT NOT NULL,
+    day INTEGER NOT NULL,
+    via TEXT NOT NULL,
+    tool TEXT NOT NULL,
+    calls INTEGER NOT NULL,
+    errors INTEGER NOT NULL,
+    PRIMARY KEY (caller, day, via, tool)
+) WITHOUT ROWID;
+
 -- `visible_inboxes`: who sees the webhook, if that is not `inboxes`; the same for rules and plans.
 CREATE TABLE webhooks (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -334,6 +356,7 @@ CREATE INDEX webhook_deliveries_by_status ON webhook_deliveries (status, webhook
 CREATE INDEX webhook_deliveries_by_webhook ON webhook_deliveries (webhook, number);
 
 -- `arguments` is the JSON of the mail to be composed, `revision` detects concurrent changes.
+-- `replaces` is the JSON of the cancelled mail that the draft was made from.
 CREATE TABLE drafts (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE,
@@ -345,7 +368,8 @@ CREATE TABLE drafts (
     updated_at INTEGER NOT NULL,
     message_id TEXT,
     revision INTEGER NOT NULL DEFAULT 1,
-    authors TEXT NOT NULL DEFAULT '[]'
+    authors TEXT NOT NULL DEFAULT '[]',
+    replaces TEXT
 );
 CREATE INDEX drafts_by_inbox ON drafts (inbox, sent_at, number);
 CREATE INDEX drafts_by_message ON drafts (message_id);
@@ -468,6 +492,7 @@ CREATE TABLE plans (
     authors TEXT NOT NULL DEFAULT '[]'
 );
 CREATE INDEX plans_by_expiry ON plans (expires_at);
+CREATE INDEX plans_of_rules ON plans (number) WHERE authors <> '[]';
 
 CREATE TABLE plan_items (
     plan INTEGER NOT NULL,
@@ -530,6 +555,7 @@ CREATE TABLE audit (
 );
 CREATE INDEX audit_by_inbox ON audit (inbox, number);
 CREATE INDEX audit_by_target ON audit (target, number);
+CREATE INDEX audit_by_rule ON audit (actor, at) WHERE action = 'rule_applied';
 CREATE TRIGGER audit_no_update BEFORE UPDATE ON audit
     BEGIN SELECT RAISE(ABORT, 'the audit log cannot be changed'); END;
 CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit

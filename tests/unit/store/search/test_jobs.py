@@ -24,6 +24,8 @@ from tests.unit.store.search.test_merging import IS_SWEPT, Interrupted
 from tests.unit.store.search.test_results import wrong_results
 from tests.unit.store.search.world import SMALL_POLICY, World
 
+pytestmark = pytest.mark.one_python
+
 NEVER_IDLE = 1 << 40
 SEGMENTS_ONLY = MergePolicy(buffer_docs=1_000, fan_out=2, max_docs=10_000, idle_s=NEVER_IDLE)
 BUFFER_ONLY = MergePolicy(buffer_docs=20, fan_out=99, max_docs=100, idle_s=NEVER_IDLE)

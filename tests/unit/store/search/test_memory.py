@@ -17,6 +17,8 @@ from postroom.store.search.tokens import arrays, tokenizer
 from postroom.store.search.tokens.arrays import PADDING, U8, U64, Int
 from postroom.store.search.tokens.tokenizer import Terms, Tokenizer
 
+pytestmark = pytest.mark.one_python
+
 MERGE = """
 import random, resource, sys
 from postroom.store.search.segments.builder import SegmentBuilder

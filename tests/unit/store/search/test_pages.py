@@ -13,6 +13,8 @@ from postroom.store.search.query import paging
 from postroom.store.search.segments.segment import live_segments
 from tests.unit.store.search.world import World
 
+pytestmark = pytest.mark.one_python
+
 SEVERAL = MergePolicy(buffer_docs=100, fan_out=99, idle_s=1 << 40)
 
 

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from postroom.model.view import EVERYTHING
+from postroom.model.view import EVERYTHING, only
 from postroom.store.search.compaction.jobs import MergePolicy
 from postroom.store.search.index import IndexSearcher, SearchQuery, add_missing_flag_sets
 from postroom.store.search.query import segment_search
@@ -19,9 +20,12 @@ from postroom.store.search.segments.builder import SegmentBuilder
 from postroom.store.search.segments.segment import CURRENT_FORMAT, FORMATS, live_segments
 from tests.unit.store.search.world import NOTHING_IS_SMALL, World
 
+pytestmark = pytest.mark.one_python
+
 SEEDS = int(os.environ.get("SEARCH_SEEDS", "2"))
 QUESTIONS = 50
 SOME_ARE_SMALL = ScanLimits(words=3, phrases=6, lists=12)
+LABEL_NAMES = ["work", "work in progress", "ünïcode", "x", "none"]
 
 
 async def wrong_results(world: World, questions: int) -> list[object]:
@@ -196,6 +200,37 @@ async def test_messages_are_counted_by_mailbox(tmp_path: Path, small: ScanLimits
         keys = [(inbox, name) for inbox in (1, 2, 3) for name in ("inbox", "trash", "none")]
         found = await world.engine.read(lambda tx, k=keys: world.searcher.count_mailboxes(tx, k))
         wrong += [key for key in keys if found[key] != look.counts(*key)]
+    await world.engine.close()
+
+    assert [] == wrong
+
+
+@pytest.mark.parametrize("small", [NOTHING_IS_SMALL, SOME_ARE_SMALL])
+async def test_messages_are_counted_by_label(tmp_path: Path, small: ScanLimits) -> None:
+    world = await World.open(tmp_path, seed=10)
+    world.searcher = IndexSearcher(small)
+    wrong = []
+    for _ in range(4):
+        await world.arrive(70)
+        await world.change(20)
+        await world.merge()
+        await world.change(20)
+        await world.arrive(5)
+        look = await world.look()
+        for inboxes in (EVERYTHING, only(1), only(2, 3), only(9)):
+            found = await world.engine.read(
+                lambda tx, i=inboxes: world.searcher.count_labels(tx, i, LABEL_NAMES)
+            )
+            wrong += [
+                (inboxes, name)
+                for name in LABEL_NAMES
+                for query in [SearchQuery(inboxes=inboxes, labels=(name,), limit=1)]
+                if found[name]
+                != (
+                    look.answer(query).total,
+                    look.answer(replace(query, without_flags=("seen",))).total,
+                )
+            ]
     await world.engine.close()
 
     assert [] == wrong

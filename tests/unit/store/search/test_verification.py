@@ -14,6 +14,8 @@ from postroom.store.search.index import compact, purge
 from postroom.store.search.segments.segment import Kind
 from tests.unit.store.search.world import START, World
 
+pytestmark = pytest.mark.one_python
+
 ROWS = """
     SELECT r.kind, r.key, r.part, r.value FROM search_rows r
       JOIN search_segments s ON s.number = r.segment

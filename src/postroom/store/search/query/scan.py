@@ -78,8 +78,8 @@ Match = tuple[int, int]
 MailboxKey = tuple[int, str]
 """The number of an inbox, and the folded name of a mailbox."""
 
-MailboxCounts = tuple[int, int]
-"""How many messages are in a mailbox, and how many of them are unread."""
+Counts = tuple[int, int]
+"""How many messages have a mailbox or a label, and how many of them are unread."""
 
 HAS_LABEL = """EXISTS (
     SELECT 1 FROM message_labels x JOIN labels n ON +n.inbox = +x.inbox AND n.number = x.label
@@ -165,7 +165,7 @@ MAILBOX_COUNTS = """
 
 def scan_mailboxes(
     tx: Transaction, inboxes: Sequence[int], *, buffered: bool = False
-) -> dict[MailboxKey, MailboxCounts]:
+) -> dict[MailboxKey, Counts]:
     """Count the messages of each mailbox of some inboxes, or those that are in the buffer."""
     tables, scope = "messages m", "m.inbox"
     if buffered:
@@ -178,6 +178,27 @@ def scan_mailboxes(
         MAILBOX_COUNTS.format(tables=tables, scope=where), seen=flag_bits(("seen",)), **params
     )
     return {(row[0], row[1]): (int(row[2]), int(row[3])) for row in rows}
+
+
+LABEL_COUNTS = """
+    SELECT n.folded, count(*), sum(CASE WHEN (m.flags & :seen) = 0 THEN 1 ELSE 0 END)
+      FROM {tables} JOIN messages m ON +m.inbox = +x.inbox AND m.number = x.message
+      JOIN labels n ON +n.inbox = +x.inbox AND n.number = x.label
+     WHERE {scope} AND m.is_hidden = 0 GROUP BY n.folded
+"""
+
+
+def scan_labels(tx: Transaction, inboxes: Numbers, *, buffered: bool = False) -> dict[str, Counts]:
+    """Count the messages of some inboxes by label, or those that are in the buffer."""
+    tables = "message_labels x"
+    scope, params = within("b.inbox" if buffered else "n.inbox", inboxes)
+    if buffered:
+        # A cross join makes the planner start with the buffer, which is short.
+        tables = "search_buffer b CROSS JOIN message_labels x"
+        scope += " AND x.message = b.message AND +x.inbox = +b.inbox"
+    sql = LABEL_COUNTS.format(tables=tables, scope=scope)
+    rows = tx.all(sql, seen=flag_bits(("seen",)), **params)
+    return {row[0]: (int(row[1]), int(row[2])) for row in rows}
 
 
 def has_buffered(tx: Transaction, inboxes: Numbers) -> bool:

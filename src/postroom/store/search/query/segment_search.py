@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
-from postroom.model.view import Everything
+from postroom.model.view import Everything, Numbers
 from postroom.store.search.postings.boundary_postings import find_boundary_postings
 from postroom.store.search.postings.term_postings import find_terms
 from postroom.store.search.query.buffer import Buffer
 from postroom.store.search.query.paging import DocValuesCache, Pager
 from postroom.store.search.query.scan import (
     EVERYWHERE,
-    MailboxCounts,
+    Counts,
     MailboxKey,
     SearchQuery,
     SearchResult,
@@ -31,6 +31,7 @@ from postroom.store.search.segments.segment import (
 from postroom.store.search.segments.snapshot import (
     Mask,
     MaskBuilder,
+    SetCounter,
     Snapshot,
     keep_range,
     positions_of,
@@ -39,7 +40,7 @@ from postroom.store.search.segments.snapshot import (
 from postroom.store.search.tokens.boundaries import has_longer_token, later_windows, split_query
 from postroom.store.sql.conditions import within
 from postroom.store.sql.values import CONTAINS, any_of, is_storable, padded, pattern
-from postroom.store.transaction import Transaction, remembered
+from postroom.store.transaction import Row, Transaction, remembered
 
 SETS = "SELECT name, segment, value FROM search_sets WHERE name {among}"
 TEXTS = """
@@ -129,10 +130,8 @@ class IndexSearch:
         own = self._names
         names = list(dict.fromkeys([*(own.inboxes or ()), *own.all_of, *own.none_of, *truncated]))
         sets: dict[str, list[tuple[int, bytes]]] = {}
-        for first in range(0, len(names), _BATCH):
-            among, params = any_of("name", names[first : first + _BATCH])
-            for name, segment, value in self.tx.all(SETS.format(among=among), **params):
-                sets.setdefault(name, []).append((segment, value))
+        for name, segment, value in _read_sets(self.tx, names):
+            sets.setdefault(name, []).append((segment, value))
         return sets
 
     def _union(self, names: Sequence[str]) -> Mask:
@@ -270,14 +269,14 @@ class SegmentSearcher:
 
     def count_mailboxes(
         self, tx: Transaction, keys: Sequence[MailboxKey], segments: list[Segment]
-    ) -> dict[MailboxKey, MailboxCounts]:
+    ) -> dict[MailboxKey, Counts]:
         """Count the messages of some mailboxes that are in segments."""
         snapshot = remembered(tx, Snapshot, lambda: Snapshot(segments))
         inboxes = {inbox: message_sets.inbox_set(inbox) for inbox, _ in keys}
         mailboxes = {name: message_sets.mailbox_set(name) for _, name in keys}
         seen, removed = message_sets.flag_set("seen"), message_sets.REMOVED
         masks = _read_masks(tx, snapshot, [*inboxes.values(), *mailboxes.values(), seen, removed])
-        counts: dict[MailboxKey, MailboxCounts] = {}
+        counts: dict[MailboxKey, Counts] = {}
         for inbox, name in keys:
             mask = masks[inboxes[inbox]] & masks[mailboxes[name]] & ~masks[removed]
             counts[inbox, name] = (
@@ -286,12 +285,35 @@ class SegmentSearcher:
             )
         return counts
 
+    def count_labels(
+        self,
+        tx: Transaction,
+        inboxes: Numbers,
+        names: Sequence[str],
+        segments: list[Segment],
+    ) -> dict[str, Counts]:
+        """Count the messages in segments that have some labels and are not hidden."""
+        snapshot = remembered(tx, Snapshot, lambda: Snapshot(segments))
+        everyone = SearchQuery(inboxes=inboxes)
+        scope = IndexSearch(tx, everyone, snapshot, self._doc_values).mask()
+        seen = message_sets.flag_set("seen")
+        unread = scope & ~_read_masks(tx, snapshot, [seen])[seen]
+        numbers = {message_sets.label_set(name): number for number, name in enumerate(names)}
+        counter = SetCounter(snapshot, (scope, unread), len(names))
+        for name, segment, value in _read_sets(tx, list(numbers)):
+            counter.add(numbers[name], segment, value)
+        return dict(zip(names, zip(*counter.counts(), strict=True), strict=True))
+
+
+def _read_sets(tx: Transaction, names: Sequence[str]) -> Iterator[Row]:
+    for first in range(0, len(names), _BATCH):
+        among, params = any_of("name", names[first : first + _BATCH])
+        yield from tx.all(SETS.format(among=among), **params)
+
 
 def _read_masks(tx: Transaction, snapshot: Snapshot, names: Sequence[str]) -> dict[str, Mask]:
     """The messages in each of some sets."""
     builders = {name: MaskBuilder(snapshot) for name in names}
-    for first in range(0, len(names), _BATCH):
-        among, params = any_of("name", names[first : first + _BATCH])
-        for name, segment, value in tx.all(SETS.format(among=among), **params):
-            builders[name].add(segment, value)
+    for name, segment, value in _read_sets(tx, names):
+        builders[name].add(segment, value)
     return {name: builder.mask() for name, builder in builders.items()}

@@ -183,6 +183,41 @@ class MaskBuilder:
         set_bits(mask, positions)
 
 
+class SetCounter:
+    """Counts the messages of masks in each of many sets, without a mask for each set."""
+
+    def __init__(self, snapshot: Snapshot, masks: Sequence[Mask], sets: int) -> None:
+        self._snapshot, self._masks = snapshot, masks
+        self._counts: Int = np.zeros((len(masks), sets), np.int64)
+        self._lists: list[tuple[int, int, bytes]] = []
+
+    def add(self, number: int, segment: int, value: bytes) -> None:
+        """Add an encoded set; ignored if the segment is not in the snapshot."""
+        if segment not in self._snapshot or len(value) == 1:
+            return
+        if not value[0]:
+            self._lists.append((number, self._snapshot.first_word(segment) * WORD_BITS, value[1:]))
+            return
+        octets = np.frombuffer(value, np.uint8, offset=1)
+        for counts, mask in zip(self._counts, self._masks, strict=True):
+            part = self._snapshot.part(mask, segment).view(np.uint8)[: len(octets)]
+            counts[number] += np.bitwise_count(part & octets).sum()
+
+    def counts(self) -> list[list[int]]:
+        """For each mask, how many of its messages are in each set."""
+        if self._lists:
+            numbers, bases, lists = zip(*self._lists, strict=True)
+            sizes = np.array([len(own) // 2 for own in lists])
+            positions = np.repeat(np.array(bases, np.uint32), sizes)
+            positions += np.frombuffer(b"".join(lists), "<u2")
+            starts = np.cumsum(sizes) - sizes
+            for counts, mask in zip(self._counts, self._masks, strict=True):
+                is_in = np.unpackbits(mask.view(np.uint8), bitorder="little")[positions]
+                np.add.at(counts, list(numbers), np.add.reduceat(is_in, starts, dtype=np.int64))
+            self._lists = []
+        return [counts.tolist() for counts in self._counts]
+
+
 def set_bits(mask: Mask, positions: Int) -> None:
     """Set some positions of a mask."""
     octets = mask.view(np.uint8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ from postroom.store.transaction import Row, Transaction
 _COLUMNS = "e.number, e.id, e.type, e.at, i.id, e.thread, e.message, e.data"
 _TABLES = "events e JOIN inboxes i ON i.number = e.inbox"
 _LISTING = Listing(_COLUMNS, _TABLES, "e.number")
+_NEWEST_FIRST = replace(_LISTING, is_newest_first=True)
 FAN_OUT = """
     SELECT number FROM webhooks
      WHERE is_enabled = 1 AND (types = '[]' OR replace(types, :type, '') <> types)
@@ -85,8 +87,9 @@ def add_event(
 
 
 def find_events(tx: Transaction, query: EventQuery) -> Found[Event]:
-    """One page of events, oldest first."""
-    return _LISTING.page(tx, _conditions(tx, query), query.page, _event)
+    """One page of events, in the order of the query."""
+    listing = _NEWEST_FIRST if query.newest_first else _LISTING
+    return listing.page(tx, _conditions(tx, query), query.page, _event)
 
 
 def _conditions(tx: Transaction, query: EventQuery) -> Conditions:

@@ -345,6 +345,11 @@ _LISTING = Listing(
     _COLUMNS, _TABLES, "d.number", is_newest_first=True, counted="webhook_deliveries d"
 )
 _DELIVERY = f"SELECT {_COLUMNS} FROM {_TABLES}"
+_WITH_EVENT = f"""
+    SELECT {_COLUMNS}, e.number, e.id, e.type, e.at, i.id, e.thread, e.message, e.data
+      FROM {_TABLES} LEFT JOIN inboxes i ON i.number = +e.inbox
+     WHERE d.webhook = :n AND d.id = :id
+"""
 
 
 def list_deliveries(
@@ -354,6 +359,25 @@ def list_deliveries(
     where = Conditions()
     where.add("d.webhook = :n", n=webhook_number(tx, webhook_id, visible))
     return _LISTING.page(tx, where, page, _delivery)
+
+
+def get_delivery(
+    tx: Transaction, webhook_id: str, delivery_id: str, visible: Visible
+) -> tuple[WebhookDelivery, Event | None]:
+    """A delivery and its event as the webhook is told of it. Raises NotFound."""
+    webhook = find_webhook(tx, webhook_id, visible)
+    number = webhook_number(tx, webhook_id, visible)
+    row = tx.one(_WITH_EVENT, n=number, id=delivery_id)
+    if row is None or webhook is None:
+        raise NotFound(no_delivery(webhook_id, delivery_id))
+    event = None
+    if row[13] is not None and row[17] is not None:
+        event = read_event(row[14:21], row[13]).shown_to(known_in(webhook))
+    return _delivery(row), event
+
+
+def no_delivery(webhook_id: str, delivery_id: str) -> str:
+    return f"no delivery {delivery_id} of {webhook_id}"
 
 
 def _delivery(row: Row) -> WebhookDelivery:
@@ -388,7 +412,7 @@ def redeliver(
         raise Conflict(f"{webhook_id} is disabled; enable it first")
     row = tx.one(f"{_DELIVERY} WHERE d.webhook = :n AND d.id = :id", n=number, id=delivery_id)
     if row is None:
-        raise NotFound(f"no delivery {delivery_id} of {webhook_id}")
+        raise NotFound(no_delivery(webhook_id, delivery_id))
     if row[5] == "pending" and (row[6] == 0 or row[12] > seconds(now)):
         raise Conflict(f"{delivery_id} is pending already")
     tx.run(

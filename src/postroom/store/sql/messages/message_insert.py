@@ -7,12 +7,12 @@ from typing import Literal
 
 from postroom.errors import NotFound, no_such
 from postroom.mail.text.fold import folded_addresses
-from postroom.model.inbox import HIDDEN_MAILBOXES, Label, Visible
+from postroom.model.inbox import HIDDEN_MAILBOXES
 from postroom.model.message import findings_of
-from postroom.model.page import Found, Slice
 from postroom.model.storage import Added, NewMessage
 from postroom.model.view import Numbers
 from postroom.store.search.index import index_message
+from postroom.store.sql.activity import count_mail
 from postroom.store.sql.conditions import within
 from postroom.store.sql.contacts import update_contacts
 from postroom.store.sql.events.events import About, add_event, add_outcomes
@@ -27,7 +27,6 @@ from postroom.store.sql.values import (
     insert_many,
     insert_numbered,
     seconds,
-    visible_numbers,
 )
 from postroom.store.transaction import Transaction
 
@@ -69,23 +68,6 @@ def numbers_named(tx: Transaction, table: Table, name: str, inboxes: Numbers) ->
         **params,
     )
     return [row[0] for row in rows]
-
-
-def list_labels(tx: Transaction, visible: Visible, page: Slice) -> Found[Label]:
-    """The labels of visible messages, by name."""
-    where, params = within("l.inbox", visible_numbers(tx, visible))
-    rows = tx.all(
-        f"""SELECT min(l.name), l.folded, count(*)
-              FROM labels l JOIN message_labels ml ON +ml.inbox = +l.inbox AND ml.label = l.number
-              JOIN messages m ON +m.inbox = +ml.inbox AND m.number = ml.message
-             WHERE {where} AND m.is_hidden = 0
-             GROUP BY l.folded ORDER BY l.folded""",
-        **params,
-    )
-    start = sum(row[1] <= page.after[0] for row in rows) if page.after else page.offset
-    shown = rows[start : start + page.limit]
-    cursor = (shown[-1][1],) if shown and start + len(shown) < len(rows) else None
-    return Found(tuple(Label(row[0], row[2]) for row in shown), len(rows), start, cursor)
 
 
 SAME_MESSAGE_ID = """
@@ -147,6 +129,8 @@ def _add_events(tx: Transaction, message: NewMessage, inbox: int, thread_id: str
         **({"imported": True} if message.is_imported else {}),
     }
     add_event(tx, "message.received", message.received_at, about, data)
+    if not message.is_imported:
+        count_mail(tx, "received", inbox, message.received_at)
 
 
 def _duplicate(

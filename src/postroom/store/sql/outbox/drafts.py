@@ -15,7 +15,7 @@ from postroom.model.approval import Asked
 from postroom.model.inbox import Visible
 from postroom.model.message import BlobKey, Recipient, hidden_chars
 from postroom.model.page import Found, Slice
-from postroom.model.sending import AGAIN, CANCELLED, LEFT, WAITING, StoredDraft
+from postroom.model.sending import AGAIN, CANCELLED, LEFT, WAITING, EarlierMail, StoredDraft
 from postroom.model.storage import Cancelled, Gate
 from postroom.store.sql.accounts.pushes import (
     cancel_draft_removal,
@@ -38,7 +38,6 @@ from postroom.store.sql.values import (
     from_text,
     hold_in,
     inbox_number,
-    insert,
     moment,
     moment_or_none,
     scalar,
@@ -52,7 +51,7 @@ CONTENT_RETENTION = timedelta(days=7)
 """How long the content of a sent draft is kept, so that it can be restored."""
 
 _COLUMNS = """d.number, d.id, i.id, d.arguments, d.send_at, d.created_at, d.updated_at,
-    d.message_id, d.revision, d.authors"""
+    d.message_id, d.revision, d.authors, d.replaces"""
 _TABLES = "drafts d JOIN inboxes i ON i.number = d.inbox"
 _LISTING = Listing(_COLUMNS, _TABLES, "d.number", is_newest_first=True)
 _AT_REVISION = "id = :id AND revision = :revision AND sent_at IS NULL"
@@ -61,8 +60,13 @@ CHANGE = f"""
            updated_at = :updated_at, authors = :authors, revision = revision + 1
      WHERE {_AT_REVISION}
 """
+ADD = """
+    INSERT INTO drafts (id, inbox, arguments, send_at, created_at, updated_at, authors, revision)
+    VALUES (:id, :inbox, :arguments, :send_at, :created_at, :updated_at, :authors, 1)
+    ON CONFLICT (id) DO NOTHING
+"""
 CLEAR_CONTENT = """
-    UPDATE drafts SET arguments = '{}'
+    UPDATE drafts SET arguments = '{}', replaces = NULL
      WHERE sent_at <= :before AND arguments <> '{}' AND (send_at IS NULL OR send_at <= :before)
 """
 
@@ -70,7 +74,7 @@ CLEAR_CONTENT = """
 def _draft(row: Row) -> StoredDraft:
     number, draft_id, inbox_id, arguments, send_at, created_at, updated_at = row[:7]
     times = (moment_or_none(send_at), moment(created_at), moment(updated_at))
-    message_id, revision, authors = row[7:10]
+    message_id, revision, authors, replaces = row[7:11]
     return StoredDraft(
         draft_id,
         inbox_id,
@@ -80,7 +84,17 @@ def _draft(row: Row) -> StoredDraft:
         number,
         revision,
         tuple(from_text(authors)),
+        earlier_mail_in(replaces),
     )
+
+
+def earlier_mail_in(text: str | None) -> EarlierMail | None:
+    """The mail that a draft was made from, as it is stored with the draft."""
+    if text is None:
+        return None
+    stored = from_text(text)
+    lists = {name: tuple(stored[name]) for name in ("recipients", "files")}
+    return EarlierMail(**{**stored, **lists})
 
 
 def save_draft(tx: Transaction, draft: StoredDraft) -> None:
@@ -88,7 +102,7 @@ def save_draft(tx: Transaction, draft: StoredDraft) -> None:
 
     Raises:
         NotFound: its inbox was removed, or it was sent or removed.
-        Conflict: it was changed since it was read.
+        Conflict: it was changed since it was read, or somebody has inserted it meanwhile.
     """
     inbox = inbox_number(tx, draft.inbox_id)
     if not inbox:
@@ -103,7 +117,8 @@ def save_draft(tx: Transaction, draft: StoredDraft) -> None:
         "authors": dumps(draft.authors),
     }
     if not draft.revision:
-        insert(tx, "drafts", **values, created_at=seconds(draft.created_at), revision=1)
+        if not tx.run(ADD, **values, created_at=seconds(draft.created_at)):
+            raise Conflict(f"the draft {draft.id} was saved meanwhile; read it again")
     elif not tx.run(CHANGE, **values, revision=draft.revision):
         message_id = sent_as(tx, draft.id, draft.revision)
         became = message_id or "a message before an upgrade"
@@ -344,7 +359,10 @@ def cancel_mail(
     draft_id = _restore_draft(tx, message_id)
     if draft_id is None:
         save_draft(tx, replace(draft, authors=tuple(from_text(row[10] or "[]"))))
-    return Cancelled(draft_id or draft.id, _remove(tx, row[5], row[0], message_id))
+        draft_id = draft.id
+    it = {"id": draft_id, "replaces": dumps(draft.replaces) if draft.replaces else None}
+    tx.run("UPDATE drafts SET replaces = :replaces WHERE id = :id", **it)
+    return Cancelled(draft_id, _remove(tx, row[5], row[0], message_id))
 
 
 def _cancelled(address: str, unknown: Mapping[str, str | None]) -> Recipient:

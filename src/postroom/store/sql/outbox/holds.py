@@ -152,7 +152,7 @@ def _leaving(
     since = seconds(mail.now) - _HOUR_S
     return LeavingMail(
         outside,
-        known=_known(tx, mail.inbox, outside),
+        known=known_addresses(tx, mail.inbox, outside),
         attachments=mail.attachments,
         hidden_chars=mail.hidden_chars,
         suspicious=tuple(_suspicious(tx, mail)),
@@ -162,9 +162,9 @@ def _leaving(
     )
 
 
-def _known(tx: Transaction, inbox: int, outside: Sequence[str]) -> frozenset[str]:
-    """The addresses that an inbox has written to or heard from, and its own."""
-    by_key = {as_key(address): address for address in outside}
+def known_addresses(tx: Transaction, inbox: int, addresses: Sequence[str]) -> frozenset[str]:
+    """Which canonical addresses an inbox has written to or heard from, or are its own."""
+    by_key = {as_key(address): address for address in addresses}
     among, params = any_of("address", list(by_key))
     sql = f"""SELECT address FROM contacts WHERE inbox = :inbox AND address {among}
                UNION SELECT email FROM identities WHERE inbox = :inbox AND email {among}"""

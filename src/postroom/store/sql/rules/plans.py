@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -12,20 +13,23 @@ from postroom.model.inbox import Visible
 from postroom.model.key import Caller
 from postroom.model.message import ActionResult, FailedAction
 from postroom.model.page import Found, Slice
-from postroom.model.rule import Action, Plan, PlanItem, RuleEffect, State
+from postroom.model.rule import Action, Plan, PlanItem, RuleEffect, State, restored_names
 from postroom.model.storage import Change
 from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING, named_in
+from postroom.store.sql.activity import count_mail
 from postroom.store.sql.audit import SEEN_IN, SIDE_EFFECTS, add_action_entries
 from postroom.store.sql.events.events import About
 from postroom.store.sql.messages.message_changes import change_each
-from postroom.store.sql.rules.rules import ABOUT, cancel_rule_jobs, run_side_effects
+from postroom.store.sql.rules.rule_jobs import cancel_rule_jobs
+from postroom.store.sql.rules.rules import ABOUT, run_side_effects
 from postroom.store.sql.values import (
     any_of,
     batches,
     dumps,
     flag_names,
     from_text,
+    inbox_number,
     insert_many,
     moment,
     scalar,
@@ -36,7 +40,7 @@ from postroom.store.sql.values import (
 from postroom.store.transaction import Row, Transaction
 
 _BATCH_SIZE = 500
-_COLUMNS = """number, id, rule, name, created_at, expires_at, state, total, item_count, counts,
+COLUMNS = """number, id, rule, name, created_at, expires_at, state, total, item_count, counts,
     warnings, max_messages, can_undo, inboxes, visible_inboxes, authors"""
 _ITEM = "message, inbox, subject, sender, date, before, after, actions, reasons"
 INSERT_PLAN = """
@@ -130,13 +134,13 @@ class StoredPlan:
 
 def stored_plan(tx: Transaction, plan_id: str, visible: Visible) -> StoredPlan:
     """One plan with its row number. Raises NotFound."""
-    row = tx.one(f"SELECT {_COLUMNS} FROM plans WHERE id = :id", id=plan_id)
-    if row is None or not visible.covers(_plan(row).known_in):
+    row = tx.one(f"SELECT {COLUMNS} FROM plans WHERE id = :id", id=plan_id)
+    if row is None or not visible.covers(plan_in(row).known_in):
         raise NotFound(f"no plan {plan_id}, or it has expired; run_rule_plan makes a new one")
-    return StoredPlan(row[0], _plan(row))
+    return StoredPlan(row[0], plan_in(row))
 
 
-def _plan(row: Row) -> Plan:
+def plan_in(row: Row) -> Plan:
     return Plan(
         id=row[1],
         rule_id=row[2],
@@ -278,6 +282,8 @@ def apply_plan(
     set_states(tx, [(item.message_id, item.after) for item in done])
     for item in done:
         _apply(tx, plan, item, caller, authority, now)
+    for inbox_id, count in Counter(item.inbox_id for item in done).items():
+        count_mail(tx, "rules", inbox_number(tx, inbox_id), now, count=count)
     _store_states(tx, stored.number, items)
     tx.put(
         "UPDATE plans SET state = 'applied', expires_at = :until WHERE number = :n",
@@ -422,8 +428,8 @@ def _undo_problems(tx: Transaction, plan: Plan, item: PlanItem, state: State) ->
 def _restored(item: PlanItem, state: State) -> tuple[State, str]:
     """The state to restore, and the names of the fields that were changed since."""
     before, after = item.before, item.after
-    labels, labels_kept = _names(before.labels, after.labels, state.labels)
-    flags, flags_kept = _names(before.flags, after.flags, state.flags)
+    labels, labels_kept = restored_names(before.labels, after.labels, state.labels)
+    flags, flags_kept = restored_names(before.flags, after.flags, state.flags)
     target = replace(state, labels=labels, flags=flags)
     is_in_place = name_sets(state)[2] == name_sets(after)[2]
     if is_in_place:
@@ -431,16 +437,3 @@ def _restored(item: PlanItem, state: State) -> tuple[State, str]:
     place_kept = not is_in_place and name_sets(state)[2] != name_sets(before)[2]
     words = (("labels", labels_kept), ("flags", flags_kept), ("place", place_kept))
     return target, ", ".join(word for word, is_kept in words if is_kept)
-
-
-def _names(
-    before: tuple[str, ...], after: tuple[str, ...], now: tuple[str, ...]
-) -> tuple[tuple[str, ...], bool]:
-    """The names to restore: those before the plan, except what was changed since."""
-    was, left, present = ({n.casefold() for n in names} for names in (before, after, now))
-    if left == present:
-        return before, False
-    added, removed = left - was, was - left
-    kept = tuple(n for n in now if n.casefold() not in added)
-    back = tuple(n for n in before if n.casefold() in removed - present)
-    return (*kept, *back), not (added <= present and not removed & present)

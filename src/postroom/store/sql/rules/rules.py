@@ -13,15 +13,16 @@ from postroom.model.key import AGENT, OWNER
 from postroom.model.memory import DEFAULT_NAMESPACE, Author, Link, MemoryChange
 from postroom.model.message import NamedAddress
 from postroom.model.page import Found, Slice, random_id
-from postroom.model.rule import Action, Facts, Loss, Rule, RuleEffect, RuleJob, State
+from postroom.model.rule import Action, Facts, Loss, Rule, RuleEffect, State, text_sha256
 from postroom.model.storage import FIELD_BORDER, MessageQuery
 from postroom.model.view import EVERYTHING, Everything, named_in
 from postroom.store.search.index import IndexSearcher
-from postroom.store.sql.audit import ARRIVED, SEEN_IN, add_action_entries, rule_known_in
+from postroom.store.sql.activity import count_mail
+from postroom.store.sql.audit import ARRIVED, SEEN_IN, add_action_entries
 from postroom.store.sql.conditions import page_of
 from postroom.store.sql.events.events import About, add_event
 from postroom.store.sql.events.rule_deliveries import Signer, insert_rule_delivery
-from postroom.store.sql.memories.memories import save_memory
+from postroom.store.sql.memories.memory_writes import save_memory
 from postroom.store.sql.messages.message_search import direction, search_query_of
 from postroom.store.sql.values import (
     any_of,
@@ -30,7 +31,6 @@ from postroom.store.sql.values import (
     from_text,
     insert,
     moment,
-    moment_or_none,
     scalar,
     seconds,
     stored_view,
@@ -50,7 +50,7 @@ _COLUMNS = """id, name, description, enabled, position, yaml, created_at, update
 
 def add_rule(tx: Transaction, rule: Rule, visible: Visible) -> Rule:
     """Insert a rule after all others. Raises Conflict when the caller sees too many."""
-    count = len(_seen_rules(tx, visible))
+    count = len(seen_rules(tx, visible))
     if count >= (MAX_RULES_TOTAL if isinstance(visible, Everything) else MAX_RULES):
         raise Conflict(
             f"there are {count} rules already, which is the limit; delete_rule removes an unused"
@@ -103,7 +103,7 @@ def upgrade_losses(tx: Transaction) -> list[Loss]:
     return [Loss(*row) for row in rows]
 
 
-def _seen_rules(tx: Transaction, visible: Visible) -> list[Rule]:
+def seen_rules(tx: Transaction, visible: Visible) -> list[Rule]:
     """The rules that a caller sees, with positions counted among them from 1."""
     rules = all_rules(tx)
     if isinstance(visible, Everything):
@@ -114,7 +114,7 @@ def _seen_rules(tx: Transaction, visible: Visible) -> list[Rule]:
 
 def list_rules(tx: Transaction, visible: Visible, page: Slice) -> Found[Rule]:
     """One page of rules, in the order in which they run."""
-    return page_of(_seen_rules(tx, visible), page)
+    return page_of(seen_rules(tx, visible), page)
 
 
 def get_rule(tx: Transaction, rule_id: str, visible: Visible) -> Rule:
@@ -123,7 +123,7 @@ def get_rule(tx: Transaction, rule_id: str, visible: Visible) -> Rule:
         row = tx.one(f"SELECT {_COLUMNS} FROM rules WHERE id = :id", id=rule_id)
         found = None if row is None else _rule(row)
     else:
-        found = next((rule for rule in _seen_rules(tx, visible) if rule.id == rule_id), None)
+        found = next((rule for rule in seen_rules(tx, visible) if rule.id == rule_id), None)
     if found is None:
         raise NotFound(f"no rule {rule_id}; list_rules shows the existing rules")
     return found
@@ -152,6 +152,36 @@ def change_rule(
         tx.run("UPDATE rules SET authority = :key WHERE id = :id", key=authority, id=rule_id)
     tx.run("UPDATE rules SET updated_at = :now WHERE id = :id", now=seconds(now), id=rule_id)
     return get_rule(tx, rule_id, visible)
+
+
+def replace_rule(tx: Transaction, rule: Rule, visible: Visible, *, sha256: str) -> Rule:
+    """Replace the text of a rule and what follows from it.
+
+    Raises:
+        NotFound: there is no such rule for the caller.
+        Conflict: its text is another one than the caller has seen.
+    """
+    if text_sha256(get_rule(tx, rule.id, visible).yaml) != sha256:
+        raise Conflict(
+            f"{rule.id} was changed by somebody else since you opened it; nothing was saved"
+        )
+    tx.run(
+        """UPDATE rules SET name = :name, description = :description, enabled = :enabled,
+                  yaml = :yaml, inboxes = :inboxes, visible_inboxes = :known_in,
+                  authority = :authority, made_by = :made_by, updated_at = :now
+            WHERE id = :id""",
+        id=rule.id,
+        name=rule.name,
+        description=rule.description,
+        enabled=int(rule.enabled),
+        yaml=rule.yaml,
+        inboxes=stored_view(rule.inboxes),
+        known_in=None if rule.made_for is None else stored_view(rule.made_for),
+        authority=rule.authority,
+        made_by=rule.made_by,
+        now=seconds(rule.updated_at),
+    )
+    return get_rule(tx, rule.id, visible)
 
 
 def _place(tx: Transaction, rule: Rule, position: int, visible: Visible) -> None:
@@ -248,28 +278,11 @@ def _people(lines: Sequence[Sequence[str]], role: str) -> tuple[NamedAddress, ..
     return tuple(NamedAddress(name, address) for kind, name, address in lines if kind == role)
 
 
-DUE = """
-    SELECT e.inbox, e.number, e.id, e.rule, e.name, e.message, i.id, e.action, e.attempts,
-           e.authority, e.authors
-      FROM rule_jobs e JOIN inboxes i ON i.number = e.inbox
-     WHERE e.state = 'waiting' AND e.next_at <= :now AND (e.holder IS NULL OR e.until <= :now)
-     ORDER BY e.number LIMIT :limit
-"""
-NEXT = """
-    SELECT min(CASE WHEN holder IS NULL THEN next_at ELSE until END) FROM rule_jobs
-     WHERE state = 'waiting'
-"""
 ABOUT = """
     SELECT m.inbox, t.id, m.id
       FROM messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
      WHERE m.id = :id
 """
-_ROW_KEY = "inbox = :inbox AND number = :n"
-FREE = f"""
-    SELECT 1 FROM rule_jobs e
-     WHERE {_ROW_KEY} AND state = 'waiting' AND (holder IS NULL OR until <= :now)
-"""
-"""Rows are locked one by one, by inbox, because a lock cannot span several machines."""
 
 
 def run_side_effects(
@@ -289,11 +302,11 @@ def run_side_effects(
             failed.append(str(error))
     for problem in failed:
         data = {"rule_id": effect.rule_id, "rule": effect.rule_name, "detail": problem[:500]}
-        add_event(tx, "rule.failed", now, about, {**data, **_known(effect.seen_in)})
+        add_event(tx, "rule.failed", now, about, {**data, **known_in(effect.seen_in)})
     return failed
 
 
-def _known(view: Visible) -> dict[str, object]:
+def known_in(view: Visible) -> dict[str, object]:
     return {SEEN_IN: named_in(view)}
 
 
@@ -307,7 +320,7 @@ def _run_side_effect(
 ) -> None:
     if act.type == "webhook":
         data: dict[str, object] = {"rule_id": effect.rule_id, "rule": effect.rule_name}
-        event = add_event(tx, "rule.matched", now, about, {**data, **_known(effect.seen_in)})
+        event = add_event(tx, "rule.matched", now, about, {**data, **known_in(effect.seen_in)})
         # An agent without a key acts for the owner, also for a URL that both use.
         authority = OWNER.key_id if effect.authority == AGENT.key_id else effect.authority
         signer = Signer(authority, effect.caller.inboxes)
@@ -353,89 +366,7 @@ def apply_rule_effects(
     """Run and audit the effects of rules on a message that was just stored."""
     for effect in effects:
         failed = run_side_effects(tx, effect, about, now)
-        details = {"rule": effect.rule_name, **_known(effect.seen_in)}
+        count_mail(tx, "rules", about.inbox, now)
+        details = {"rule": effect.rule_name, **known_in(effect.seen_in)}
         record = AuditRecord(effect.rule_id, ARRIVED, now, (about.message_id,), details, via="rule")
         add_action_entries(tx, record, effect.actions, inbox_id=inbox_id, failed=failed)
-
-
-def claim_rule_jobs(
-    tx: Transaction, holder: str, *, now: datetime, until: datetime, limit: int
-) -> list[RuleJob]:
-    """Claim due rule jobs, and those whose lease has expired."""
-    due = tx.all(DUE, now=seconds(now), limit=limit)
-    rows = [row for row in due if tx.claimable(FREE, "e", inbox=row[0], n=row[1], now=seconds(now))]
-    for row in rows:
-        tx.run(
-            f"UPDATE rule_jobs SET holder = :holder, until = :until WHERE {_ROW_KEY}",
-            holder=holder,
-            until=seconds(until),
-            inbox=row[0],
-            n=row[1],
-        )
-    return [_rule_job(row, holder) for row in rows]
-
-
-def _rule_job(row: Row, holder: str) -> RuleJob:
-    inbox, number, rule_job_id, rule, name, message, inbox_id, act, attempts, authority = row[:10]
-    return RuleJob(
-        inbox=inbox,
-        number=number,
-        id=rule_job_id,
-        rule_id=rule,
-        rule_name=name,
-        message_id=message,
-        inbox_id=inbox_id,
-        act=Action(*from_text(act)),
-        attempts=attempts,
-        holder=holder,
-        authority=authority,
-        authors=tuple(from_text(row[10])),
-    )
-
-
-def next_rule_job_at(tx: Transaction) -> datetime | None:
-    """When the next rule job is due."""
-    return moment_or_none(scalar(tx, NEXT))
-
-
-def settle_rule_job(
-    tx: Transaction,
-    job: RuleJob,
-    *,
-    now: datetime,
-    failed: str | None,
-    next_at: datetime | None,
-) -> None:
-    """Record the outcome of a rule job: done, to be retried, or abandoned with an event."""
-    if failed is not None and next_at is not None:
-        tx.run(
-            f"""UPDATE rule_jobs SET attempts = attempts + 1, next_at = :at, holder = NULL,
-                      until = NULL WHERE {_ROW_KEY} AND holder = :holder""",
-            at=seconds(next_at),
-            inbox=job.inbox,
-            n=job.number,
-            holder=job.holder,
-        )
-        return
-    deleted = tx.run(
-        f"DELETE FROM rule_jobs WHERE {_ROW_KEY} AND holder = :holder",
-        inbox=job.inbox,
-        n=job.number,
-        holder=job.holder,
-    )
-    row = tx.one(ABOUT, id=job.message_id)
-    if failed is not None and deleted and row is not None:
-        data = {"rule_id": job.rule_id, "rule": job.rule_name, "detail": failed[:500]}
-        known = _known(rule_known_in(tx, job.rule_id))
-        add_event(tx, "rule.failed", now, About(*row), {**data, **known})
-
-
-def cancel_rule_jobs(tx: Transaction, plan_id: str, message_id: str) -> list[Action]:
-    """Delete the rule jobs of a message that no worker has claimed, and return their actions."""
-    rows = tx.all(
-        """DELETE FROM rule_jobs WHERE plan = :plan AND message = :message AND state = 'waiting'
-              AND holder IS NULL RETURNING action""",
-        plan=plan_id,
-        message=message_id,
-    )
-    return [Action(*from_text(row[0])) for row in rows]

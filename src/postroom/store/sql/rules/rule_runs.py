@@ -1,0 +1,104 @@
+"""What rules have done: plans that were applied, and changes of mail as it arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from postroom.errors import NotFound
+from postroom.model.inbox import Visible
+from postroom.model.page import Found, Slice
+from postroom.model.rule import Plan, PlanState, RuleDay, RulePlan
+from postroom.store.sql.audit import ARRIVED
+from postroom.store.sql.conditions import page_of
+from postroom.store.sql.rules.plans import COLUMNS, UNDO_PERIOD, plan_in, stored_plan
+from postroom.store.sql.rules.rules import seen_rules
+from postroom.store.sql.values import any_of, moment, seconds
+from postroom.store.transaction import Row, Transaction
+
+MAX_LISTED = 1_000
+"""A list shows the newest plans; they expire after a day, or 30 days once they were applied."""
+
+_MAX_DAYS = 1_000
+# The literals are those of the partial indexes `plans_of_rules` and `audit_by_rule`. A change of
+# messages that no rule makes is a plan without authors.
+PLANS = f"""
+    SELECT {COLUMNS} FROM plans WHERE authors <> '[]' AND expires_at > :now
+     ORDER BY number DESC LIMIT :limit
+"""
+PLANS_IN_STATE = PLANS.replace(" ORDER", " AND state = :state ORDER", 1)
+APPLIED_BY = """
+    SELECT a.actor, a.via FROM audit a
+     WHERE a.target = (SELECT message FROM plan_items
+                        WHERE plan = :number AND actions <> '[]' ORDER BY position LIMIT 1)
+       AND a.action = 'apply_rule_plan' AND a.details LIKE :details
+     ORDER BY a.number LIMIT 1
+"""
+DAYS = f"""
+    SELECT actor, count(DISTINCT target), max(at),
+           sum(CASE WHEN details LIKE '%"failed":[%' THEN 1 ELSE 0 END)
+      FROM audit WHERE action = '{ARRIVED}' AND actor {{among}} AND at >= :since
+     GROUP BY actor, at / 86400 ORDER BY max(at) DESC, actor LIMIT :limit
+"""
+
+
+def list_plans(
+    tx: Transaction,
+    visible: Visible,
+    page: Slice,
+    *,
+    now: datetime,
+    rule_id: str | None = None,
+    state: PlanState | None = None,
+) -> Found[RulePlan]:
+    """One page of the newest plans of rules that a caller sees."""
+    sql, given = (PLANS, {}) if state is None else (PLANS_IN_STATE, {"state": state})
+    rows = tx.all(sql, now=seconds(now), limit=MAX_LISTED, **given)
+    known = [row for row in rows if visible.covers(plan_in(row).known_in)]
+    found = page_of([row for row in known if rule_id in (None, row[2])], page)
+    shown = tuple(_shown(tx, row[0], plan_in(row)) for row in found.rows)
+    return Found(shown, found.total, found.offset, found.next)
+
+
+def get_plan(tx: Transaction, plan_id: str, visible: Visible) -> RulePlan:
+    """One plan, with who applied it. Raises NotFound."""
+    stored = stored_plan(tx, plan_id, visible)
+    if not stored.plan.authors:
+        raise NotFound(f"{plan_id} is not a plan of a rule")
+    return _shown(tx, stored.number, stored.plan)
+
+
+def _shown(tx: Transaction, number: int, plan: Plan) -> RulePlan:
+    is_open = plan.state == "open"
+    # The text begins with the id; it has no character that LIKE treats specially but `_`.
+    details = f'{{"plan_id":"{plan.id}"%'
+    by: Row | None = None if is_open else tx.one(APPLIED_BY, number=number, details=details)
+    return RulePlan(
+        id=plan.id,
+        rule_id=plan.rule_id,
+        name=plan.name,
+        state=plan.state,
+        created_at=plan.created_at,
+        expires_at=plan.expires_at,
+        applied_at=None if is_open else plan.expires_at - UNDO_PERIOD,
+        total=plan.total,
+        actions_by_type=plan.actions_by_type,
+        warnings=plan.warnings,
+        max_messages=plan.max_messages,
+        can_undo=plan.can_undo,
+        applied_by=by[0] if by else None,
+        via=by[1] if by else None,
+    )
+
+
+def rule_days(
+    tx: Transaction, rule_ids: Sequence[str], visible: Visible, since: datetime
+) -> list[RuleDay]:
+    """What rules did with arriving mail on each day since then, newest first.
+
+    A caller who sees a rule sees everything that it does.
+    """
+    seen = sorted({rule.id for rule in seen_rules(tx, visible)} & set(rule_ids))
+    among, params = any_of("actor", seen)
+    rows = tx.all(DAYS.format(among=among), since=seconds(since), limit=_MAX_DAYS, **params)
+    return [RuleDay(actor, count, int(bad), moment(at)) for actor, count, at, bad in rows]
