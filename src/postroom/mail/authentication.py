@@ -86,7 +86,7 @@ def shapes(domain: str) -> frozenset[str]:
 
 def skeleton(text: str) -> str:
     """The skeleton (UTS #39): confusable letters and digits as Latin letters."""
-    seen = unicodedata.normalize("NFKD", _readable(text.lower())).translate(_LATIN)
+    seen = unicodedata.normalize("NFKD", readable(text.lower())).translate(_LATIN)
     letters = "".join(c for c in seen if not unicodedata.combining(c)).translate(_DIGITS)
     return letters.replace("rn", "m").replace("vv", "w").replace("cl", "d")
 
@@ -123,7 +123,7 @@ def _domain_tricks(sender: AddressLine) -> list[str]:
     domain = _domain(sender.address)
     if domain.isascii() and "xn--" not in domain:
         return []
-    shown = _readable(domain)
+    shown = readable(domain)
     if any(_is_mixed(label) for label in shown.split(".")):
         return [f"the domain {shown} mixes scripts"]
     if any(_is_disguise(label) for label in shown.split(".")):
@@ -163,7 +163,7 @@ def site(domain: str) -> str:
     return ".".join(labels[-size:])
 
 
-def _readable(domain: str) -> str:
+def readable(domain: str) -> str:
     """A domain with its punycode labels spelled out."""
     if "xn--" not in domain:
         return domain

@@ -109,15 +109,26 @@ class Words:
 def read_words(contents: Contents, limits: Limits) -> Words:
     """The text of the bodies, with findings and defects."""
     words = Words(limits.html_bytes)
-    texts = [_body_text(body, words, limits) for body in contents.bodies]
-    text = "\n\n".join(text for text in texts if text.strip())
-    if len(text) > limits.text_chars:
-        text = text[: limits.text_chars]
-        words.defects.append(f"text over {limits.text_chars} characters, cut there")
-    words.text = cleaned(text, contents.removed).strip("\n")
+    words.text = cleaned(_written(contents, words, limits), contents.removed).strip("\n")
     htmls = [body.html for body in contents.bodies if body.html is not None]
     words.html = "\n".join(htmls) if htmls else None
     return words
+
+
+def _written(contents: Contents, words: Words, limits: Limits) -> str:
+    """The text of the bodies before invisible characters are removed."""
+    texts = [_body_text(body, words, limits) for body in contents.bodies]
+    text = "\n\n".join(text for text in texts if text.strip())
+    if len(text) > limits.text_chars:
+        words.defects.append(f"text over {limits.text_chars} characters, cut there")
+    return text[: limits.text_chars]
+
+
+def written_text(raw: bytes, limits: Limits = _DEFAULT_LIMITS) -> str:
+    """The text of a mail with its invisible characters."""
+    junk = _LEADING_JUNK.match(raw)
+    root = Splitter(raw, limits).read_part(junk.end() if junk else 0, len(raw), depth=0)
+    return _written(collect(root, limits), Words(limits.html_bytes), limits).strip("\n")
 
 
 def _body_text(body: Body, words: Words, limits: Limits) -> str:

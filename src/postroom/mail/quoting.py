@@ -249,30 +249,41 @@ def split_reply(text: str) -> Reply:
     Answers between quoted lines are new. A forwarded mail is what its sender wants to say,
     so it stays.
     """
-    if "\r" in text:
-        text = text.replace("\r\n", "\n")
-    marks = _Marks(text.split("\n"))
-    if True not in marks.quoted:
-        new, old = marks.lines, []
-    else:
-        pairs = list(zip(marks.lines, marks.quoted, strict=True))
-        new = [line for line, is_quoted in pairs if not is_quoted]
-        old = [line for line, is_quoted in pairs if is_quoted]
-        new = _without_gaps(new)
-    while new and not new[-1].strip():
+    lines, quoted, new, signature = _told_apart(text)
+    old = [line for line, is_quoted in zip(lines, quoted, strict=True) if is_quoted]
+    kept = [lines[index] for index in new]
+    return Reply(_joined(kept[:signature]), _joined(old), _joined(kept[signature:]))
+
+
+def line_kinds(text: str) -> list[tuple[str, str]]:
+    """The lines of a text, each new, quoted or signature; one that is partly quoted is two."""
+    lines, quoted, new, signature = _told_apart(text)
+    kinds = ["quoted" if is_quoted else "new" for is_quoted in quoted]
+    for index in new[signature:]:
+        kinds[index] = "signature"
+    return list(zip(kinds, lines, strict=True))
+
+
+def _told_apart(text: str) -> tuple[list[str], list[bool], list[int], int]:
+    """Lines, which are quoted, the indexes of the new ones, and where their signature begins."""
+    marks = _Marks(text.replace("\r\n", "\n").split("\n"))
+    lines = marks.lines
+    new = list(range(len(lines)))
+    if True in marks.quoted:
+        new = _without_gaps(lines, [index for index in new if not marks.quoted[index]])
+    while new and not lines[new[-1]].strip():
         new.pop()
-    signature = find_signature(new)
-    return Reply(_joined(new[:signature]), _joined(old), _joined(new[signature:]))
+    return lines, marks.quoted, new, find_signature([lines[index] for index in new])
 
 
 def _joined(lines: list[str]) -> str:
     return "\n".join(lines).strip("\n").rstrip()
 
 
-def _without_gaps(lines: list[str]) -> list[str]:
+def _without_gaps(lines: list[str], new: list[int]) -> list[int]:
     """One empty line where quotations were taken out, not two."""
-    spaced = zip(["", *lines], lines, strict=False)
-    return [line for above, line in spaced if line.strip() or above.strip()]
+    above = ["", *(lines[index] for index in new)]
+    return [at for over, at in zip(above, new, strict=False) if lines[at].strip() or over.strip()]
 
 
 class _Marks:

@@ -25,8 +25,11 @@ _SILENT = re.compile(
     r"<(script|style|head|title|template|noscript)\b.*?(?:</\1\s{0,9}>|$)|<!--.*?(?:-->|$)",
     re.DOTALL | re.IGNORECASE,
 )
-_ELSEWHERE = re.compile(r"(?:https?://|mailto:|tel:)", re.IGNORECASE)
+ELSEWHERE = re.compile(r"(?:https?://|mailto:|tel:)", re.IGNORECASE)
+"""What a link may begin with."""
+
 _DEFAULT_LIMITS = Limits()
+_NOTHING: Mapping[str, set[str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ def html_to_text(html: str, limits: Limits = _DEFAULT_LIMITS) -> HtmlText:
         defects = (f"HTML over {limits.html_bytes} characters, read up to there",)
     html = clean(html)
     if is_too_deep(html):
-        return HtmlText(_without_tags(html), defects=(*defects, "HTML nested too deeply"))
+        return HtmlText(without_tags(html), defects=(*defects, "HTML nested too deeply"))
     from postroom.mail.html.visible_text import render  # selectolax is only loaded for HTML mail
 
     return render(html, defects)
@@ -72,7 +75,7 @@ def is_too_deep(html: str) -> bool:
     return False
 
 
-def _without_tags(html: str) -> str:
+def without_tags(html: str) -> str:
     """Text without a tree, for HTML that is nested too deeply."""
     from html import unescape
 
@@ -82,55 +85,101 @@ def _without_tags(html: str) -> str:
 
 def sanitise_html(html: str) -> str:
     """HTML that cannot run, load or submit anything; remote images are gone too."""
-    html = clean(html[: Limits().html_bytes])
-    if is_too_deep(html):
-        return ""
-    return _clean(html, _only_own_images)
+    html = bounded(html)
+    return "" if is_too_deep(html) else _clean(html, _only_own_images)
+
+
+def bounded(html: str) -> str:
+    """As much of HTML as is ever shown."""
+    return clean(html[: _DEFAULT_LIMITS.html_bytes])
 
 
 def html_for_browser(html: str, pictures: Mapping[str, str], *, remote_images: bool) -> str:
     """Sanitised HTML to show in a frame; links open in another window.
 
-    *pictures* are the data URLs of the files of the mail, by content id. With *remote_images*,
-    pictures are loaded over https.
+    Its styles are kept, so that the frame shows what a mail client shows. *pictures* are the data
+    URLs of the files of the mail, by content id. With *remote_images*, pictures are loaded over
+    https.
     """
-    html = clean(html[: Limits().html_bytes])
+    html = bounded(html)
     if is_too_deep(html):
-        return f"<pre>{escape(_without_tags(html))}</pre>"
+        return f"<pre>{escape(without_tags(html))}</pre>"
 
     def keep(tag: str, attribute: str, value: str) -> str | None:
         if attribute == "src":
-            return _picture(value, pictures, remote_images=remote_images)
+            return shown_picture(value, pictures, remote_images=remote_images)
         if attribute == "href":
-            return value if _ELSEWHERE.match(value) else None
-        return _only_own_images(tag, attribute, value)
+            return value if ELSEWHERE.match(value) else None
+        if attribute == "style":
+            return _without_loading(value, remote_images=remote_images)
+        return value
 
-    return _clean(html, keep, {"a": {"target": "_blank"}})
+    return clean_for_browser(html, keep, {"*": {"class", "id"}}, keeps_styles=True)
 
 
-def _picture(url: str, pictures: Mapping[str, str], *, remote_images: bool) -> str | None:
+def styles_for_browser(html: str, *, remote_images: bool) -> str:
+    """The style sheets of a mail, as the content of one `style` element."""
+    from postroom.mail.html.visible_text import styles_of  # selectolax is only loaded for HTML mail
+
+    html = bounded(html)
+    css = "" if is_too_deep(html) else styles_of(html)
+    return _without_loading(css, remote_images=remote_images).replace("</", "< /")
+
+
+_LOADS = re.compile(r"(?:url|src|image|image-set|cross-fade|element)\s*\(|@import", re.IGNORECASE)
+
+
+def _without_loading(css: str, *, remote_images: bool) -> str:
+    """Styles that ask for nothing; the policy of the frame would refuse it as well.
+
+    Escapes are removed, because they can spell the name of a function.
+    """
+    return css if remote_images else _LOADS.sub("none(", css.replace("\\", ""))
+
+
+def clean_for_browser(
+    html: str,
+    keep: Keep,
+    more: Mapping[str, set[str]] | None = None,
+    *,
+    keeps_styles: bool = False,
+) -> str:
+    """Sanitised HTML whose links open in another window; *more* attributes may remain."""
+    return _clean(html, keep, {"a": {"target": "_blank"}}, more or {}, keeps_styles=keeps_styles)
+
+
+def shown_picture(url: str, pictures: Mapping[str, str], *, remote_images: bool) -> str | None:
+    """The address from which a picture is shown, None if it is not."""
     scheme, _, rest = url.partition(":")
     if scheme.lower() == "cid":
         return pictures.get(unquote(rest).strip("<>"))
     return url if remote_images and scheme.lower() == "https" else None
 
 
+Keep = Callable[[str, str, str], str | None]
+"""The value of an attribute that remains: of an element, the name and the value before."""
+
+
 def _clean(
     html: str,
-    keep: Callable[[str, str, str], str | None],
+    keep: Keep,
     added: dict[str, dict[str, str]] | None = None,
+    more: Mapping[str, set[str]] = _NOTHING,
+    *,
+    keeps_styles: bool = False,
 ) -> str:
     import nh3
 
+    kept = {tag: set(names) for tag, names in _DATA["attributes"].items()}
     return nh3.clean(
         html,
         tags=set(_DATA["tags"]),
-        attributes={tag: set(names) for tag, names in _DATA["attributes"].items()},
+        attributes={**kept, **{tag: kept.get(tag, set()) | names for tag, names in more.items()}},
         clean_content_tags={"script", "style", "title", "noscript", "template", "svg", "math"},
         url_schemes={"http", "https", "mailto", "tel", "cid"},
         link_rel="noopener noreferrer nofollow",
         attribute_filter=keep,
-        filter_style_properties=set(_DATA["style_properties"]),
+        filter_style_properties=None if keeps_styles else set(_DATA["style_properties"]),
         set_tag_attribute_values=added,
     )
 

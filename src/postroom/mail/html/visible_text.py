@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
@@ -38,10 +39,39 @@ _MAX_CHARS = 20_000
 _FEW_CHARS = 20
 
 
+class Observer(Protocol):
+    """Is told what the walk decides about each node, in the order of the document.
+
+    This is all that marking (`marks`) knows of the detection, so that both can change apart.
+    """
+
+    def open(self, tag: str, attributes: Attributes) -> None:
+        """An element begins."""
+
+    def close(self) -> None:
+        """The innermost open element ends."""
+
+    def shown(self, text: str) -> None:
+        """Text that a reader sees; it is written to the page next."""
+
+    def begin_hidden(self) -> None:
+        """Text that a reader does not see begins here."""
+
+    def end_hidden(self, text: str, reason: str) -> None:
+        """What was hidden from there on; without text, it was nothing to report."""
+
+    def mentioned(self, text: str, reason: str) -> None:
+        """Text that is never displayed, and that addresses a machine."""
+
+    def picture(self, attributes: Attributes, *, is_remote: bool, is_pixel: bool) -> None:
+        """A picture."""
+
+
 @dataclass(slots=True)
 class HiddenTexts:
     """Hidden texts and the reason for each; adjacent texts with one reason are joined."""
 
+    observer: Observer | None = None
     found: list[HiddenText] = field(default_factory=list)
     _pieces: list[str] = field(default_factory=list)
     _reason: str = ""
@@ -52,6 +82,8 @@ class HiddenTexts:
         if reason != self._reason:
             self.flush()
             self._reason = reason
+        if self.observer and not self._pieces:
+            self.observer.begin_hidden()
         self._pieces.append(text)
 
     def flush(self) -> None:
@@ -59,7 +91,10 @@ class HiddenTexts:
             return
         text = " ".join("".join(self._pieces).split())
         self._pieces = []
-        if _WORD.search(text):
+        text = text if _WORD.search(text) else ""
+        if self.observer:
+            self.observer.end_hidden(text, self._reason)
+        if text:
             self._keep(text, self._reason)
 
     def mention(self, text: str, reason: str) -> None:
@@ -72,6 +107,8 @@ class HiddenTexts:
             return
         prose = " ".join(_TAG.sub(" ", text).split())
         if _TO_A_MACHINE.search(prose):
+            if self.observer:
+                self.observer.mentioned(prose, reason)
             self._keep(prose, reason)
 
     def _keep(self, text: str, reason: str) -> None:
@@ -89,11 +126,19 @@ _LETTER = re.compile(r"\w")
 _NOTHING: Attributes = {}
 
 
-def render(html: str, defects: tuple[str, ...]) -> HtmlText:
-    """The text that shows, the text that does not, and what the mail would load."""
+def render(
+    html: str,
+    defects: tuple[str, ...],
+    observer: Observer | None = None,
+    page: Page | None = None,
+) -> HtmlText:
+    """The text that shows, the text that does not, and what the mail would load.
+
+    *observer* is told of each node what was decided, *page* is where the text is laid out.
+    """
     tree = LexborHTMLParser(html)
     sheet = Stylesheet(_css(tree))
-    walker = _Walker(sheet)
+    walker = _Walker(sheet, page=page or Page(), hidden=HiddenTexts(observer), observer=observer)
     if tree.root is not None and not walker.walk(tree.root):
         defects = (*defects, f"HTML with more than {_MAX_NODES} nodes, read up to there")
     if sheet.is_partial:
@@ -121,6 +166,11 @@ def _at_a_second_look(tree: LexborHTMLParser, sheet: Stylesheet) -> str:
         walker.walk(tree.root)
     text = clean(walker.page.text())
     return text if _LETTER.search(text) else ""
+
+
+def styles_of(html: str) -> str:
+    """The style sheets for screens in an HTML mail."""
+    return _css(LexborHTMLParser(html))
 
 
 def _css(tree: LexborHTMLParser) -> str:
@@ -158,6 +208,7 @@ class _Walker:
     path: list[Element] = field(default_factory=list)
     counters: list[int] = field(default_factory=list)
     styles: dict[tuple[object, ...], Style] = field(default_factory=dict)
+    observer: Observer | None = None
 
     def walk(self, root: LexborNode) -> bool:
         """Depth first without recursion: mail nests deeper than Python does.
@@ -195,22 +246,27 @@ class _Walker:
         attributes = node.attributes if node.attrs else _NOTHING
         frame = self._frame(tag, attributes)
         self._open(tag, attributes, frame)
+        if self.observer:
+            self.observer.open(tag, attributes)
         child = node.first_child
         if tag == "template":
             self.hidden.mention(node.html or "", "template element")
         if child is None:
-            if frame.close:
-                frame.close()
+            self._end(frame)
             return None
         self.frames.append(frame)
         self.path.append(frame.element)
         return child
 
     def _close(self) -> None:
-        frame = self.frames.pop()
         self.path.pop()
+        self._end(self.frames.pop())
+
+    def _end(self, frame: _Frame) -> None:
         if frame.close:
             frame.close()
+        if self.observer:
+            self.observer.close()
 
     def _frame(self, tag: str, attributes: Attributes) -> _Frame:
         above = self.frames[-1]
@@ -250,12 +306,11 @@ class _Walker:
             self.hidden.mention(text, f"{frame.element.tag} element")
         elif frame.hidden:
             self.hidden.add(text, frame.hidden)
-        elif frame.pre:
-            self.hidden.flush()
-            self.page.write_pre(text)
         else:
             self.hidden.flush()
-            self.page.write(text)
+            if self.observer:
+                self.observer.shown(text)
+            self.page.write_pre(text) if frame.pre else self.page.write(text)
 
     def _open(self, tag: str, attributes: Attributes, frame: _Frame) -> None:
         if tag == "img":
@@ -338,6 +393,9 @@ class _Walker:
         alternative = " ".join((attributes.get("alt") or "").split())
         if alternative and not is_hidden and len(self.alternatives) < _MAX_ALTERNATIVES:
             self.alternatives.append(alternative[:EXCERPT])
-        if source.startswith(("http:", "https:", "//")):
-            self.remote_images += 1
-            self.tracking_pixels += is_hidden or is_pixel(attributes)
+        is_remote = source.startswith(("http:", "https:", "//"))
+        is_tracker = is_remote and (is_hidden or is_pixel(attributes))
+        self.remote_images += is_remote
+        self.tracking_pixels += is_tracker
+        if self.observer:
+            self.observer.picture(attributes, is_remote=is_remote, is_pixel=is_tracker)

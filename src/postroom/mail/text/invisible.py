@@ -408,12 +408,12 @@ def _messages(removed: str, runs: list[str]) -> list[HiddenText]:
     """The hidden texts; a single stray character is not one."""
     found: list[HiddenText] = []
     if tags := "".join(_compiled(_TAGS).findall(removed)):
-        found.append(hidden_text("tag characters", _spelled(tags), len(tags)))
+        found.append(hidden_text("tag characters", spelled(tags), len(tags)))
     selectors = "".join(_compiled(_SELECTORS).findall(removed))
     if len(selectors) >= _FEW_SELECTORS or any(
         _compiled(_SELECTORS).match(run[1:]) for run in runs
     ):
-        found.append(hidden_text("variation selectors", _smuggled(selectors), len(selectors)))
+        found.append(hidden_text("variation selectors", smuggled(selectors), len(selectors)))
     if telling := next(filter(None, map(_compiled(_MIN_PAYLOAD).search, runs)), None):
         found.append(hidden_text("zero-width characters", telling[0], len(telling[0])))
     if overrides := "".join(_compiled(_OVERRIDES).findall(removed)):
@@ -421,13 +421,13 @@ def _messages(removed: str, runs: list[str]) -> list[HiddenText]:
     return found
 
 
-def _spelled(tags: str) -> str:
+def spelled(tags: str) -> str:
     """Tag characters are ASCII moved far up."""
     codes = (ord(tag) - 0xE0000 for tag in tags[:_MAX_DECODED_CHARS])
     return "".join(chr(code) for code in codes if 0x20 <= code < 0x7F)
 
 
-def _smuggled(selectors: str) -> str:
+def smuggled(selectors: str) -> str:
     """Text as one selector per byte."""
     codes = (ord(selector) for selector in selectors[:_MAX_DECODED_CHARS] if selector >= "\ufe00")
     numbers = (code - 0xFE00 if code <= 0xFE0F else code - 0xE0100 + 16 for code in codes)
