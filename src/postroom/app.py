@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, suppress
 from dataclasses import field, fields, replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from postroom.admission.rate_limits import ConcurrencyLimit, FairQueue, RateLimits
@@ -18,13 +27,16 @@ from postroom.calls.context import Cursors, RequestContext
 from postroom.config import Settings
 from postroom.errors import Conflict, StorageFull, Unavailable
 from postroom.mail.rule_marks import mark_key
+from postroom.model.account import UNUSED_REDIRECT
 from postroom.model.approval import Policy
 from postroom.model.audit import AuditRecord, Via
+from postroom.model.health import Finding
 from postroom.model.key import AGENT, ALL_SCOPES, OWNER, Caller, Key
 from postroom.model.storage import Gate
 from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.blobs import own_blobs, refuse_without_database
+from postroom.pipeline.call_counts import CallCounts
 from postroom.pipeline.counters import Counts, SharedCounters
 from postroom.pipeline.parser import Parser
 from postroom.pipeline.services import Services
@@ -194,7 +206,7 @@ class App:
             return await oauth.finish_device_sign_in(client, visit)
         if ask is None:
             return await oauth.sign_in_with_browser(client, lambda url: show(f"Open {url}"))
-        pasted = oauth.start_sign_in(client, oauth.UNUSED_REDIRECT)
+        pasted = oauth.start_sign_in(client, UNUSED_REDIRECT)
         show(f"Open {pasted.url}")
         code = oauth.code_of(pasted, ask())
         return await oauth.exchange(client, pasted, code)
@@ -267,6 +279,13 @@ async def _if_it_answers(looking: Awaitable[None]) -> None:
         log.warning("blobs.unknown", extra={"error": str(error) or "this takes too long"})
 
 
+async def _check_all(settings: Settings, services: Services) -> Sequence[Finding]:
+    """Check the installation as `postroom doctor` does."""
+    from postroom.checks import check_all
+
+    return await check_all(settings, services)
+
+
 @asynccontextmanager
 async def open_app(
     settings: Settings, counters: SharedCounters | None = None, *, uses_blobs: bool = True
@@ -291,6 +310,7 @@ async def open_app(
     parser = Parser(settings.limits)
     embedder = make_embedder(settings)
     providers = make_providers(settings)
+    calls = CallCounts(store.count_calls)
     imap = None
     try:
         if uses_blobs:
@@ -313,6 +333,9 @@ async def open_app(
             memory_search=settings.memory_search,
             providers=providers,
             counts=Counts(counters),
+            calls=calls,
+            checks=partial(_check_all, settings),
+            data_dir=settings.data_dir,
             gate=Gate(
                 Policy(settings.agent_approval),
                 timedelta(seconds=settings.approval_expires_s),
@@ -330,5 +353,6 @@ async def open_app(
         if embedder is not None:
             await embedder.close()
         await parser.close()
+        await calls.close()
         await store.close()
         await finish_threads()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from postroom.providers.allowed_hosts import Guard
 from postroom.providers.webhooks import HttpPoster
 from tests.mails import new_inbox
 from tests.pipeline.clock import Clock
-from tests.pipeline.receiver import LOOPBACK, Receiver
+from tests.pipeline.receiver import LOOPBACK, Receiver, receiving
 
 
 @pytest.fixture
@@ -40,11 +39,8 @@ async def post(tmp_path: Path, clock: Clock) -> AsyncIterator[RequestContext]:
 
 @pytest.fixture
 async def receiver() -> AsyncIterator[Receiver]:
-    receiver = Receiver()
-    server = await asyncio.start_server(receiver.serve, "127.0.0.1", 0)
-    receiver.port = server.sockets[0].getsockname()[1]
-    yield receiver
-    server.close()
+    async with receiving() as receiver:
+        yield receiver
 
 
 @pytest.fixture

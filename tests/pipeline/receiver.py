@@ -55,6 +55,16 @@ class Receiver:
 
 
 @asynccontextmanager
+async def receiving() -> AsyncIterator[Receiver]:
+    """A receiver on a port of its own."""
+    receiver = Receiver()
+    server = await asyncio.start_server(receiver.serve, "127.0.0.1", 0)
+    receiver.port = server.sockets[0].getsockname()[1]
+    async with server:
+        yield receiver
+
+
+@asynccontextmanager
 async def telling(ctx: RequestContext) -> AsyncIterator[None]:
     task = asyncio.create_task(Webhooks(ctx).run())
     try:

@@ -19,6 +19,7 @@ from postroom.operations.sending import send_message
 from postroom.pipeline.outbox import Outbox, claim_retry_s
 from postroom.providers.smtp.relay import SmtpRelay
 from postroom.providers.smtp.url import parse_relay_url
+from postroom.store.store import Store
 from tests.mails import SOME
 from tests.pipeline.clock import Clock
 from tests.pipeline.posting import OUTGOING, are_out, send, statuses, until, working
@@ -199,3 +200,31 @@ async def test_many_workers_hand_each_mail_over_once(post: RequestContext) -> No
         await until(post, all_out)
 
     assert 40 == len(relay.mails) == len({sent.message_id for sent in sends})
+
+
+async def test_a_mail_that_is_done_while_the_next_is_looked_for_ends_the_wait(
+    post: RequestContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    next_mail_at, transmit = Store.next_mail_at, SmtpRelay.transmit
+    has_begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def looks_until_all_are_done(store: Store, transports: Any) -> Any:
+        if asyncio.current_task() is waiting:
+            may_end.set()
+            await asyncio.gather(*outbox._active)
+        return await next_mail_at(store, transports)
+
+    async def ends_late(sender: SmtpRelay, *mail: Any) -> Any:
+        has_begun.set()
+        await may_end.wait()
+        return await transmit(sender, *mail)
+
+    monkeypatch.setattr(SmtpRelay, "transmit", ends_late)
+    async with relaying() as relay, working(post, relay) as outbox:
+        sent = await send(post)
+        await asyncio.wait_for(has_begun.wait(), 60)
+        monkeypatch.setattr(Store, "next_mail_at", looks_until_all_are_done)
+        waiting = asyncio.create_task(outbox.finish(3_600))
+        await asyncio.wait_for(waiting, 60)
+
+    assert {"ana@example.com": "sent"} == await statuses(post, sent)

@@ -21,6 +21,7 @@ from postroom.surfaces.mcp.tool import Tool
 from postroom.surfaces.mcp.toolsets import choose_tools
 from postroom.surfaces.rest.routes import ROUTES
 from postroom.surfaces.rest.routing import Route
+from tests.page_operations import ON_PAGES
 from tests.surfaces.rest.conftest import Rest, visiting
 from tests.walls.asking import Arguments, every_operation, requests_of
 from tests.walls.conftest import Shared
@@ -42,8 +43,6 @@ BLIND = {"nothing", "no inbox", "no account", "no inbox, no word of memory"}
 """Keys with which nothing is seen of their own tenant either."""
 
 TOOLS = choose_tools((*DEFAULT, *ON_DEMAND, *BY_NAME))
-ON_PAGES = {"get_message_html", "preview_reply"}
-"""Operations of the web pages alone; tests/surfaces/web/mail asks them with limited keys."""
 
 Ask = Callable[[Arguments], Awaitable[tuple[bool, str]]]
 """Sends a request: whether it was taken, and the answer as text."""

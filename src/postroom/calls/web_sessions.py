@@ -7,13 +7,16 @@ has the rights of this key, for as long as the key exists.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import NamedTuple
 
 from postroom.calls.authentication import authenticate, hash_secret
-from postroom.errors import Forbidden, Unauthenticated
+from postroom.errors import Forbidden, MailError, Unauthenticated
 from postroom.model.audit import AuditRecord
 from postroom.model.key import OWNER, Caller, Scope
 from postroom.model.web_session import WebSession
@@ -22,6 +25,8 @@ from postroom.pipeline.services import Services
 SESSION_FOR = timedelta(hours=12)
 LINK_FOR = timedelta(minutes=10)
 _USER_AGENT_CHARS = 200
+_CHECK_S = 60.0
+"""An open stream checks its session this often, because the clock of the machine may be set."""
 _SIGNED_IN_OWNER = replace(OWNER, is_local=False)
 """The owner in a browser, which may be on another machine."""
 
@@ -105,6 +110,32 @@ async def signed_in(services: Services, secret: str | None) -> SignedIn | None:
 
     caller = await caller_of_key(services, key)
     return SignedIn(session, replace(caller, secret_hash=session.key_hash))
+
+
+@asynccontextmanager
+async def session_end(services: Services, secret: str) -> AsyncIterator[asyncio.Task[None]]:
+    """A task that ends when the session with this secret has ended, or its key has."""
+    task = asyncio.create_task(_ended(services, secret))
+    try:
+        yield task
+    finally:
+        task.cancel()
+
+
+async def _ended(services: Services, secret: str) -> None:
+    while True:
+        position = services.store.notifier.position("keys")
+        try:
+            person = await signed_in(services, secret)
+        except MailError:
+            await asyncio.sleep(_CHECK_S)
+            continue
+        if person is None:
+            return
+        left_s = (person.session.expires_at - services.clock()).total_seconds()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(max(left_s, 0.0) + 0.01, _CHECK_S)):
+                await services.store.notifier.wait("keys", position)
 
 
 async def sessions_of(services: Services, caller: Caller) -> tuple[WebSession, ...]:

@@ -71,6 +71,17 @@ async def list_accounts(ctx: RequestContext, request: ListAccounts) -> Page[Acco
     return ctx.cursors.page(request, found)
 
 
+class GetAccount(Request):
+    """Get one account: how far it is, and what is wrong with it."""
+
+    account_id: AccountId
+
+
+@operation(Scope.READ)
+async def get_account(ctx: RequestContext, request: GetAccount) -> Account:
+    return await account_of(ctx, request.account_id)
+
+
 class LogInAccount(Credentials):
     """Give an account another password or other tokens. They are tried first."""
 
@@ -302,8 +313,7 @@ class AddAccount(Credentials):
 
 @operation(Scope.ADMIN)
 async def add_account(ctx: RequestContext, request: AddAccount) -> Account:
-    if ctx.is_limited:
-        raise Forbidden("a key that is limited to inboxes cannot add an account; use another key")
+    refuse_limited(ctx)
     _, address = parse_own_address(request.address, field="address")
     _refuse_clear_text(request)
     account = Account(
@@ -319,7 +329,7 @@ async def add_account(ctx: RequestContext, request: AddAccount) -> Account:
         created_at=ctx.clock().replace(microsecond=0),
         options=request.options() | ({} if ctx.caller.is_local else {PUBLIC_ONLY: True}),
     )
-    await _refuse_taken(ctx, account)
+    await refuse_taken(ctx, account.id, account.address)
     secret = request.secret()
     capabilities = await ctx.providers.check(account, secret)
     theirs = capabilities.owner_address
@@ -359,11 +369,18 @@ def _is_local(host: str | None) -> bool:
     return (host or "").lower() in ("localhost", "127.0.0.1", "::1")
 
 
-async def _refuse_taken(ctx: RequestContext, account: Account) -> None:
-    if await ctx.store.account(account.id, EVERYTHING) is not None:
-        raise Conflict(f"the account {account.id} exists already; choose another name")
+def refuse_limited(ctx: RequestContext) -> None:
+    """Refuse a caller who is limited to inboxes to add an account. Raises Forbidden."""
+    if ctx.is_limited:
+        raise Forbidden("a key that is limited to inboxes cannot add an account; use another key")
+
+
+async def refuse_taken(ctx: RequestContext, account_id: str, address: str) -> None:
+    """Refuse a name or an address that is in use. Raises Conflict."""
+    if await ctx.store.account(account_id, EVERYTHING) is not None:
+        raise Conflict(f"the account {account_id} exists already; choose another name")
     live = ctx.imap.accounts if ctx.imap is not None else ()
-    if account.id in {selected.account_id for selected in live}:
-        raise Conflict(f"there is a live account {account.id} in the settings; choose another name")
-    if await ctx.store.identity_at(account.address) is not None:
-        raise Conflict(f"an inbox for {account.address} exists already")
+    if account_id in {selected.account_id for selected in live}:
+        raise Conflict(f"there is a live account {account_id} in the settings; choose another name")
+    if await ctx.store.identity_at(address) is not None:
+        raise Conflict(f"an inbox for {address} exists already")

@@ -26,19 +26,23 @@ from postroom.model.approval import (
     OPEN_POLICY,
     Approval,
     Asked,
+    Hold,
     InboxPolicy,
     Policy,
     RecipientLists,
     SenderLists,
     Verdict,
 )
+from postroom.model.inbox import Inbox
 from postroom.model.key import AGENT_ID, OWNER, Scope
 from postroom.model.message import Header, Message, hidden_chars
-from postroom.model.sending import HeldMail, Sent
-from postroom.model.view import Everything
+from postroom.model.page import Slice
+from postroom.model.sending import EarlierMail, HeldMail, OutboxQuery, Sent
+from postroom.model.view import Everything, only
 from postroom.operations.outbox import recipients_by_role, sent_of
 from postroom.pipeline.ingest import check_size
-from postroom.pipeline.routing import inboxes_for, route_all
+from postroom.pipeline.routing import inboxes_for, outside_of, route_all
+from postroom.sending.cancelling import earlier_mail
 from postroom.sending.outgoing_mail import each_once
 from postroom.sending.submission import warn_of_disclosure
 
@@ -84,10 +88,15 @@ Recipients = Annotated[
 ]
 
 
+def is_limited(ctx: RequestContext) -> bool:
+    """Whether the caller does not see everything."""
+    views = (ctx.visible, ctx.caller.accounts, ctx.caller.namespaces)
+    return not all(isinstance(view, Everything) for view in views)
+
+
 def refuse_if_limited(ctx: RequestContext) -> None:
     """Refuse a caller who does not see everything: keys are of the whole installation."""
-    views = (ctx.visible, ctx.caller.accounts, ctx.caller.namespaces)
-    if not all(isinstance(view, Everything) for view in views):
+    if is_limited(ctx):
         raise Forbidden(
             "a key that is limited to inboxes, accounts or namespaces cannot manage keys; use "
             "another key"
@@ -123,6 +132,10 @@ async def get_held_mail(ctx: RequestContext, request: GetHeldMail) -> HeldMail:
         answers = await ctx.store.message_by_internet_id(message.inbox_id, message.in_reply_to)
     content = await in_thread(read_back, await ctx.blobs.read(message.raw), "")
     roles = recipients_by_role(message)
+    addresses = [recipient.address for recipient in message.recipients or ()]
+    outside = outside_of(ctx, addresses, await inboxes_for(ctx, addresses))
+    facts = await ctx.store.held_mail_facts(message.id, message.inbox_id, outside)
+    knows_keys = not ctx.caller.scopes.isdisjoint((Scope.APPROVE, Scope.ADMIN))
     return HeldMail(
         message_id=message.id,
         inbox_id=message.inbox_id,
@@ -143,10 +156,36 @@ async def get_held_mail(ctx: RequestContext, request: GetHeldMail) -> HeldMail:
         hidden_chars=hidden_chars(message.security),
         reply_to=message.reply_to_addresses,
         headers=tuple(Header(*pair) for pair in content.headers),
+        authors=tuple(facts.authors.values() if knows_keys else facts.authors),
+        new_recipients=facts.new_recipients,
+        replaces=facts.replaces or await _rejected_before(ctx, message),
     )
 
 
 _SHOWN_CHARS = 4_000
+_MAX_REJECTED = 50
+
+
+async def _rejected_before(ctx: RequestContext, message: Message) -> EarlierMail | None:
+    """The last rejected mail that this one was probably written instead of.
+
+    It is in the same thread or has the same subject, and shares a recipient.
+    """
+    query = OutboxQuery(only(message.inbox_id), "rejected", Slice(limit=_MAX_REJECTED))
+    recipients = {recipient.address for recipient in message.recipients or ()}
+    for entry in (await ctx.store.outbox(query)).rows:
+        is_related = entry.thread_id == message.thread_id or entry.subject == message.subject
+        shared = recipients.intersection(recipient.address for recipient in entry.recipients)
+        if is_related and shared and _was_decided_before(entry.hold, message.hold):
+            rejected = await ctx.store.message(entry.message_id, ctx.visible)
+            return earlier_mail(rejected) if rejected else None
+    return None
+
+
+def _was_decided_before(one: Hold | None, other: Hold | None) -> bool:
+    """Whether a mail was decided before another was held."""
+    decided_at = one.decided_at if one else None
+    return decided_at is not None and other is not None and decided_at <= other.held_at
 
 
 async def _held(ctx: RequestContext, message_id: str) -> Message:
@@ -291,9 +330,7 @@ async def check_policy(ctx: RequestContext, request: CheckPolicy) -> Verdict:
     addresses = each_once(a.address for a in parsed.addresses if a.role in ("to", "cc", "bcc"))
     if not addresses:
         raise InvalidInput("the mail has no recipients; give To, Cc or Bcc")
-    local = await inboxes_for(ctx, addresses)
-    routes = await route_all(ctx, addresses, local, inbox.account_id)
-    outside = [route.address for route in routes.values() if route.status == "queued"]
+    outside = await recipients_outside(ctx, addresses, inbox)
     answered = parsed.in_reply_to and await ctx.store.message_by_internet_id(
         inbox.id, as_key(parsed.in_reply_to)
     )
@@ -310,13 +347,28 @@ async def check_policy(ctx: RequestContext, request: CheckPolicy) -> Verdict:
         await warn_of_disclosure(ctx, f"{parsed.subject}\n{parsed.text}", addresses),
         ctx.clock(),
     )
+    return await verdict_of(ctx, mail, inbox)
+
+
+async def recipients_outside(
+    ctx: RequestContext, addresses: list[str], inbox: Inbox
+) -> tuple[str, ...]:
+    """The recipients to whom a mail of this inbox would leave."""
+    local = await inboxes_for(ctx, addresses)
+    routes = await route_all(ctx, addresses, local, inbox.account_id)
+    return tuple(route.address for route in routes.values() if route.status == "queued")
+
+
+async def verdict_of(ctx: RequestContext, mail: Asked, inbox: Inbox) -> Verdict:
+    """What the policies say of a mail from an inbox."""
+    outside = tuple(mail.outside)
     try:
         hold = await ctx.store.judge_mail(mail, inbox.id, ctx.gate)
     except Forbidden as refused:
-        return Verdict("refused", (str(refused),), tuple(addresses))
+        return Verdict("refused", (str(refused),), tuple(mail.recipients))
     if hold is not None:
-        return Verdict("held", hold.reasons, tuple(outside))
-    return Verdict("leaves" if outside else "stays", (), tuple(outside))
+        return Verdict("held", hold.reasons, outside)
+    return Verdict("leaves" if outside else "stays", (), outside)
 
 
 async def _known_author(ctx: RequestContext, key_id: str) -> str:

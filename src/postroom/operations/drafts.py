@@ -89,7 +89,7 @@ async def _save(ctx: RequestContext, unsaved: StoredDraft) -> Draft:
         unsaved, inbox_id=inbox.id, arguments=arguments, updated_at=now, authors=authors
     )
     await ctx.store.save_draft(draft)
-    return _public_draft(draft)
+    return public_draft(draft)
 
 
 async def _mail_of(ctx: RequestContext, arguments: dict[str, Any]) -> OutgoingMail:
@@ -130,7 +130,8 @@ async def _answered(ctx: RequestContext, arguments: dict[str, Any]) -> Message:
     return await message_of(ctx, parent.message_id)
 
 
-def _public_draft(draft: StoredDraft) -> Draft:
+def public_draft(draft: StoredDraft) -> Draft:
+    """A draft without the content of its files."""
     given = draft.arguments
     return Draft(
         id=draft.id,
@@ -170,7 +171,7 @@ async def list_drafts(ctx: RequestContext, request: ListDrafts) -> Page[Draft]:
     if request.inbox_id is not None:
         await inbox_of(ctx, request.inbox_id)
     found = await ctx.store.drafts(ctx.visible, request.inbox_id, ctx.cursors.slice(request))
-    shown = Found(tuple(map(_public_draft, found.rows)), found.total, found.offset, found.next)
+    shown = Found(tuple(map(public_draft, found.rows)), found.total, found.offset, found.next)
     return ctx.cursors.page(request, shown)
 
 
@@ -182,16 +183,17 @@ class GetDraft(Request):
 
 @operation(Scope.READ)
 async def get_draft(ctx: RequestContext, request: GetDraft) -> Draft:
-    return _public_draft(await _unsent(ctx, request.draft_id))
+    return public_draft(await unsent_draft(ctx, request.draft_id))
 
 
-async def _draft_of(ctx: RequestContext, draft_id: str) -> StoredDraft:
+async def draft_of(ctx: RequestContext, draft_id: str) -> StoredDraft:
     refuse_other_kind(draft_id, "drf", {"msg": "get_message", "thr": "get_thread"})
     return require(await ctx.store.draft(draft_id, ctx.visible), no_such("draft", draft_id))
 
 
-async def _unsent(ctx: RequestContext, draft_id: str) -> StoredDraft:
-    draft = await _draft_of(ctx, draft_id)
+async def unsent_draft(ctx: RequestContext, draft_id: str) -> StoredDraft:
+    """A draft that can be changed. Raises NotFound."""
+    draft = await draft_of(ctx, draft_id)
     if draft.message_id is not None:
         raise NotFound(
             f"no draft {draft_id}: it was sent as {draft.message_id}; cancel_message makes it a "
@@ -229,7 +231,7 @@ async def update_draft(ctx: RequestContext, request: UpdateDraft) -> Draft:
         needs_read(ctx, "other recipients would get what the draft says")
     check_send_at(ctx, request.send_at)
     check_files(ctx, request.attachments)
-    draft = await _unsent(ctx, request.draft_id)
+    draft = await unsent_draft(ctx, request.draft_id)
     changes = request.model_dump(mode="json", exclude={"draft_id", "send_at"}, exclude_unset=True)
     send_at = request.send_at if "send_at" in request.model_fields_set else draft.send_at
     changed = replace(draft, arguments=_changed(draft, changes), send_at=send_at)
@@ -273,7 +275,7 @@ class DeleteDraft(Request):
 
 @operation(Scope.WRITE, destroys=True)
 async def delete_draft(ctx: RequestContext, request: DeleteDraft) -> None:
-    draft = await _unsent(ctx, request.draft_id)
+    draft = await unsent_draft(ctx, request.draft_id)
     if not await ctx.store.remove_draft(draft.id, ctx.visible):
         raise NotFound(no_such("draft", draft.id))
 
@@ -287,7 +289,7 @@ class SendDraft(Request):
 
 @operation(Scope.SEND)
 async def send_draft(ctx: RequestContext, request: SendDraft) -> Sent:
-    draft = await _draft_of(ctx, request.draft_id)
+    draft = await draft_of(ctx, request.draft_id)
     key = request.idempotency_key
     if key is not None and (earlier := await sent_with_key(ctx, draft.id, key)):
         return earlier

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator
 
@@ -47,11 +47,12 @@ _Types = Annotated[
 
 
 class ListEvents(Paged):
-    """List what happened to mail, oldest first; stream events since the last to read on."""
+    """List what happened to mail; stream events since the last to read on."""
 
     inbox_id: _Inbox = None
     message_id: Annotated[OptionalId, argument("Only this message.", "msg_4h8t2w")] = None
     types: _Types = []
+    sort: Annotated[Literal["newest", "oldest"], argument("Which first.", "newest")] = "oldest"
 
 
 @operation(Scope.READ)
@@ -66,6 +67,7 @@ async def list_events(ctx: RequestContext, request: ListEvents) -> Page[Event]:
         message_id=request.message_id,
         types=tuple(request.types),
         page=ctx.cursors.slice(request),
+        newest_first=request.sort == "newest",
     )
     page = ctx.cursors.page(request, await ctx.store.events(query))
     return replace(page, results=tuple(event.shown_to(ctx.visible) for event in page.results))

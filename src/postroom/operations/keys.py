@@ -17,6 +17,7 @@ from postroom.calls.request import (
     Accepts,
     Id,
     InboxName,
+    Moment,
     Paged,
     Request,
     argument,
@@ -205,6 +206,24 @@ async def list_keys(ctx: RequestContext, request: ListKeys) -> Page[Key]:
     return ctx.cursors.page(request, found)
 
 
+class GetKey(Request):
+    """Get one key; the secret itself is not kept."""
+
+    key_id: KeyId
+
+
+@operation(Scope.ADMIN)
+async def get_key(ctx: RequestContext, request: GetKey) -> Key:
+    refuse_if_limited(ctx)
+    return await _key_of(ctx, request.key_id)
+
+
+async def _key_of(ctx: RequestContext, key_id: str) -> Key:
+    """Raises NotFound."""
+    found = await ctx.store.keys_by_id([key_id])
+    return require(next(iter(found), None), no_such("key", key_id))
+
+
 class UpdateKey(Request):
     """Rename a key, or change when it ends or what its mail needs before it leaves.
 
@@ -244,8 +263,7 @@ async def _changed_policy(ctx: RequestContext, request: UpdateKey) -> Policy | N
     """The new policy of a key, if it changes. Raises NotFound, Forbidden."""
     if request.approval is None and request.recipients is None:
         return None
-    found = await ctx.store.keys_by_id([request.key_id])
-    before = require(next(iter(found), None), no_such("key", request.key_id)).policy
+    before = (await _key_of(ctx, request.key_id)).policy
     lists = before.recipients if request.recipients is None else request.recipients.lists()
     policy = Policy(request.approval or before.approval, lists)
     refuse_looser(ctx, policy, "approval", before)
@@ -274,6 +292,9 @@ _Name = Annotated[
 """Any target, also the key of a memory, which may hold characters that no id has."""
 
 
+_AUDIT_FILTERS = ("actor", "action", "target", "via", "after_date", "before_date")
+
+
 class ListAudit(Paged):
     """List what keys, tools and rules have done, newest first."""
 
@@ -281,12 +302,14 @@ class ListAudit(Paged):
     action: Annotated[_Name, argument("Only this action.", "apply_label")] = None
     target: Annotated[_Name, argument("Only about this.", "msg_4h8t2w")] = None
     via: Annotated[Via | None, argument("Only what was asked for this way.", "mcp-stdio")] = None
+    after_date: Annotated[Moment, argument("From this time on.", "2026-01-31")] = None
+    before_date: Annotated[Moment, argument("Before this time.", "2026-02-28")] = None
 
 
 @operation(Scope.ADMIN)
 async def list_audit(ctx: RequestContext, request: ListAudit) -> Page[AuditEntry]:
     if request.target is not None and not IDENTIFIER.fullmatch(request.target):
         needs_read(ctx, "the key of a memory is not an id")
-    about = request.model_dump(include={"actor", "action", "target", "via"})
+    about = request.model_dump(include={*_AUDIT_FILTERS})
     query = AuditQuery(ctx.visible, ctx.caller.namespaces, page=ctx.cursors.slice(request), **about)
     return ctx.cursors.page(request, await ctx.store.audit(query))

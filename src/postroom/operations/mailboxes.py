@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from postroom.calls.context import RequestContext
@@ -48,8 +49,10 @@ async def rename_label(ctx: RequestContext, request: RenameLabel) -> Label:
         )
     change = Change(add_labels=(request.name,), remove_labels=(request.label,))
     await _change_labelled(ctx, request.label, change)
-    found = await ctx.store.messages(MessageQuery(ctx.visible, labels=(request.name,)))
-    return Label(request.name, found.total)
+    query = MessageQuery(ctx.visible, labels=(request.name,))
+    found = await ctx.store.messages(query)
+    unread = await ctx.store.messages(replace(query, without_flags=("seen",)))
+    return Label(request.name, found.total, unread.total)
 
 
 class DeleteLabel(Request):

@@ -184,8 +184,26 @@ async def memory_update(ctx: RequestContext, request: MemoryUpdate) -> Memory:
     return await _write(ctx, request, vouches=request.trust is not None, is_new_allowed=False)
 
 
+class EditMemory(MemoryUpdate):
+    """Change a memory that nobody has changed since it was read."""
+
+    version: Annotated[int, argument("The version that you read.", 3, ge=1, le=2**53)]
+
+
+@operation(Scope.WRITE)
+async def edit_memory(ctx: RequestContext, request: EditMemory) -> Memory:
+    return await _write(
+        ctx, request, vouches=False, is_new_allowed=False, of_version=request.version
+    )
+
+
 async def _write(
-    ctx: RequestContext, request: MemoryAdd | MemoryUpdate, *, vouches: bool, is_new_allowed: bool
+    ctx: RequestContext,
+    request: MemoryAdd | MemoryUpdate,
+    *,
+    vouches: bool,
+    is_new_allowed: bool,
+    of_version: int | None = None,
 ) -> Memory:
     check_namespace(ctx, request.namespace)
     size = len((request.text or "").encode())
@@ -202,6 +220,7 @@ async def _write(
         expires_at=None if request.expires_at == NEVER else request.expires_at,
         clears_expiry=request.expires_at == NEVER,
         vouches=vouches,
+        of_version=of_version,
     )
     memory = await ctx.store.save_memory(
         change, author_of(ctx), now=ctx.clock(), is_new_allowed=is_new_allowed

@@ -21,6 +21,7 @@ from postroom.model.memory import (
     MemoryHit,
     MemoryQuery,
     MemoryRow,
+    NamespaceRow,
     Vector,
     collection_of,
 )
@@ -110,6 +111,18 @@ async def memory_list(ctx: RequestContext, request: MemoryList) -> Page[MemoryRo
 def _empty_page(query: MemoryQuery) -> Page[Any]:
     """The page of a namespace that does not exist for the caller."""
     return Page((), 0, query.page.limit, query.page.offset)
+
+
+class ListNamespaces(Paged):
+    """List the namespaces of memories, by name, with the number of their memories."""
+
+
+@operation(Scope.READ)
+async def list_namespaces(ctx: RequestContext, request: ListNamespaces) -> Page[NamespaceRow]:
+    found = await ctx.store.namespaces(
+        ctx.caller.namespaces, ctx.clock(), ctx.cursors.slice(request)
+    )
+    return ctx.cursors.page(request, found)
 
 
 class MemorySearch(MemoryFilter):

@@ -208,19 +208,17 @@ class GetMessageHtml(Request):
 
 @operation(Scope.READ)
 async def get_message_html(ctx: RequestContext, request: GetMessageHtml) -> MessageHtml:
-    from postroom.mail.html.html import html_for_browser
+    from postroom.mail.html.html import html_for_browser, styles_for_browser
 
     message = await message_of(ctx, request.message_id)
     (parsed,) = await ctx.parser.parse([await ctx.blobs.read(message.raw)])
     if not parsed.html:
         return MessageHtml("", message.id)
-    html = await in_thread(
-        html_for_browser,
-        parsed.html,
-        _own_pictures(parsed.attachments),
-        remote_images=request.remote_images,
-    )
-    return MessageHtml(html, message.id)
+    remote = {"remote_images": request.remote_images}
+    pictures = own_pictures(parsed.attachments)
+    html = await in_thread(html_for_browser, parsed.html, pictures, **remote)
+    styles = await in_thread(styles_for_browser, parsed.html, **remote)
+    return MessageHtml(html, message.id, styles)
 
 
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -229,7 +227,7 @@ PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _PICTURES_BYTES = 8_388_608
 
 
-def _own_pictures(files: Sequence[ParsedAttachment]) -> dict[str, str]:
+def own_pictures(files: Sequence[ParsedAttachment]) -> dict[str, str]:
     """Data URLs by content id, as far as they are not too large together."""
     found, room = dict[str, str](), _PICTURES_BYTES
     for file in files:

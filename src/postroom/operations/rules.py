@@ -55,13 +55,18 @@ _FILE_FIELDS = ("attachment.name", "attachment.type")
 
 async def draft_plan(ctx: RequestContext, rule: Definition, inboxes: Visible) -> PlanDraft:
     """Plan a rule over the mail of these inboxes."""
+    numbers = await ctx.store.candidates(queries_for(rule, inboxes, ctx.clock()))
+    return await draft_plan_of(ctx, rule, numbers)
+
+
+async def draft_plan_of(ctx: RequestContext, rule: Definition, numbers: Sequence[int]) -> PlanDraft:
+    """Plan a rule over these messages, by their row numbers."""
     now = ctx.clock()
     draft = PlanDraft(replies_per_inbox=ctx.limits.automatic_replies_per_inbox)
     if rule.uses("reply"):
         draft.replies.update(await ctx.store.replies_today(now))
     fields = {test.field for test in rule.tests()}
     with_text, with_files = "text" in fields, not fields.isdisjoint(_FILE_FIELDS)
-    numbers = await ctx.store.candidates(queries_for(rule, inboxes, now))
     step = _AT_ONCE_WITH_TEXT if with_text else _AT_ONCE
     for first in range(0, len(numbers), step):
         batch = await ctx.store.facts(
@@ -205,7 +210,7 @@ async def create_rule(ctx: RequestContext, request: CreateRule) -> Rule | DryRun
     definition = parse_rule(request.rule_yaml)
     await check_actions(ctx, definition.then)
     check_values(ctx, definition.then)
-    inboxes = await _inboxes(ctx, definition)
+    inboxes = await inboxes_of_rule(ctx, definition)
     if request.dry_run:
         plan = await create_plan(ctx, definition, inboxes, None)
         return await get_rule_plan(ctx, GetRulePlan(plan_id=plan.id))
@@ -226,7 +231,7 @@ async def create_rule(ctx: RequestContext, request: CreateRule) -> Rule | DryRun
     return replace(await ctx.store.add_rule(rule, ctx.visible), warnings=warnings)
 
 
-async def _inboxes(ctx: RequestContext, definition: Definition) -> Visible:
+async def inboxes_of_rule(ctx: RequestContext, definition: Definition) -> Visible:
     """The inboxes of a rule: those it names, or all that the caller may see."""
     if definition.inbox is not None:
         return only((await inbox_of(ctx, definition.inbox)).id)
@@ -284,7 +289,7 @@ async def get_rule_plan(ctx: RequestContext, request: GetRulePlan) -> DryRunPlan
     plan, found = await ctx.store.plan_items(
         request.plan_id, ctx.visible, ctx.cursors.slice(request)
     )
-    rows = tuple(_without_hidden(ctx, item) for item in found.rows)
+    rows = tuple(without_hidden(ctx, item) for item in found.rows)
     counts = dict(plan.actions_by_type)
     if not ctx.caller.namespaces.sees(DEFAULT_NAMESPACE):
         counts.pop("remember", None)
@@ -292,7 +297,7 @@ async def get_rule_plan(ctx: RequestContext, request: GetRulePlan) -> DryRunPlan
     return shown_plan(shown, ctx.cursors.page(request, replace(found, rows=rows)))
 
 
-def _without_hidden(ctx: RequestContext, item: PlanItem) -> PlanItem:
+def without_hidden(ctx: RequestContext, item: PlanItem) -> PlanItem:
     """A message of a plan without the memories that the caller may not see."""
     return replace(item, actions=tuple(a for a in item.actions if not _is_hidden(ctx, a)))
 
@@ -333,7 +338,7 @@ class ListRules(Paged):
 @operation(Scope.READ)
 async def list_rules(ctx: RequestContext, request: ListRules) -> Page[Rule]:
     found = await ctx.store.rules(ctx.visible, ctx.cursors.slice(request))
-    rows = tuple(_shown(ctx, rule) for rule in found.rows)
+    rows = tuple(shown_rule(ctx, rule) for rule in found.rows)
     return ctx.cursors.page(request, replace(found, rows=rows))
 
 
@@ -345,13 +350,13 @@ class GetRule(Request):
 
 @operation(Scope.READ)
 async def get_rule(ctx: RequestContext, request: GetRule) -> Rule:
-    return _shown(ctx, await ctx.store.rule(request.rule_id, ctx.visible))
+    return shown_rule(ctx, await ctx.store.rule(request.rule_id, ctx.visible))
 
 
 _HIDDEN_YAML = "# not shown: this rule stores memories in a namespace that your key may not see\n"
 
 
-def _shown(ctx: RequestContext, rule: Rule) -> Rule:
+def shown_rule(ctx: RequestContext, rule: Rule) -> Rule:
     """A rule without the text of memories that the caller may not see."""
     if isinstance(ctx.caller.namespaces, Everything):
         return rule
@@ -398,7 +403,7 @@ async def update_rule(ctx: RequestContext, request: UpdateRule) -> Rule:
         authority=None if is_only_switched_off else recorded_authority(ctx.caller),
         now=ctx.clock(),
     )
-    return _shown(ctx, changed)
+    return shown_rule(ctx, changed)
 
 
 class DeleteRule(Request):
@@ -409,4 +414,4 @@ class DeleteRule(Request):
 
 @operation(Scope.WRITE, destroys=True)
 async def delete_rule(ctx: RequestContext, request: DeleteRule) -> Rule:
-    return _shown(ctx, await ctx.store.remove_rule(request.rule_id, ctx.visible))
+    return shown_rule(ctx, await ctx.store.remove_rule(request.rule_id, ctx.visible))

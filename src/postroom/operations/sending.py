@@ -33,6 +33,7 @@ from postroom.sending.outgoing_mail import AttachmentInputs, OutgoingMail, check
 from postroom.sending.replies import (
     forward_html_of,
     forward_mail_of,
+    quoted_text,
     refuse_loop,
     reply_mail_of,
 )
@@ -199,7 +200,20 @@ async def preview_reply(ctx: RequestContext, request: PreviewReply) -> Answer:
     parent = await message_of(ctx, request.message_id)
     mail = await reply_mail_of(ctx, parent, "", reply_all=request.reply_all)
     to, cc = (tuple(written_address(*pair) for pair in pairs) for pairs in (mail.to, mail.cc))
-    return Answer(to, cc, reply_subject(parent.subject), parent.inbox_id)
+    return Answer(to, cc, reply_subject(parent.subject), parent.inbox_id, quoted_text(parent))
+
+
+class PreviewForward(Request):
+    """See what a forward of a message would say, without sending one."""
+
+    message_id: MessageId
+
+
+@operation(Scope.READ)
+async def preview_forward(ctx: RequestContext, request: PreviewForward) -> Answer:
+    original = await message_of(ctx, request.message_id)
+    mail = forward_mail_of(original, "", [])
+    return Answer((), (), mail.subject, original.inbox_id, mail.text or "")
 
 
 class ForwardMessage(Sending):

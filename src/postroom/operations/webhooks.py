@@ -12,6 +12,7 @@ from postroom.calls.request import Accepts, Id, InboxName, Paged, Request, argum
 from postroom.errors import Forbidden
 from postroom.model.event import (
     WEBHOOK_URL,
+    DeliveryBody,
     Webhook,
     WebhookChange,
     WebhookDelivery,
@@ -23,7 +24,7 @@ from postroom.model.page import Page, Slice
 from postroom.model.view import view_of
 from postroom.operations.events import EventName
 from postroom.pipeline.key_rights import stopped_webhooks, webhook_refusal
-from postroom.pipeline.webhooks import ping
+from postroom.pipeline.webhooks import body_of, ping
 from postroom.rules.rights import authority_of
 
 WebhookId = Annotated[Id, argument("The webhook.", "whk_2f7j4s")]
@@ -89,6 +90,18 @@ async def list_webhooks(ctx: RequestContext, request: ListWebhooks) -> Page[Webh
     stopped = await stopped_webhooks(ctx, found.rows)
     rows = tuple(replace(row, stopped=stopped.get(row.id)) for row in found.rows)
     return ctx.cursors.page(request, replace(found, rows=rows))
+
+
+class GetWebhook(Request):
+    """Get one webhook; its secret is not shown."""
+
+    webhook_id: WebhookId
+
+
+@operation(Scope.ADMIN)
+async def get_webhook(ctx: RequestContext, request: GetWebhook) -> Webhook:
+    found = await ctx.store.webhook(request.webhook_id, ctx.visible)
+    return replace(found, stopped=(await stopped_webhooks(ctx, [found])).get(found.id))
 
 
 class UpdateWebhook(Request):
@@ -184,11 +197,31 @@ async def list_deliveries(ctx: RequestContext, request: ListDeliveries) -> Page[
     return ctx.cursors.page(request, found)
 
 
+DeliveryId = Annotated[Id, argument("The delivery.", "dlv_9w3b7m")]
+
+
+class GetDelivery(Request):
+    """Get a delivery of a webhook with its body, as it would be sent now."""
+
+    webhook_id: WebhookId
+    delivery_id: DeliveryId
+
+
+@operation(Scope.ADMIN)
+async def get_delivery(ctx: RequestContext, request: GetDelivery) -> DeliveryBody:
+    needs_read(ctx, "the body says what arrived")
+    delivery, event = await ctx.store.webhook_delivery(
+        request.webhook_id, request.delivery_id, ctx.visible
+    )
+    body = None if event is None else (await body_of(ctx, event)).decode()
+    return DeliveryBody(delivery, body)
+
+
 class Redeliver(Request):
     """Tell a webhook once more of something."""
 
     webhook_id: WebhookId
-    delivery_id: Annotated[Id, argument("The delivery.", "dlv_9w3b7m")]
+    delivery_id: DeliveryId
 
 
 @operation(Scope.ADMIN)

@@ -330,9 +330,15 @@ _NO_AUTHORITY = (
 async def rules_without_rights(services: Services) -> list[tuple[Rule, str]]:
     """The enabled rules whose key may no longer do all of their actions, and what it lacks."""
     rules = [rule for rule in await services.store.all_rules() if rule.enabled]
+    reasons = await missing_rights(services, rules)
+    return [(rule, reasons[rule.id]) for rule in rules if rule.id in reasons]
+
+
+async def missing_rights(services: Services, rules: Sequence[Rule]) -> dict[str, str]:
+    """What the keys of rules lack for their actions, by the id of each such rule."""
     callers = await callers_for_rules(services, rules)
-    refusals = [(rule, await _refusal(services, rule, callers[rule.id])) for rule in rules]
-    return [(rule, reason) for rule, reason in refusals if reason]
+    refusals = [(rule.id, await _refusal(services, rule, callers[rule.id])) for rule in rules]
+    return {rule_id: reason for rule_id, reason in refusals if reason}
 
 
 async def _refusal(services: Services, rule: Rule, caller: Caller | None) -> str:

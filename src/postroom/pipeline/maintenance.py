@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from postroom.errors import MailError
+from postroom.model.activity import KEPT_DAYS
 from postroom.pipeline.blobs import sweep_blobs
 from postroom.pipeline.embedding import embed_pending, remove_vectors_of_other_models
 from postroom.pipeline.services import Services
@@ -49,6 +50,7 @@ def background_tasks(services: Services) -> tuple[BackgroundTask, ...]:
         BackgroundTask(
             "leases", CLEANUP_EVERY, CLEANUP_EVERY, lambda: remove_expired_leases(services)
         ),
+        BackgroundTask("counts", CLEANUP_EVERY, CLEANUP_EVERY, lambda: remove_old_counts(services)),
         BackgroundTask("sweep", SWEEP_FIRST, SWEEP_EVERY, lambda: sweep(services)),
     )
 
@@ -56,6 +58,12 @@ def background_tasks(services: Services) -> tuple[BackgroundTask, ...]:
 async def remove_expired_leases(services: Services) -> bool:
     """Remove expired leases; some are claimed only once."""
     await services.store.remove_expired_leases(services.clock())
+    return False
+
+
+async def remove_old_counts(services: Services) -> bool:
+    """Remove the counts of days that nobody can ask for any more."""
+    await services.store.remove_counts((services.clock() - timedelta(days=KEPT_DAYS)).date())
     return False
 
 

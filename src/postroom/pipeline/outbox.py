@@ -98,6 +98,7 @@ class Outbox:
     _accounts: AccountSenders = field(init=False)
     _next_relay_check: float = 0.0
     _failures: int = 0
+    _ended: int = 0
 
     def __post_init__(self) -> None:
         self._accounts = AccountSenders(self.services)
@@ -190,8 +191,12 @@ class Outbox:
             for job in claimed.jobs:
                 task = asyncio.create_task(self._process(job))
                 self._active[task] = job
-                task.add_done_callback(self._active.pop)
+                task.add_done_callback(self._end)
             return True
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        del self._active[task]
+        self._ended += 1
 
     async def _claim(self, holder: str, free: Mapping[Transport, int]) -> Claimed:
         now = self.services.clock()
@@ -206,8 +211,10 @@ class Outbox:
 
     async def _wait_for_work(self, position: int) -> None:
         """Return on a notification, when a mail is done, or when the next is due."""
+        ended = self._ended
         wait_s = await self._until_next()
-        await wait_for_work(self.services, "outbox", position, self._active, wait_s)
+        if ended == self._ended:  # else one is done already, and nothing would end the wait
+            await wait_for_work(self.services, "outbox", position, self._active, wait_s)
 
     async def _until_next(self) -> float:
         free = self._free()

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroom.mail.authentication import Trust
+from postroom.model.health import Finding
 from postroom.model.limits import Limits
 from postroom.model.page import random_id
 from postroom.model.storage import Gate
 from postroom.model.values import dataclass
+from postroom.pipeline.call_counts import CallCounts
 from postroom.pipeline.counters import Counts
 from postroom.pipeline.event_watch import Watch
 from postroom.pipeline.parser import Parser
@@ -64,6 +67,15 @@ async def wait_for_work(
         notified.cancel()
 
 
+Checks = Callable[["Services"], Awaitable[Sequence[Finding]]]
+"""Checks an installation as `postroom doctor` does."""
+
+
+async def no_checks(_services: Services) -> Sequence[Finding]:
+    """The default, where the settings are not known."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """What `app` puts together; tests replace the clock and the ids.
@@ -93,3 +105,7 @@ class Services:
     new_id: Callable[[str], str] = random_id
     watch: Watch = field(default_factory=Watch)
     counts: Counts = field(default_factory=Counts)
+    calls: CallCounts = field(default_factory=CallCounts)
+    checks: Checks = no_checks
+    data_dir: Path | None = None
+    started_at: datetime = field(default_factory=partial(datetime.now, UTC))

@@ -58,6 +58,14 @@ def payload(event: Event, message: MessageRow | None = None) -> bytes:
     return _body(event.type, at, {"untrusted": True, **shape})
 
 
+async def body_of(services: Services, event: Event) -> bytes:
+    """The body of a delivery of an event, with its message as it is now."""
+    message = None
+    if event.message_id is not None:
+        message = await services.store.message_row(event.message_id)
+    return payload(event, message)
+
+
 def _body(kind: str, at: str, data: dict[str, object]) -> bytes:
     body = {"type": kind, "timestamp": at, "data": data}
     return json.dumps(shown(body), ensure_ascii=False, separators=(",", ":")).encode()
@@ -205,9 +213,7 @@ class Webhooks:
             self.services.counts.failed("webhooks_dead", delivery)
 
     async def _post(self, job: WebhookJob, event: Event) -> Posted:
-        message = None
-        if event.message_id is not None:
-            message = await self.services.store.message_row(event.message_id)
-        timestamp, body = int(self.services.clock().timestamp()), payload(event, message)
+        body = await body_of(self.services, event)
+        timestamp = int(self.services.clock().timestamp())
         headers = signed_headers(event.id, timestamp, body, job.secrets)
         return await self.services.poster.post(job.url, headers, body)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import field, replace
 from functools import cached_property
@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroom.errors import Conflict, FeatureDisabled, MailError, ProviderAuthFailed, ProviderError
-from postroom.model.account import PUBLIC_ONLY, Account, Capabilities, RateLimits, RemoteIdentity
+from postroom.model.account import (
+    PUBLIC_ONLY,
+    Account,
+    Capabilities,
+    DeviceAnswer,
+    DeviceSignIn,
+    RateLimits,
+    RemoteIdentity,
+    SignIn,
+)
 from postroom.model.values import dataclass
 from postroom.model.view import ANYWHERE, Anywhere, Network, PublicOnly, Reach
 from postroom.ports.provider import Provider, Secret, Sender, SupportsAliases, Vault
@@ -182,6 +191,37 @@ class Accounts:
             client = at.gmail_client_id, at.gmail_client_secret
             return oauth.google(at.gmail_login, at.gmail_token, *client, scopes)
         return oauth.microsoft(at.outlook_login, at.outlook_client_id, scopes)
+
+    def start_sign_in(
+        self,
+        provider: str,
+        scopes: Sequence[str],
+        redirect: str,
+        state_of: Callable[[str], str],
+    ) -> SignIn:
+        from postroom.providers import oauth
+
+        return oauth.start_sign_in(self.oauth_client(provider, scopes), redirect, state_of)
+
+    async def finish_sign_in(
+        self, provider: str, scopes: Sequence[str], sign_in: SignIn, pasted: str
+    ) -> Secret:
+        from postroom.providers import oauth
+
+        code = oauth.code_of(sign_in, pasted)
+        return await oauth.exchange(self.oauth_client(provider, scopes), sign_in, code)
+
+    async def start_device_sign_in(self, provider: str, scopes: Sequence[str]) -> DeviceSignIn:
+        from postroom.providers import oauth
+
+        return await oauth.start_device_sign_in(self.oauth_client(provider, scopes))
+
+    async def poll_device_sign_in(
+        self, provider: str, scopes: Sequence[str], device_code: str
+    ) -> Secret | DeviceAnswer:
+        from postroom.providers import oauth
+
+        return await oauth.poll_device_sign_in(self.oauth_client(provider, scopes), device_code)
 
     def live(self, account: Account) -> ImapAccount | None:
         """The account for live access; None without its secret."""

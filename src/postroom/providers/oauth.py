@@ -21,16 +21,20 @@ import httpx2
 
 from postroom.blocking import in_thread
 from postroom.errors import InvalidInput, ProviderAuthFailed, ProviderError
+from postroom.model.account import SLOW_DOWN_S, DeviceAnswer, DeviceSignIn, SignIn
 from postroom.ports.provider import Secret, Vault
 from postroom.providers.web.api import require_https
 from postroom.providers.web.responses import checks_response
 
 _checked = checks_response("the sign-in server")
 _DEVICE = "urn:ietf:params:oauth:grant-type:device_code"
+_DEVICE_REFUSALS = {
+    "expired_token": "the code expired",
+    "code_expired": "the code expired",
+    "access_denied": "the sign-in was refused at the provider",
+    "authorization_declined": "the sign-in was refused at the provider",
+}
 _SIGN_IN_S = 600.0
-UNUSED_REDIRECT = "http://127.0.0.1:1/"
-"""The redirect for a sign-in by pasting; nothing listens there."""
-
 _HEADER_BYTES = 16_384
 
 
@@ -47,19 +51,16 @@ class Client:
     extras: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class SignIn:
-    """A sign-in that was started: the URL for the person, and its secrets."""
-
-    url: str
-    redirect: str
-    state: str = field(repr=False)
-    verifier: str = field(repr=False)
+def _random_state(_verifier: str) -> str:
+    return secrets.token_urlsafe(24)
 
 
-def start_sign_in(client: Client, redirect: str) -> SignIn:
-    """Start a sign-in in a browser."""
-    verifier, state = secrets.token_urlsafe(64), secrets.token_urlsafe(24)
+def start_sign_in(
+    client: Client, redirect: str, state_of: Callable[[str], str] = _random_state
+) -> SignIn:
+    """Start a sign-in in a browser; *state_of* makes its state from the code verifier."""
+    verifier = secrets.token_urlsafe(64)
+    state = state_of(verifier)
     digest = hashlib.sha256(verifier.encode()).digest()
     challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
     query = {
@@ -145,17 +146,6 @@ async def _post(url: str, form: Mapping[str, str]) -> tuple[int, dict[str, Any]]
     return response.status_code, body if isinstance(body, dict) else {}
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceSignIn:
-    """A sign-in on another device: the code to type, and where."""
-
-    user_code: str
-    url: str
-    device_code: str = field(repr=False)
-    interval_s: int = 5
-    expires_s: int = 900
-
-
 @_checked
 async def start_device_sign_in(client: Client) -> DeviceSignIn:
     """Start a sign-in on another device."""
@@ -181,17 +171,29 @@ async def finish_device_sign_in(client: Client, sign_in: DeviceSignIn) -> Secret
     interval = max(sign_in.interval_s, 1)
     end = time.monotonic() + sign_in.expires_s
     while time.monotonic() < end:
-        form = {"grant_type": _DEVICE, "device_code": sign_in.device_code, **_identity(client)}
-        status, body = await _post(client.token_url, form)
-        if status < 400 and "access_token" in body:
-            return _secret(body)
-        reason = body.get("error")
-        if reason == "slow_down":
-            interval += 5
-        elif reason != "authorization_pending":
-            raise ProviderAuthFailed(f"the provider answered {str(reason or status)[:100]}")
+        found = await poll_device_sign_in(client, sign_in.device_code)
+        if not isinstance(found, str):
+            return found
+        interval += SLOW_DOWN_S if found == "slow_down" else 0
         await asyncio.sleep(interval)
     raise ProviderAuthFailed("the code expired; start again")
+
+
+@_checked
+async def poll_device_sign_in(client: Client, device_code: str) -> Secret | DeviceAnswer:
+    """Ask once whether the person has signed in. Raises ProviderAuthFailed."""
+    form = {"grant_type": _DEVICE, "device_code": device_code, **_identity(client)}
+    status, body = await _post(client.token_url, form)
+    if status < 400 and "access_token" in body:
+        return _secret(body)
+    reason = body.get("error")
+    if reason in ("authorization_pending", "slow_down"):
+        answer: DeviceAnswer = reason
+        return answer
+    words = _DEVICE_REFUSALS.get(
+        str(reason), f"the provider answered {str(reason or status)[:100]}"
+    )
+    raise ProviderAuthFailed(f"{words}; start again")
 
 
 @asynccontextmanager

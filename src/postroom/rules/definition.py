@@ -44,6 +44,16 @@ OPERATORS: dict[Sort, tuple[str, ...]] = {
 
 GROUPS = ("all", "any", "none", "not")
 
+KEYS = (
+    "version", "name", "description", "enabled", "inbox", "account", "when", "then", "safety",
+)  # fmt: skip
+"""The keys of a rule."""
+
+FLAT_KEYS = ("conditions", "actions")
+"""The keys that replace `when` and `then` in the flat form."""
+
+SAFETY_KEYS = ("max_messages", "require_plan", "undo")
+
 
 @dataclass(frozen=True, slots=True)
 class ActionType:
@@ -94,6 +104,8 @@ class Comparison:
     operator: str
     value: Value
     finds: Callable[[str], bool] | None = dataclasses.field(default=None, compare=False, repr=False)
+    line: int = dataclasses.field(default=0, compare=False, repr=False)
+    """The line of its value in the text of the rule."""
 
     @property
     def values(self) -> tuple[str | int, ...]:

@@ -16,11 +16,20 @@ _SINGLE = ("subject", "text", "size_bytes")
 """Fields of which a message has one value; others may have several."""
 
 
+Warned = tuple[int, str]
+"""The line of a condition in the text of the rule, and what is wrong with it."""
+
+
 def impossible_conditions(rule: Definition) -> Iterator[str]:
     """Each condition that cannot hold as it was meant, with advice."""
+    return (text for _, text in impossible_lines(rule))
+
+
+def impossible_lines(rule: Definition) -> Iterator[Warned]:
+    """The same with the line of each condition."""
     for test in rule.tests():
         if advice := _advice(test):
-            yield f"{plain(test)} {advice}"
+            yield test.line, f"{plain(test)} {advice}"
     yield from _contradictions(rule.when)
 
 
@@ -49,7 +58,7 @@ def _advice_for(field: str, value: str) -> str:
     return ""
 
 
-def _contradictions(condition: Condition) -> Iterator[str]:
+def _contradictions(condition: Condition) -> Iterator[Warned]:
     """Conditions of which all must hold, but two exclude each other."""
     if isinstance(condition, Comparison):
         return
@@ -58,7 +67,7 @@ def _contradictions(condition: Condition) -> Iterator[str]:
         for at, test in enumerate(tests):
             for other in tests[at + 1 :]:
                 if _exclude(test, other):
-                    yield f"{plain(test)} and {plain(other)} never hold together"
+                    yield other.line, f"{plain(test)} and {plain(other)} never hold together"
         yield from _denied(condition, tests)
     for part in condition.parts:
         if not (condition.kind == "all" and isinstance(part, Group) and part.kind == "all"):
@@ -73,12 +82,13 @@ def _all_of(group: Group) -> Iterator[Condition]:
             yield part
 
 
-def _denied(group: Group, tests: Sequence[Comparison]) -> Iterator[str]:
+def _denied(group: Group, tests: Sequence[Comparison]) -> Iterator[Warned]:
     for part in _all_of(group):
         if isinstance(part, Group) and part.kind == "none":
             for denied in part.parts:
-                if denied in tests:
-                    yield f"{plain(denied)} must hold and must not, so nothing matches"
+                if isinstance(denied, Comparison) and denied in tests:
+                    what = f"{plain(denied)} must hold and must not, so nothing matches"
+                    yield denied.line, what
 
 
 def _exclude(test: Comparison, other: Comparison) -> bool:

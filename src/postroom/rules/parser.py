@@ -17,9 +17,12 @@ from postroom.model.rule import Action
 from postroom.rules.action_parser import parse_action
 from postroom.rules.definition import (
     FIELDS,
+    FLAT_KEYS,
     GROUPS,
+    KEYS,
     MAX_PLANNED,
     OPERATORS,
+    SAFETY_KEYS,
     Comparison,
     Condition,
     Definition,
@@ -44,12 +47,7 @@ from postroom.rules.yaml_document import (
 
 UNTITLED = "Untitled rule"
 
-_KEYS = (
-    "version", "name", "description", "enabled", "inbox", "account", "when", "then", "safety",
-    "conditions", "actions",
-)  # fmt: skip
 _LENGTHS = {"name": 200, "description": 2000, "inbox": 254, "account": 64}
-_SAFETY = ("max_messages", "require_plan", "undo")
 _FLAT = ("field", "operator", "value")
 _NUMBERS = {"size_bytes": 2**53, "age_days": 100_000}
 _MOMENTS = "`date: {after: 2026-01-31, before: 2026-02-28T12:00Z}`"
@@ -134,7 +132,7 @@ class _RuleReader:
         )
 
     def _check_keys(self, document: Mapping) -> None:
-        self._refuse_unknown(document, _KEYS[:9], _KEYS[9:])
+        self._refuse_unknown(document, KEYS, FLAT_KEYS)
         version = document.get("version")
         if version is not None and not (isinstance(version, Scalar) and version.value == 1):
             self.problems.add(Invalid(version.place, "unknown version", "1"))
@@ -156,7 +154,7 @@ class _RuleReader:
             return Safety()
         if not isinstance(node, Mapping):
             raise Invalid(node.place, "`safety` must be a mapping", "`max_messages: 1000`")
-        self._refuse_unknown(node, _SAFETY)
+        self._refuse_unknown(node, SAFETY_KEYS)
         attempt = self.problems.attempt
         return Safety(
             max_messages=attempt(_max_messages, node) or 0,
@@ -313,7 +311,8 @@ def _sort_of(field: str) -> Sort:
 
 def _test(field: str, operator: str, node: Node) -> Comparison:
     value = _value(field, operator, node)
-    return Comparison(field, operator, value, _pattern(operator, value, node.place))
+    pattern = _pattern(operator, value, node.place)
+    return Comparison(field, operator, value, pattern, node.place.line)
 
 
 def _value(field: str, operator: str, node: Node) -> Value:

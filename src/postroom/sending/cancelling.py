@@ -11,7 +11,7 @@ from postroom.mail.addresses import written_address
 from postroom.mail.composing.compose import Correspondent, OutgoingAttachment, reply_subject
 from postroom.mail.composing.read_back import Composition, read_back
 from postroom.model.message import Message
-from postroom.model.sending import StoredDraft
+from postroom.model.sending import EarlierMail, StoredDraft
 
 
 async def draft_of(ctx: RequestContext, message: Message) -> StoredDraft:
@@ -37,7 +37,28 @@ async def draft_of(ctx: RequestContext, message: Message) -> StoredDraft:
     kept = {name: value for name, value in arguments.items() if value not in (None, [])}
     now = ctx.clock().replace(microsecond=0)
     return StoredDraft(
-        ctx.new_id("drf"), message.inbox_id, {"to": [], **kept}, message.send_at, now, now
+        ctx.new_id("drf"),
+        message.inbox_id,
+        {"to": [], **kept},
+        message.send_at,
+        now,
+        now,
+        replaces=earlier_mail(message),
+    )
+
+
+_MAX_CHARS = 100_000
+
+
+def earlier_mail(message: Message) -> EarlierMail:
+    """What is kept of a mail, to compare it with the one that is written instead."""
+    return EarlierMail(
+        message_id=message.id,
+        recipients=tuple(recipient.address for recipient in message.recipients or ()),
+        subject=message.subject,
+        text=message.text[:_MAX_CHARS],
+        files=tuple(file.filename for file in message.attachments),
+        note=message.hold.note if message.hold else None,
     )
 
 

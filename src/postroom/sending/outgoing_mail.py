@@ -294,11 +294,11 @@ async def origin_of(ctx: RequestContext, outgoing_mail: OutgoingMail) -> tuple[I
     """The inbox that sends, and the message that the mail answers."""
     if outgoing_mail.in_reply_to and outgoing_mail.in_reply_to.startswith("msg_"):
         answered = await message_of(ctx, outgoing_mail.in_reply_to)
-        inbox = await _sender(ctx, outgoing_mail, answered.inbox_id)
+        inbox = await sending_inbox(ctx, outgoing_mail, answered.inbox_id)
         if inbox.id != answered.inbox_id:
             raise NotFound(f"no message {outgoing_mail.in_reply_to} in the inbox {inbox.id}")
         return inbox, _parent_of(answered)
-    inbox = await _sender(ctx, outgoing_mail, None)
+    inbox = await sending_inbox(ctx, outgoing_mail, None)
     if outgoing_mail.thread_id:
         newest = await ctx.store.newest_message(outgoing_mail.thread_id, ctx.visible)
         if newest is None or newest.inbox_id != inbox.id:
@@ -309,7 +309,10 @@ async def origin_of(ctx: RequestContext, outgoing_mail: OutgoingMail) -> tuple[I
     return inbox, Parent()
 
 
-async def _sender(ctx: RequestContext, outgoing_mail: OutgoingMail, default: str | None) -> Inbox:
+async def sending_inbox(
+    ctx: RequestContext, outgoing_mail: OutgoingMail, default: str | None = None
+) -> Inbox:
+    """The inbox that a mail is sent from: of `from`, the named one, the default or the only one."""
     if outgoing_mail.sender:
         _, address = parse_address(outgoing_mail.sender, field="from")
         inbox = (await ctx.store.inboxes_at([address])).get(address.lower())

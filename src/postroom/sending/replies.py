@@ -62,6 +62,14 @@ async def reply_mail_of(
     )
 
 
+def quoted_text(original: Message) -> str:
+    """The text of a message as a reply quotes it, without what that message quotes itself."""
+    who = original.from_name or original.from_address
+    lines = (original.new_text or original.text).rstrip().split("\n")
+    quoted = "\n".join(f"> {line}".rstrip() for line in lines)
+    return f"On {original.date:%-d %b %Y at %H:%M} UTC, {who} wrote:\n{quoted}\n"
+
+
 def forward_mail_of(original: Message, text: str, to: list[Pair]) -> OutgoingMail:
     """A forward: the original text below ours, with its attachments."""
     lines = [*_forwarded_head(original), "", original.text]

@@ -19,6 +19,7 @@ from postroom.errors import InvalidInput
 from postroom.mail.composing.compose import compose
 from postroom.mail.html.html import html_to_text
 from postroom.model.inbox import Inbox
+from postroom.model.key import NOTICES
 from postroom.model.memory import TiedMemory
 from postroom.model.message import AddressLine, Recipient
 from postroom.model.sending import Sent, StoredDraft, overall_status, waits_until
@@ -225,6 +226,7 @@ async def _send(
             outside=tuple(outside),
             authors=authors,
             gate=ctx.gate,
+            via="" if ctx.caller == NOTICES else ctx.via,
         )
     )
     await restore_blobs(ctx, [mail])

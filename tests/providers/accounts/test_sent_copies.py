@@ -123,8 +123,8 @@ async def test_mail_that_waits_for_its_time_gets_its_copy_then(desk: Desk, world
     await desk.sync()
     assert [] == world.copies("Hello")
     after = later(desk, timedelta(hours=2))
-    async with working(after):
-        await after.app.outbox().finish(20)
+    async with working(after) as worker:
+        await worker.finish(20)
 
     await assert_one_copy(desk, world, sent.message_id)
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import struct
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -15,6 +12,7 @@ import pytest
 from postroom.errors import ProviderAuthFailed, ProviderError
 from postroom.providers.embeddings.bundled import RecentEmbedder
 from postroom.providers.embeddings.endpoint import EndpointEmbedder
+from tests.servers.web import Answer, Asked, WebServer
 
 
 @contextmanager
@@ -22,30 +20,16 @@ def endpoint(status: int = 200, body: Any = None) -> Iterator[tuple[str, list[di
     """A server that answers with the length of each text; and what it was asked."""
     asked: list[dict[str, Any]] = []
 
-    class Answers(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            asked.append({**request, "path": self.path, "key": self.headers["Authorization"]})
-            rows = [
-                {"index": n, "embedding": [len(text), 1.0]}
-                for n, text in enumerate(request["input"])
-            ]
-            data = json.dumps(body if body is not None else {"data": rows[::-1]}).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+    def answer(request: Asked) -> Answer:
+        given = request.json()
+        asked.append({**given, "path": request.path, "key": request.headers.get("authorization")})
+        rows = [
+            {"index": n, "embedding": [len(text), 1.0]} for n, text in enumerate(given["input"])
+        ]
+        return Answer(status, body if body is not None else {"data": rows[::-1]})
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1", asked
-    finally:
-        server.shutdown()
-        server.server_close()
+    with WebServer(answer) as server:
+        yield f"{server.url}/v1", asked
 
 
 async def test_texts_are_sent_and_vectors_come_back_in_order():
