@@ -150,17 +150,18 @@ class Dovecot:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.terminate()
-        self._kill_processes()
+        self._kill()
         self.process.wait(60)
         shutil.rmtree(self.home, ignore_errors=True)
 
-    def _kill_processes(self) -> None:
+    def _kill(self) -> None:
         """It would give its processes a second to end, and there is nothing to save."""
         pid = self.process.pid
+        self.process.send_signal(signal.SIGSTOP)  # so that it starts no others meanwhile
         with suppress(OSError):
             for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
                 os.kill(int(child), signal.SIGKILL)
+        self.process.kill()
 
     def fill(self, user: str, mailbox: str, count: int, raw: bytes) -> None:
         """Make a mailbox of many messages that are all the same, faster than any delivery."""

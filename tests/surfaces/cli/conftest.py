@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from postroom.surfaces.cli.program import main
+from tests.servers.fork_server import shared_fork_server
 from tests.servers.postroom import command, create_store, environment
 
 
@@ -45,11 +46,12 @@ Postroom = Callable[..., Ran]
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data folder of its own; the working folder is another one."""
+    """A data folder of its own, and no port of others; the working folder is another one."""
     work = tmp_path / "work"
     work.mkdir()
     monkeypatch.chdir(work)
     monkeypatch.setenv("POSTROOM_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("POSTROOM_SMTP_LISTEN", "127.0.0.1:0")
     return tmp_path / "data"
 
 
@@ -95,6 +97,18 @@ def process(data: Path) -> Postroom:
             check=False,
         )
         return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    return run
+
+
+@pytest.fixture
+def forked(data: Path) -> Postroom:
+    """Run a command in a process of its own that has imported everything already."""
+
+    def run(*words: object, stdin: bytes = b"", **env: str) -> Ran:
+        create_missing_store(data, words)
+        done = shared_fork_server().run(list(map(str, words)), environment(data, env), stdin)
+        return Ran(done.code, done.out.decode(), done.err.decode())
 
     return run
 

@@ -7,12 +7,13 @@ import os
 import pty
 import re
 import struct
-import subprocess
 import termios
 from pathlib import Path
-from threading import Timer
+from signal import SIGKILL
+from threading import Thread, Timer
 
-from tests.servers.postroom import command, environment
+from tests.servers.fork_server import shared_fork_server
+from tests.servers.postroom import environment
 
 _PATIENCE_S = 60
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -31,26 +32,28 @@ def on_a_terminal(
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     env = {"TERM": "xterm-256color", "PAGER": "cat", **env}
-    started = subprocess.Popen(
-        command(*words),
-        env={k: v for k, v in environment(data, env).items() if k not in ("COLUMNS", "LINES")},
-        stdout=theirs,
-        stderr=theirs,
-        stdin=theirs,
-        start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - so Ctrl-C works
-    )
-    os.close(theirs)
-    patience = Timer(_PATIENCE_S, started.kill)
-    patience.start()
-    seen, left = bytearray(), dict(types or {})
-    while chunk := _read(ours):
-        seen += chunk
-        for shown in [shown for shown in left if shown.encode() in seen]:
-            os.write(ours, left.pop(shown))
+    env = {k: v for k, v in environment(data, env).items() if k not in ("COLUMNS", "LINES")}
+    fork_server = shared_fork_server()
+    codes: list[int] = []
+
+    def wait() -> None:
+        codes.append(fork_server.wait())
+        os.close(theirs)  # after which nobody writes any more
+
+    with fork_server.lock:
+        pid = fork_server.start(list(words), env, *[os.ttyname(theirs)] * 3)
+        patience, waiting = Timer(_PATIENCE_S, os.kill, (pid, SIGKILL)), Thread(target=wait)
+        patience.start()
+        waiting.start()
+        seen, left = bytearray(), dict(types or {})
+        while chunk := _read(ours):
+            seen += chunk
+            for shown in [shown for shown in left if shown.encode() in seen]:
+                os.write(ours, left.pop(shown))
+        waiting.join()
+        patience.cancel()
     os.close(ours)
-    patience.cancel()
-    assert code == started.wait(300), seen.decode()
+    assert [code] == codes, seen.decode()
     return seen.decode()
 
 

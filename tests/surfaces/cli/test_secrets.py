@@ -50,45 +50,45 @@ def file(tmp_path: Path, key) -> Path:
     return path
 
 
-def test_a_key_in_the_environment_is_what_a_client_may_do(process, key):
-    ran = process("mcp", stdin=lines("list_inboxes", "create_inbox"), POSTROOM_KEY=key)
+def test_a_key_in_the_environment_is_what_a_client_may_do(forked, key):
+    ran = forked("mcp", stdin=lines("list_inboxes", "create_inbox"), POSTROOM_KEY=key)
 
     assert [False, True] == is_error(ran)
     assert "" == ran.err
 
 
-def test_a_key_in_a_file_is_too(process, file):
-    ran = process("mcp", "--key-file", file, stdin=lines("list_inboxes", "create_inbox"))
+def test_a_key_in_a_file_is_too(forked, file):
+    ran = forked("mcp", "--key-file", file, stdin=lines("list_inboxes", "create_inbox"))
 
     assert [False, True] == is_error(ran)
     assert "" == ran.err
 
 
-def test_a_key_on_the_command_line_works_with_a_warning(process, key):
-    ran = process("mcp", "--key", key, stdin=lines("list_inboxes", "create_inbox"))
+def test_a_key_on_the_command_line_works_with_a_warning(forked, key):
+    ran = forked("mcp", "--key", key, stdin=lines("list_inboxes", "create_inbox"))
 
     assert [False, True] == is_error(ran)
     assert "POSTROOM_KEY" in ran.err
     assert key not in ran.err
 
 
-def test_a_file_wins_over_the_environment(process, file):
-    ran = process("mcp", "--key-file", file, stdin=lines("create_inbox"), POSTROOM_KEY="pk_none")
+def test_a_file_wins_over_the_environment(forked, file):
+    ran = forked("mcp", "--key-file", file, stdin=lines("create_inbox"), POSTROOM_KEY="pk_none")
 
     assert [True] == is_error(ran)
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o660, 0o604, 0o610])
-def test_a_file_that_others_may_read_is_refused(process, file, mode):
+def test_a_file_that_others_may_read_is_refused(forked, file, mode):
     file.chmod(mode)
-    ran = process("mcp", "--key-file", file, stdin=lines("list_inboxes"))
+    ran = forked("mcp", "--key-file", file, stdin=lines("list_inboxes"))
 
     assert (2, "") == (ran.code, ran.out)
     assert "chmod 600" in ran.err
 
 
 @pytest.mark.parametrize("kind", ["missing", "a folder", "empty", "binary", "two lines", "a pipe"])
-def test_a_file_without_a_key_is_refused(process, tmp_path, kind):
+def test_a_file_without_a_key_is_refused(forked, tmp_path, kind):
     path = tmp_path / "agent.key"
     contents = {"empty": b"", "binary": b"\xff\x00", "two lines": b"pk_a\npk_b\n"}
     if kind == "a folder":
@@ -98,15 +98,15 @@ def test_a_file_without_a_key_is_refused(process, tmp_path, kind):
     elif kind in contents:
         path.write_bytes(contents[kind])
         path.chmod(0o600)
-    ran = process("mcp", "--key-file", path, stdin=lines("list_inboxes"))
+    ran = forked("mcp", "--key-file", path, stdin=lines("list_inboxes"))
 
     assert (2, "") == (ran.code, ran.out)
     assert "--key-file" in ran.err
 
 
 @pytest.mark.parametrize("value", ["", " ", "a b"])
-def test_an_empty_key_is_an_error_and_not_the_owner(process, inbox, value):
-    ran = process("mcp", stdin=lines("list_inboxes"), POSTROOM_KEY=value)
+def test_an_empty_key_is_an_error_and_not_the_owner(forked, inbox, value):
+    ran = forked("mcp", stdin=lines("list_inboxes"), POSTROOM_KEY=value)
 
     assert (2, "") == (ran.code, ran.out)
     assert "POSTROOM_KEY" in ran.err
@@ -115,22 +115,22 @@ def test_an_empty_key_is_an_error_and_not_the_owner(process, inbox, value):
 
 
 @pytest.mark.parametrize("value", ["", " "])
-def test_an_option_without_a_key_says_that_it_is_empty_and_what_to_do(process, inbox, value):
-    ran = process("mcp", "--key", value, stdin=lines("list_inboxes"))
+def test_an_option_without_a_key_says_that_it_is_empty_and_what_to_do(forked, inbox, value):
+    ran = forked("mcp", "--key", value, stdin=lines("list_inboxes"))
 
     assert (2, "") == (ran.code, ran.out)
     assert "--key is empty" in ran.err
     assert "postroom key create" in ran.err
 
 
-def test_a_key_that_is_not_ours_is_refused(process, inbox):
-    ran = process("mcp", stdin=lines("list_inboxes"), POSTROOM_KEY="pk_none")
+def test_a_key_that_is_not_ours_is_refused(forked, inbox):
+    ran = forked("mcp", stdin=lines("list_inboxes"), POSTROOM_KEY="pk_none")
 
     assert (4, "") == (ran.code, ran.out)
 
 
-def test_a_file_and_a_key_exclude_each_other(process, file, key):
-    assert 2 == process("mcp", "--key-file", file, "--key", key).code
+def test_a_file_and_a_key_exclude_each_other(forked, file, key):
+    assert 2 == forked("mcp", "--key-file", file, "--key", key).code
 
 
 def test_the_list_of_processes_tells_no_key(data, key, file):
@@ -148,8 +148,8 @@ def test_the_list_of_processes_tells_no_key(data, key, file):
 
 
 @pytest.mark.parametrize("words", [(), ("-o", "json")])
-def test_the_settings_show_no_key(process, words):
-    ran = process("config", *words, POSTROOM_KEY="pk_canary_of_an_agent")
+def test_the_settings_show_no_key(forked, words):
+    ran = forked("config", *words, POSTROOM_KEY="pk_canary_of_an_agent")
 
     assert 0 == ran.code
     assert "POSTROOM_KEY" in ran.out
@@ -159,26 +159,26 @@ def test_the_settings_show_no_key(process, words):
 @pytest.mark.parametrize(
     "url",
     [
-        "postgresql://ana:canary@127.0.0.1:1/none",
+        "postgresql://ana:canary@127.0.0.1:1/none?sslmode=wrong",
         "postgresql://ana@127.0.0.1:1/none?password=canary&sslmode=wrong",
     ],
 )
-def test_a_password_on_the_command_line_is_warned_of(process, data, inbox, url):
-    ran = process("migrate", "--from", data, "--to", url)
+def test_a_password_on_the_command_line_is_warned_of(forked, data, inbox, url):
+    ran = forked("migrate", "--from", data, "--to", url)
 
     assert "PGPASSWORD" in ran.err
     assert "canary" not in ran.out + ran.err
 
 
-def test_without_a_password_nothing_is_warned_of(process, data, inbox):
+def test_without_a_password_nothing_is_warned_of(forked, data, inbox):
     url = "postgresql://ana@127.0.0.1:1/none?sslmode=wrong"
-    ran = process("migrate", "--from", data, "--to", url)
+    ran = forked("migrate", "--from", data, "--to", url)
 
     assert "PGPASSWORD" not in ran.err
 
 
-def test_a_short_key_of_the_owner_starts_no_server(process):
-    ran = process("serve", "--port", "0", POSTROOM_API_KEY="12345678")
+def test_a_short_key_of_the_owner_starts_no_server(forked):
+    ran = forked("serve", "--port", "0", POSTROOM_API_KEY="12345678")
 
     assert 2 == ran.code
     assert "20 to 256" in ran.err

@@ -140,7 +140,7 @@ def test_the_demo_holds_whole_conversations_and_is_seeded_once(data, postroom):
     after = postroom("message", "list", inbox_of(postroom), "-o", "json").json
 
     assert before == after
-    assert 12 <= before["total"] <= 20
+    assert 15 <= before["total"] <= 25
     assert [3, 4, 4] == sorted(t["message_count"] for t in threads)[-3:]
     assert {"inbound", "outbound"} == {row["direction"] for row in before["results"]}
     assert 0 == postroom("verify").code
@@ -162,12 +162,26 @@ def inbox_of(postroom) -> str:
         ("KÖNIGSTRASSE", "Straßenfest am Samstag: wer bringt was mit?"),
         ("room birch", "Re: Planning on Thursday?"),
         ("HH-2026-0117.pdf", "Invoice HH-2026-0117"),
+        ("bank has changed", "Invoice HH-2026-0117: our bank details have changed"),
     ],
 )
 def test_the_demo_has_something_of_every_kind(demo, q, subject):
     found = demo("search", q, "-o", "json").json
 
     assert subject in {row["subject"] for row in found["results"]}
+
+
+def test_the_demo_has_held_replies_of_an_agent_rules_and_memories(demo):
+    outbox = demo("outbox", "list", "-o", "json").json["results"]
+    rules = demo("rule", "list", "-o", "json").json["results"]
+    label = demo("search", "issue 118", "-o", "json").json["results"][0]["labels"]
+
+    assert ["held", "held"] == [mail["status"] for mail in outbox]
+    assert "a misleading sender" in outbox[0]["recipients"][0]["detail"]
+    assert (["Newsletters", "Receipts"], ["Newsletters"]) == ([r["name"] for r in rules], label)
+    assert 4 == demo("memory", "list", "-o", "json").json["total"]
+    assert 1 == demo("draft", "list", "-o", "json").json["total"]
+    assert 0 == demo("verify").code
 
 
 @pytest.fixture

@@ -18,12 +18,13 @@ from postroom.calls.request import argument_names
 from postroom.surfaces.cli.commands import COMMANDS, TOP, Bound
 from postroom.surfaces.cli.options import operation_of
 from postroom.surfaces.cli.program import program
+from tests.page_operations import ON_PAGES
 
 DOCS = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
 MODULES = sorted(module.name for module in iter_modules(operations.__path__))
 OTHER_NAMES = {
     *("send_email", "send_email_with_attachments", "receive_posting", "find_ids"),
-    *("get_message_html", "preview_reply"),
+    *ON_PAGES,
 }
 """Names that MCP alone has for what `send` does, what only a provider or a page does, short ids."""
 

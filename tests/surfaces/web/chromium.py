@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, async_playwright
 
-from tests.surfaces.web.conftest import Office
+if TYPE_CHECKING:
+    from tests.surfaces.web.conftest import Office
 
 NARROW = {"width": 320, "height": 600}
 PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1440, "height": 900}
@@ -29,10 +31,19 @@ async def chromium(*flags: str) -> AsyncIterator[Browser]:
         await started.close()
 
 
-@pytest.fixture
-async def browser() -> AsyncIterator[Browser]:
+@pytest.fixture(scope="package")
+async def shared_browser() -> AsyncIterator[Browser]:
+    """One for all tests of the pages; it also keeps their event loop."""
     async with chromium() as started:
         yield started
+
+
+@pytest.fixture
+async def browser(shared_browser: Browser) -> AsyncIterator[Browser]:
+    """A browser in which no other test has left a page."""
+    yield shared_browser
+    for context in shared_browser.contexts:
+        await context.close()
 
 
 async def signed_in(browser: Browser, office: Office, **options: object) -> Page:
@@ -45,7 +56,7 @@ async def signed_in(browser: Browser, office: Office, **options: object) -> Page
     return page
 
 
-async def violations(page: Page) -> str:
-    """What keeps people from using a page, as axe finds it; empty if nothing does."""
-    found = await Axe().run(page)
+async def violations(page: Page, *rules: str) -> str:
+    """What keeps people from using a page, as axe finds it, by some rules or all; else empty."""
+    found = await Axe().run(page, options={"runOnly": list(rules)} if rules else None)
     return str(found.generate_report()) if found.violations_count else ""

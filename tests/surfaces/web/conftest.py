@@ -31,8 +31,9 @@ from tests.mails import new_inbox
 from tests.pipeline.clock import Clock
 from tests.pipeline.conftest import clock
 from tests.surfaces.rest.conftest import serving
+from tests.surfaces.web.chromium import shared_browser
 
-__all__ = ["clock", "serving"]
+__all__ = ["clock", "serving", "shared_browser"]
 
 STRANGER = "mallory@evil.example"
 _TOKEN = re.compile(r'name="csrf" value="([0-9a-f]+)"')
@@ -98,6 +99,11 @@ class Office:
         made = await call(self.owner, create_key, {"name": "k", "scopes": scopes, **more})
         return made.key or ""
 
+    async def agent(self, *scopes: str, **more: Any) -> RequestContext:
+        """The context of somebody with a new key."""
+        key = await self.key(*scopes, **more)
+        return self.app.context(await authenticate(self.app.services, key), "mcp")
+
     async def new_inbox(self, username: str) -> str:
         return (await new_inbox(self.app.services, username)).id
 
@@ -107,8 +113,7 @@ class Office:
 
     async def hold(self, **mail: Any) -> str:
         """The id of a mail of an agent that is held."""
-        key = await self.key("read", "write", "send", approval="always")
-        agent = replace(self.owner, caller=await authenticate(self.app.services, key))
+        agent = await self.agent("read", "write", "send", approval="always")
         usual = {"to": [STRANGER], "subject": "Offer", "body_text": "Ten per cent."}
         sent = await call(agent, send_message, {**usual, **mail})
         assert "held" == sent.status

@@ -36,7 +36,7 @@ async def test_a_person_without_javascript_approves_a_mail(
     await page.get_by_role("link", name="mallory@evil.example").click()
     await page.get_by_role("button", name="Approve").click()
 
-    await page.wait_for_url(f"{office.url}/outgoing?said=approved")
+    await page.wait_for_url(f"{office.url}/outgoing?notice=approved")
     assert "Approved." in await page.get_by_role("status").inner_text()
     assert "queued" == (await office.message(message_id)).status
 
@@ -49,10 +49,11 @@ async def test_a_person_without_javascript_rejects_a_mail(
     page = await signed_in(browser, office, viewport=size, java_script_enabled=False)
 
     await page.goto(f"/outgoing/{message_id}")
+    await page.get_by_text("Reject…").click()
     await page.get_by_label("Note for its sender").fill("Too much.")
-    await page.get_by_role("button", name="Reject").click()
+    await page.get_by_role("button", name="Reject: it does not leave").click()
 
-    await page.wait_for_url(f"{office.url}/outgoing?said=rejected")
+    await page.wait_for_url(f"{office.url}/outgoing?notice=rejected")
     assert "rejected" == (await office.message(message_id)).status
 
 
@@ -66,10 +67,12 @@ async def test_a_person_edits_a_mail_and_approves_what_they_wrote(
     await page.get_by_role("button", name="Edit").click()
     await page.get_by_label("Text").fill("Two per cent.\nNo more.")
     await page.get_by_role("button", name="Send").click()
+    changes = await page.get_by_label("Changed since the mail before").inner_text()
+    assert "removed: Ten added: Two per cent added: . No more." in " ".join(changes.split())
     new_id = page.url.partition("?")[0].rpartition("/")[2]
     await page.get_by_role("button", name="Approve").click()
 
-    await page.wait_for_url("**/outgoing?said=approved")
+    await page.wait_for_url("**/outgoing?notice=approved")
     message = await office.message(new_id)
     assert ("queued", "Two per cent.\nNo more.") == (message.status, message.text.strip())
 

@@ -8,10 +8,12 @@ import pytest
 
 from postroom.calls.operation import call
 from postroom.operations.outbox import list_outbox
+from postroom.operations.sending import send_message
 from tests.mails import deliver, mail
 from tests.pipeline.posting import working
 from tests.servers.relay import CUT, relaying
 from tests.surfaces.web.conftest import STRANGER, Office, Person, words
+from tests.surfaces.web.forms import write
 
 
 async def test_the_first_page_says_how_much_waits(office: Office, owner: Person) -> None:
@@ -34,7 +36,7 @@ async def test_held_mail_comes_first_with_its_recipients_and_reasons(
 
     assert f'href="/outgoing/{message_id}"' in page
     assert STRANGER in words(page)
-    assert page.index("<h2>Held") < page.index("Offer")
+    assert page.index('id="status-held"') < page.index("Offer")
 
 
 async def test_a_held_mail_is_shown_whole(office: Office, owner: Person) -> None:
@@ -59,8 +61,12 @@ async def test_a_held_mail_is_shown_whole(office: Office, owner: Person) -> None
     for part in (STRANGER, "hidden@evil.example", *hold.reasons, "word end", "list.csv", "3 bytes",
                  "Where do we meet?", hold.sha256):  # fmt: skip
         assert part in said
-    assert f"To {STRANGER} Cc copy@evil.example Bcc hidden@evil.example From" in said
-    assert said.index(STRANGER) < said.index(hold.reasons[0]) < said.index("line one")
+    new = "new to this inbox"
+    assert (
+        f"To {STRANGER} {new} Cc copy@evil.example {new} Bcc hidden@evil.example {new} From" in said
+    )
+    assert said.index(hold.reasons[0]) < said.index(STRANGER) < said.index("line one")
+    assert "Written by key k" in said
 
 
 async def test_an_approved_mail_leaves_and_the_page_says_so(office: Office, owner: Person) -> None:
@@ -70,7 +76,7 @@ async def test_an_approved_mail_leaves_and_the_page_says_so(office: Office, owne
         f"/outgoing/{message_id}/approve", sha256=await owner.seen(message_id)
     )
 
-    assert (303, "/outgoing?said=approved") == (
+    assert (303, "/outgoing?notice=approved") == (
         response.status_code,
         response.headers["location"],
     )
@@ -260,7 +266,7 @@ async def test_what_failed_or_is_unknown_can_be_sent_again(
 
     response = await owner.post(f"/outgoing/{message_id}/retry")
 
-    assert (303, "/outgoing?said=retried") == (
+    assert (303, "/outgoing?notice=retried") == (
         response.status_code,
         response.headers["location"],
     )
@@ -277,3 +283,121 @@ async def test_a_scheduled_mail_can_be_taken_back(office: Office, owner: Person)
     response = await owner.post(f"/outgoing/{message_id}/edit")
 
     assert response.headers["location"].startswith("/drafts/drf_")
+
+
+async def test_a_decision_leads_to_the_next_held_mail(office: Office, owner: Person) -> None:
+    ids = [await office.hold(subject=f"Offer {number}") for number in range(3)]
+
+    places = []
+    for message_id, verb in ((ids[1], "approve"), (ids[0], "reject"), (ids[2], "approve")):
+        sha256 = await owner.seen(message_id)
+        response = await owner.post(f"/outgoing/{message_id}/{verb}", sha256=sha256)
+        places.append(response.headers["location"])
+
+    assert [
+        f"/outgoing/{ids[0]}?notice=approved",
+        f"/outgoing/{ids[2]}?notice=rejected",
+        "/outgoing?notice=approved",
+    ] == places
+
+
+async def test_a_mail_written_again_shows_what_changed(office: Office, owner: Person) -> None:
+    first = await office.hold(body_text="We pay 200 euros.\nBye", to=[STRANGER, "bo@example.com"])
+    note = {"sha256": await owner.seen(first), "note": "20, not <200>."}
+    await owner.post(f"/outgoing/{first}/reject", **note)
+
+    unrelated = await office.hold(subject="Other", body_text="x")
+    again = await office.hold(body_text="We pay 20 euros.\nBye")
+
+    page = await owner.read(f"/outgoing/{again}")
+    assert "That one was rejected: “20, not <200>.”" in words(page)
+    assert "removed: 200 added: 20 euros." in words(page)
+    assert "Recipients removed: bo@example.com" in words(page)
+    assert "<del>" not in await owner.read(f"/outgoing/{unrelated}")
+
+
+async def test_what_differs_is_shown_to_those_who_only_approve(
+    office: Office, owner: Person, visitor: Person
+) -> None:
+    held = await office.hold()
+    path = (await owner.post(f"/outgoing/{held}/edit")).headers["location"].partition("?")[0]
+    location = await write(owner, path, body_text="Two <b>per</b> cent.", subject="Offer now")
+    await visitor.sign_in(key=await office.key("approve"))
+
+    page = await visitor.read(location.partition("?")[0])
+
+    assert "Subject Offer added: now" in words(page)
+    assert "removed: Ten added: Two added: <b> per added: </b> cent." in words(page)
+    assert "Written by the owner, key k" in words(page)
+
+
+async def test_every_status_has_its_page_with_counts_and_what_to_do(
+    office: Office, owner: Person
+) -> None:
+    mail = {"to": ["a@example.com"], "body_text": "x"}
+    for subject, answer in (("No", {"RCPT": b"550 5.1.1 nobody <here>"}), ("Perhaps", {"DOT": CUT}),
+                            ("Wait", {"RCPT": b"451 4.7.1 later"})):  # fmt: skip
+        await call(office.owner, send_message, {**mail, "subject": subject})
+        async with relaying(answer) as relay, working(office.owner, relay) as worker:
+            await worker.finish(1)
+    later = {**mail, "subject": "Later", "send_at": "2026-06-02T09:00Z"}
+    await call(office.owner, send_message, later)
+
+    said = words(await owner.read("/outgoing"))
+    assert "Held 0 Scheduled 1 Queued 1 Unknown 1 Failed 1" in said
+    for status, part in {
+        "failed": "550 5.1.1 nobody <here>",
+        "unknown": "It may have arrived",
+        "queued": "1 attempt; next in",
+        "scheduled": "leaves 2 Jun 2026, 09:00 UTC",
+        "bounced": "There is no mail with this status.",
+    }.items():
+        assert part in words(await owner.read(f"/outgoing?status={status}"))
+    assert 200 == (await owner.get("/outgoing?status=<script>&cursor=x")).status_code
+    (failed,) = (await call(office.owner, list_outbox, {"status": "failed"})).results
+    page = await owner.read(f"/outgoing/{failed.message_id}")
+    assert f'href="/compose?again={failed.message_id}"' in page
+    location = await write(owner, f"/compose?again={failed.message_id}", to="b@example.com")
+    assert ("No", ("b@example.com",)) == (
+        (again := await office.message(location.partition("?")[0].rpartition("/")[2])).subject,
+        again.to_addresses,
+    )
+
+
+@pytest.mark.parametrize(("form", "status"), [
+    ({"send_at": "2026-06-05T10:00"}, "scheduled"), ({"do": "now"}, "queued"),
+    ({"send_at": "soon"}, None), ({"send_at": "2020-01-01T00:00"}, None), ({}, None),
+])  # fmt: skip
+async def test_a_scheduled_mail_gets_another_time_or_leaves_now(
+    office: Office, owner: Person, form: dict[str, str], status: str | None
+) -> None:
+    mail = {"to": [STRANGER], "subject": "S", "body_text": "x", "send_at": "2026-06-02T09:00Z"}
+    sent = await call(office.owner, send_message, mail)
+
+    response = await owner.post(f"/outgoing/{sent.message_id}/reschedule", **form)
+
+    if status is None:
+        assert 422 == response.status_code
+        assert "scheduled" == (await office.message(sent.message_id)).status
+        return
+    message = await office.message(
+        response.headers["location"].partition("?")[0].rpartition("/")[2]
+    )
+    assert (status, 303) == (message.status, response.status_code)
+
+
+async def test_html_is_shown_in_a_frame_and_files_have_a_preview(
+    office: Office, owner: Person
+) -> None:
+    message_id = await office.hold(
+        body_text=None,
+        body_html="<p>Hello.</p>",
+        attachments=[{"filename": "a.txt", "content": b64encode(b"the content").decode()}],
+    )
+    (file,) = (await office.message(message_id)).attachments
+
+    page = await owner.read(f"/outgoing/{message_id}?preview={file.id}")
+
+    assert f'src="/mail/{message_id}/html"' in page
+    assert "the content" in words(page)
+    assert "Hello." in await owner.read(f"/mail/{message_id}/html")

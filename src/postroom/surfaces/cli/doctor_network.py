@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from postroom import __version__
 from postroom.errors import Conflict, MailError
-from postroom.surfaces.cli.findings import Finding, ok, problem, warning
+from postroom.model.health import Finding, ok, problem, warning
 from postroom.surfaces.cli.session import read_key
 
 if TYPE_CHECKING:
@@ -26,10 +26,12 @@ _LISTENING = "0A"
 
 async def examine_network(settings: Settings) -> list[Finding]:
     """The findings about the server, its ports and the relay."""
+    from postroom.checks import check_relay_login
+
     return [
         await _http_port(settings),
         await _smtp_port(settings),
-        await _relay(settings),
+        await check_relay_login(settings),
     ]
 
 
@@ -130,19 +132,6 @@ async def _smtp_port(settings: Settings) -> Finding:
         return ok("smtp", f"Postroom receives mail on {settings.smtp_listen}")
     fix = "stop it, or choose another address with --smtp or POSTROOM_SMTP_LISTEN"
     return warning("smtp", f"{settings.smtp_listen} is taken by {taken_by(int(port))}", fix)
-
-
-async def _relay(settings: Settings) -> Finding:
-    """Connect to the relay and log in, without sending anything."""
-    from postroom.wiring import check_relay
-
-    if settings.relay_url is None:
-        return ok("relay", "none: mail to other servers is kept as captured (POSTROOM_RELAY_URL)")
-    try:
-        return ok("relay", await check_relay(settings))
-    except MailError as error:
-        fix = "check POSTROOM_RELAY_URL: host, port, smtp:// or smtps://, user and password"
-        return problem("relay", str(error), fix)
 
 
 def taken_by(port: int) -> str:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
-import os
 import shlex
 import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -122,12 +119,10 @@ class Ports:
         The stdio line is shown only if all data is in the folder: URLs of databases and buckets
         contain passwords.
         """
+        from postroom.surfaces.client_settings import curl, http_server, mcp_servers, stdio_server
+
         url = self.url(settings)
-        over_http: dict[str, object] = {"type": "http", "url": f"{url}/mcp"}
-        header = ""
-        if key.in_shell:
-            header = f'-H "Authorization: Bearer {key.in_shell}" '
-            over_http["headers"] = {"Authorization": f"Bearer {key.in_json}"}
+        over_http = http_server(url, key.in_json if key.in_shell else "")
         lines = [
             f"Postroom {__version__} is listening on {url}",
             "",
@@ -136,18 +131,18 @@ class Ports:
             f"  API docs  {url}/docs",
             f"  mail in   {self._smtp_words(settings.smtp_listen)}",
             f"  key       {key.words}",
-            f'  try it    curl -s {header}"{url}/v1/search/messages?q=invoice"',
+            f"  try it    {curl(url, key.in_shell)}",
             "",
         ]
         if settings.database_url is None and settings.blobs_url is None:
             lines += [
                 "  Add it to an MCP client, over stdio:",
-                f"    {_client(_mcp_command(settings.data_dir))}",
+                f"    {mcp_servers(stdio_server(settings.data_dir))}",
                 "  or over HTTP:",
             ]
         else:
             lines.append("  Add it to an MCP client over HTTP:")
-        return "\n".join([*lines, f"    {_client(over_http)}", "", "  Stop it with Ctrl-C."])
+        return "\n".join([*lines, f"    {mcp_servers(over_http)}", "", "  Stop it with Ctrl-C."])
 
     def _smtp_words(self, wanted: str | None) -> str:
         if wanted is None:
@@ -428,16 +423,3 @@ def reset_key(session: Session) -> None:
         words = "This is the owner's key. It is shown only once."
     if not session.as_json:
         print(words, file=sys.stderr)
-
-
-def _mcp_command(data_dir: Path) -> dict[str, object]:
-    """The command with which an MCP client starts `postroom mcp`."""
-    started = Path(os.path.abspath(sys.argv[0]))
-    arguments = ["mcp", "--toolsets", "agent", "--data", str(data_dir.absolute())]
-    if started.suffix == ".py":
-        return {"command": sys.executable, "args": ["-m", "postroom", *arguments]}
-    return {"command": str(started), "args": arguments}
-
-
-def _client(server: dict[str, object]) -> str:
-    return json.dumps({"mcpServers": {"postroom": server}}, ensure_ascii=False)

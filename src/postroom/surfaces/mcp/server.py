@@ -97,6 +97,8 @@ def _server(
         try:
             ctx = replace(app.context(await caller_of(request), via), report=report)
             result = await call_tool(ctx, tool, params.arguments or {})
+            name, is_error = ctx.caller.key_id, bool(result["isError"])
+            ctx.calls.add(ctx.clock(), name, via, tool.name, is_error=is_error)
             if held := held_in(result):
                 offer_approval(request.session, f"{ctx.gate.page_url}/{held}", held)
             return result

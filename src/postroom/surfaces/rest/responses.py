@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from msgspec.json import Encoder, encode
-from starlette.responses import Response, StreamingResponse
+from msgspec.json import encode
+from starlette.responses import Response
 
 from postroom.errors import (
     InvalidInput,
@@ -19,13 +19,14 @@ from postroom.errors import (
     TooSlow,
     Unavailable,
 )
-from postroom.mail.text.display import is_inert, shown
+from postroom.mail.text.display import shown
 from postroom.model.event import EventStream
 from postroom.model.message import Download, FailedAction
 from postroom.surfaces.downloads import download_response
+from postroom.surfaces.event_streams import event_lines, event_stream_response, written
 from postroom.surfaces.problem_kinds import KINDS
 from postroom.surfaces.rest.routing import Route
-from postroom.surfaces.to_json import answer, presented, to_json
+from postroom.surfaces.to_json import answer
 
 NEVER_AGAIN = {"mailgun": 406, "postmark": 403, "resend": 200}
 """Statuses for providers that interpret the usual ones differently."""
@@ -113,7 +114,6 @@ _NAMED = re.compile(
 )
 
 JSON = "application/json"
-_encode = Encoder().encode
 
 
 async def respond(route: Route, result: Any, *, is_head: bool) -> Response:
@@ -121,40 +121,13 @@ async def respond(route: Route, result: Any, *, is_head: bool) -> Response:
     if isinstance(result, Download):
         return await download_response(result, is_head=is_head)
     if isinstance(result, EventStream):
-        return _events(result, is_head=is_head)
+        return event_stream_response(event_lines(result), is_head=is_head)
     if route.status == 204:
         return Response(status_code=204)
     if route.single and result.status == "failed":
         raise as_error(result.failed[0])
     status = route.statuses.get(getattr(result, "status", ""), route.status)
-    return Response(_written(answer(route.operation, result)), status, media_type=JSON)
-
-
-def _written(body: dict[str, Any]) -> bytes:
-    """A response as JSON, with text of mail cleaned."""
-    try:
-        written = _encode(body)
-    except UnicodeEncodeError:
-        return _encode(presented(body))
-    return written if "untrusted" not in body or is_inert(written) else _encode(presented(body))
-
-
-def _events(stream: EventStream, *, is_head: bool) -> Response:
-    headers = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
-    if is_head:
-        return Response(headers=headers)
-    return StreamingResponse(_lines(stream), headers=headers)
-
-
-async def _lines(stream: EventStream) -> AsyncIterator[bytes]:
-    """Server-sent events; a comment opens the stream and keeps it open."""
-    yield b": open\n\n"
-    async for event in stream.events:
-        if event is None:
-            yield b": quiet\n\n"
-        else:
-            head = f"id: {event.id}\nevent: {event.type}\n".encode()
-            yield head + b"data: " + _written({"untrusted": True, **to_json(event)}) + b"\n\n"
+    return Response(written(answer(route.operation, result)), status, media_type=JSON)
 
 
 def as_error(failure: FailedAction) -> MailError:

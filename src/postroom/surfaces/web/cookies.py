@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hmac
+import secrets
 from collections.abc import Mapping
 
 from postroom.calls.web_sessions import SESSION_FOR
+
+_TOKEN_BYTES = 32
 
 
 def _name(*, is_secure: bool) -> str:
@@ -26,9 +29,27 @@ def session_cookie(secret: str, *, is_secure: bool) -> str:
 
 
 def form_token(secret: str) -> str:
-    """The token of the forms of a session; nobody can compute it without its secret."""
-    return hmac.digest(secret.encode(), b"postroom form", "sha256").hex()
+    """A token for the forms of a session; nobody can compute one without its secret.
+
+    It is masked with random bytes, and so differs in each response: from the length of compressed
+    pages nobody can guess it byte by byte (BREACH).
+    """
+    mask = secrets.token_bytes(_TOKEN_BYTES)
+    return (mask + _xor(mask, _token(secret))).hex()
 
 
 def is_form_token(given: str, secret: str) -> bool:
-    return hmac.compare_digest(given.encode(), form_token(secret).encode())
+    try:
+        masked = bytes.fromhex(given)
+    except ValueError:
+        return False
+    mask, rest = masked[:_TOKEN_BYTES], masked[_TOKEN_BYTES:]
+    return len(rest) == _TOKEN_BYTES and hmac.compare_digest(_xor(mask, rest), _token(secret))
+
+
+def _token(secret: str) -> bytes:
+    return hmac.digest(secret.encode(), b"postroom form", "sha256")
+
+
+def _xor(one: bytes, other: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(one, other, strict=True))

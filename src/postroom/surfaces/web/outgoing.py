@@ -1,23 +1,28 @@
-"""Outgoing mail: what is held, scheduled, queued, unknown or failed, and drafts made from it."""
+"""Outgoing mail: what is held, scheduled, queued, unknown or failed, and the decisions about it."""
 
 from __future__ import annotations
 
-from postroom.errors import NotFound
+from datetime import UTC, datetime, timedelta
+
+from postroom.blocking import in_thread
+from postroom.errors import InvalidInput, MailError, NotFound
+from postroom.mail.text.diff import word_diff
 from postroom.model.key import Scope
 from postroom.model.message import Message
-from postroom.model.sending import HeldMail
-from postroom.operations.approvals import get_held_mail
-from postroom.operations.drafts import (
-    delete_draft,
-    get_draft,
-    list_drafts,
-    send_draft,
-    update_draft,
-)
+from postroom.model.sending import EarlierMail, HeldMail, OutboxEntry
+from postroom.operations.approvals import approve_message, get_held_mail, reject_message
+from postroom.operations.attachments import download_attachment
+from postroom.operations.drafts import send_draft, update_draft
 from postroom.operations.messages import get_message
-from postroom.operations.outbox import cancel_message, list_outbox, recipients_by_role
-from postroom.surfaces.web.mail.writing import lines_of
-from postroom.surfaces.web.page import Leads, Values, Visit
+from postroom.operations.outbox import (
+    cancel_message,
+    list_outbox,
+    recipients_by_role,
+    retry_message,
+)
+from postroom.surfaces.web.mail import writing
+from postroom.surfaces.web.mail.reading import attachment_preview, is_picture
+from postroom.surfaces.web.page import File, Form, Link, Page, Redirect, Section, Values, Visit
 
 STATUSES = {
     "held": ("Held", "waits for a decision"),
@@ -25,24 +30,38 @@ STATUSES = {
     "queued": ("Queued", "waits for the next attempt"),
     "unknown": ("Unknown", "perhaps sent; not tried again"),
     "failed": ("Failed", "was refused for good"),
+    "bounced": ("Bounced", "left, and came back"),
+    "rejected": ("Rejected", "a person said no, or nobody decided in time"),
 }
 """The parts of the outbox, in order: their titles, and what mail in them does."""
 
+ADVICE = {
+    "scheduled": "It leaves at its time. Until then you can change or stop it.",
+    "queued": "It waits for the next attempt. If the server keeps refusing it, it is given up "
+    "after two days.",
+    "unknown": "It may have arrived: the connection broke before the server answered, so it is "
+    "not sent again by itself. Ask its recipient. If it did not arrive, send it again; if you "
+    "cannot ask, it may arrive twice.",
+    "failed": "The server refused it, and it is not tried again. Read its answer: if the address "
+    "is wrong, write it again to another one; if the reason is gone, send it again.",
+    "bounced": "It left, and the server of its recipient sent it back later. Check the address, "
+    "then write it again, or send it again as it is.",
+    "rejected": "It does not leave. To send something else instead, write it again.",
+    "captured": "It is kept here and did not leave: this Postroom has no relay. Set "
+    "POSTROOM_RELAY_URL, then send it again.",
+}
+"""What to do about mail with a status."""
+
 _ROWS = 50
+_FEW_ROWS = 10
+_MAX_HELD = 100
 _MAX_CHARS = 100_000
 _STOPPABLE = ("held", "scheduled", "queued")
 _RETRIABLE = ("failed", "bounced", "unknown", "captured")
-_RECIPIENTS = ("to", "cc", "bcc")
+_REWRITABLE = ("failed", "bounced", "rejected")
 
 
-async def overview(visit: Visit) -> Values:
-    """How much waits, and how much needs the person."""
-    counts = {status: await count(visit, status) for status in _statuses(visit)}
-    drafts = (await visit.call(list_drafts, limit=1)).total if visit.may(Scope.READ) else 0
-    return {"counts": counts, "statuses": STATUSES, "drafts": drafts}
-
-
-def _statuses(visit: Visit) -> list[str]:
+def statuses_of(visit: Visit) -> list[str]:
     """What the person may see: somebody who only approves sees held mail."""
     return list(STATUSES) if visit.may(Scope.READ) else ["held"]
 
@@ -55,10 +74,36 @@ async def count(visit: Visit, status: str) -> int:
 async def outgoing(visit: Visit) -> Values:
     """The outbox by status, or one status of it from a cursor on."""
     chosen = visit.query.get("status", "")
-    statuses = [chosen] if chosen in STATUSES else _statuses(visit)
+    chosen = chosen if chosen in STATUSES else ""
     place = {"cursor": visit.query["cursor"]} if visit.query.get("cursor") and chosen else {}
-    parts = {s: await visit.call(list_outbox, status=s, limit=_ROWS, **place) for s in statuses}
-    return {"parts": parts, "statuses": STATUSES, "chosen": chosen}
+    statuses = (
+        statuses_of(visit) if not chosen else list(dict.fromkeys((chosen, *statuses_of(visit))))
+    )
+    parts = {}
+    for status in statuses:
+        many = _ROWS if status == chosen or status == "held" else _FEW_ROWS
+        rows = {"limit": many, **place} if status == chosen else {"limit": 1 if chosen else many}
+        parts[status] = await visit.call(list_outbox, status=status, **rows)
+    return {
+        "parts": {chosen: parts[chosen]} if chosen else parts,
+        "counts": {status: page.total for status, page in parts.items()},
+        "statuses": STATUSES,
+        "advice": ADVICE,
+        "chosen": chosen,
+        "is_paused": any(page.is_paused for page in parts.values()),
+        "now": visit.app.services.clock(),
+        "span": span,
+    }
+
+
+def span(start: datetime, end: datetime) -> str:
+    """How long it is from one moment to another, in the largest unit that fits."""
+    passed = max(end - start, timedelta())
+    for unit, name in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        number = int(passed.total_seconds()) // unit
+        if number > (1 if name == "day" else 0):
+            return f"{number} {name}{'s' if number > 1 else ''}"
+    return "less than a minute"
 
 
 async def outgoing_mail(visit: Visit) -> Values:
@@ -78,50 +123,175 @@ async def outgoing_mail(visit: Visit) -> Values:
         "message_id": message_id,
         "may_edit": may_send and mail.status in _STOPPABLE,
         "may_retry": may_send and mail.status in _RETRIABLE,
+        "may_rewrite": may_send and mail.status in _REWRITABLE,
+        "advice": ADVICE.get(mail.status or "", ""),
+        "entry": await _entry(visit, mail.status, message_id),
+        "answered": await _answered(visit, mail),
+        "changes": await _changes(mail) if isinstance(mail, HeldMail) else None,
+        "preview": await attachment_preview(visit, mail) if visit.may(Scope.READ) else None,
+        "is_picture": is_picture,
+        "note": visit.form.get("note", ""),
+        "now": visit.app.services.clock(),
+        "span": span,
+        **(await _neighbours(visit, message_id) if mail.status == "held" else {"place": None}),
     }
 
 
-async def edit(visit: Visit) -> Leads:
-    """Take a held mail back, and lead to its draft."""
+async def _entry(visit: Visit, status: str | None, message_id: str) -> OutboxEntry | None:
+    """The entry of a queued mail: its attempts, and when the next one is."""
+    if status != "queued" or not visit.may(Scope.READ):
+        return None
+    page = await visit.call(list_outbox, status=status, limit=_MAX_HELD)
+    return next((entry for entry in page.results if entry.message_id == message_id), None)
+
+
+async def _answered(visit: Visit, mail: HeldMail | Message) -> Message | None:
+    """The mail that a held one answers, if the person may read it."""
+    if not isinstance(mail, HeldMail) or not mail.answers or not visit.may(Scope.READ):
+        return None
+    try:
+        return await visit.call(get_message, message_id=mail.answers, max_chars=_MAX_CHARS)
+    except NotFound:
+        return None
+
+
+async def _changes(mail: HeldMail) -> Values | None:
+    """What differs from the mail before this one."""
+    before = mail.replaces
+    if before is None:
+        return None
+    now = EarlierMail(
+        mail.message_id,
+        tuple(recipient.address for recipient in mail.recipients),
+        mail.subject,
+        mail.text[:_MAX_CHARS],
+        tuple(file.filename for file in mail.attachments),
+    )
+    lists = {"Recipients": (before.recipients, now.recipients), "Files": (before.files, now.files)}
+    return {
+        "before": before,
+        "lists": {
+            name: ([one for one in old if one not in new], [one for one in new if one not in old])
+            for name, (old, new) in lists.items()
+            if set(old) != set(new)
+        },
+        "subject": word_diff(before.subject, now.subject) if before.subject != now.subject else [],
+        "text": await in_thread(word_diff, before.text, now.text),
+        "is_same_text": before.text == now.text,
+    }
+
+
+async def _neighbours(visit: Visit, message_id: str) -> Values:
+    """The held mail before and after this one, and its place among all of it."""
+    page = await visit.call(list_outbox, status="held", limit=_MAX_HELD)
+    ids = [entry.message_id for entry in page.results]
+    if message_id not in ids:
+        return {"place": None}
+    at = ids.index(message_id)
+    return {
+        "place": {
+            "at": at + 1,
+            "total": page.total,
+            "before": ids[at - 1] if at else None,
+            "after": ids[at + 1] if at + 1 < len(ids) else None,
+        }
+    }
+
+
+async def approve(visit: Visit) -> Redirect:
+    """Let a held mail leave, and lead to the next one."""
+    place = (await _neighbours(visit, visit.path["message_id"]))["place"]
+    sha256 = visit.form.get("sha256", "")
+    await visit.call(approve_message, message_id=visit.path["message_id"], sha256=sha256)
+    return _to_next(place, "approved")
+
+
+async def reject(visit: Visit) -> Redirect:
+    """Keep a held mail from leaving, and lead to the next one."""
+    place = (await _neighbours(visit, visit.path["message_id"]))["place"]
+    given = {name: visit.form[name] for name in ("sha256", "note") if visit.form.get(name)}
+    await visit.call(reject_message, message_id=visit.path["message_id"], **given)
+    return _to_next(place, "rejected")
+
+
+def _to_next(place: Values | None, notice: str) -> Redirect:
+    """The next held mail in the order of the list, or the list if there is none."""
+    after = place and (place["after"] or place["before"])
+    return Redirect(f"/outgoing/{after}" if after else "/outgoing", notice)
+
+
+async def edit(visit: Visit) -> Redirect:
+    """Take a mail back that has not left, and lead to its draft."""
     message_id = visit.path["message_id"]
     sent = await visit.call(cancel_message, message_id=message_id)
     if sent.draft_id is None:
-        return Leads(f"/outgoing/{message_id}", "stopped")
-    return Leads(f"/drafts/{sent.draft_id}", "taken back")
+        return Redirect(f"/outgoing/{message_id}", "stopped")
+    return Redirect(f"/drafts/{sent.draft_id}", "taken back")
 
 
-async def drafts(visit: Visit) -> Values:
-    """Mail that is not sent."""
-    place = {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}
-    return {"page": await visit.call(list_drafts, limit=_ROWS, **place)}
+async def reschedule(visit: Visit) -> Redirect:
+    """Send a scheduled mail at another time, or now: it is taken back and sent anew."""
+    message_id = visit.path["message_id"]
+    when = None if visit.form.get("do") == "now" else _coming_time(visit)
+    sent = await visit.call(cancel_message, message_id=message_id)
+    if sent.draft_id is None:
+        return Redirect(f"/outgoing/{message_id}", "stopped")
+    try:
+        await visit.call(update_draft, draft_id=sent.draft_id, send_at=when)
+        again = await visit.call(send_draft, draft_id=sent.draft_id)
+    except MailError:
+        return Redirect(f"/drafts/{sent.draft_id}", "not sent")
+    notice = again.status if again.status in ("held", "scheduled", "queued") else "sent"
+    return Redirect(f"/outgoing/{again.message_id}", notice)
 
 
-async def draft(visit: Visit) -> Values:
-    """A draft in a form; what was typed before stays if it was refused."""
-    found = await visit.call(get_draft, draft_id=visit.path["draft_id"])
-    body = "body_text" if found.body_html is None else "body_html"
-    stored = {
-        **{name: "\n".join(getattr(found, name)) for name in _RECIPIENTS},
-        "subject": found.subject,
-        body: getattr(found, body) or "",
-    }
-    return {"draft": found, "body": body, "given": {**stored, **visit.form}}
+def _coming_time(visit: Visit) -> str:
+    """The time that was chosen, before anything is taken back for it. Raises InvalidInput."""
+    try:
+        moment = datetime.fromisoformat(visit.form.get("send_at", "")).replace(tzinfo=UTC)
+    except ValueError:
+        raise InvalidInput("choose another time, or send it now") from None
+    if moment <= visit.app.services.clock():
+        raise InvalidInput("this time is over; choose a later one, or send it now")
+    return moment.isoformat()
 
 
-async def save_and_send(visit: Visit) -> Leads:
-    """Keep a draft as it was changed, or send it; the policies of its authors hold it again."""
-    form, draft_id = visit.form, visit.path["draft_id"]
-    changes = {name: form[name] for name in ("subject", "body_text", "body_html") if name in form}
-    lines = {name: lines_of(form.get(name, "")) for name in _RECIPIENTS}
-    await visit.call(update_draft, draft_id=draft_id, **lines, **changes)
-    if form.get("do") == "draft":
-        return Leads(f"/drafts/{draft_id}", "saved")
-    sent = await visit.call(send_draft, draft_id=draft_id)
-    says = "held again" if sent.status == "held" else "sent"
-    return Leads(f"/outgoing/{sent.message_id}", says)
+OUTGOING_MAIL = Page("/outgoing/{message_id}", "outgoing_mail.html", outgoing_mail)
+DRAFT = Page("/drafts/{draft_id}", "mail/compose.html", writing.draft)
 
-
-async def discard(visit: Visit) -> Leads:
-    """Throw a draft away."""
-    await visit.call(delete_draft, draft_id=visit.path["draft_id"])
-    return Leads("/drafts", "discarded")
+SECTION = Section(
+    links=(Link("Outgoing", "/outgoing", scope=None), Link("Drafts", "/drafts")),
+    pages=(
+        Page("/outgoing", "outgoing.html", outgoing),
+        OUTGOING_MAIL,
+        Page("/drafts", "drafts.html", writing.drafts),
+        DRAFT,
+        Page("/compose/people", "mail/people.html", writing.people),
+    ),
+    files=(File("/attachments/{attachment_id}", download_attachment),),
+    forms=(
+        Form("/outgoing/{message_id}/approve", approve, OUTGOING_MAIL),
+        Form("/outgoing/{message_id}/reject", reject, OUTGOING_MAIL),
+        Form("/outgoing/{message_id}/edit", edit, OUTGOING_MAIL),
+        Form("/outgoing/{message_id}/reschedule", reschedule, OUTGOING_MAIL),
+        Form(
+            "/outgoing/{message_id}/retry",
+            retry_message,
+            OUTGOING_MAIL,
+            redirect_to="/outgoing",
+            notice="retried",
+        ),
+        Form("/drafts/{draft_id}", writing.send, DRAFT),
+        Form("/drafts/{draft_id}/discard", writing.discard, DRAFT),
+    ),
+    notices={
+        "approved": "Approved. The mail leaves now, or at its time.",
+        "rejected": "Rejected. The mail does not leave; its sender is told.",
+        "taken back": "Taken back. Change the mail and send it; the policies look at it again.",
+        "not sent": "Taken back, but not sent: choose another time, and send it again.",
+        "retried": "It is tried again, unless it is held first.",
+        "sent": "Sent.",
+        "stopped": "Stopped for those who did not have it yet.",
+        "discarded": "The draft is gone.",
+    },
+)

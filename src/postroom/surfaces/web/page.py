@@ -53,6 +53,8 @@ class Visit:
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
     posted: Posted = Posted()
+    base_url: str = ""
+    """The address of this server as programs elsewhere reach it, without a slash at its end."""
 
     @property
     def form(self) -> Mapping[str, str]:
@@ -80,14 +82,14 @@ class Visit:
 
 
 @dataclass(frozen=True, slots=True)
-class Leads:
-    """Where a form leads, and what is said there: a name in `NOTICES`.
+class Redirect:
+    """Where the browser goes after a form, and the notice shown there: a name in `NOTICES`.
 
     `session` is the secret of a new session, or empty if the session has ended.
     """
 
     to: str
-    says: str = ""
+    notice: str = ""
     session: str | None = None
 
 
@@ -95,12 +97,20 @@ Values = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class Shown:
+    """What a form is answered with if it is not redirected: a secret that is shown once, a test."""
+
+    template: str
+    values: Values
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
-    """A page: what `shows` returns is given to its template. It changes nothing."""
+    """A page: what `values` returns is given to its template. It changes nothing."""
 
     path: str
     template: str
-    shows: Callable[[Visit], Awaitable[Values]]
+    values: Callable[[Visit], Awaitable[Values]]
     is_public: bool = False
 
 
@@ -117,7 +127,7 @@ class Document:
     """A document that a page shows in a frame, with a policy of its own."""
 
     path: str
-    gives: Callable[[Visit], Awaitable[Framed]]
+    content: Callable[[Visit], Awaitable[Framed]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,28 +135,55 @@ class File:
     """A file to save: the operation gives it by the path."""
 
     path: str
-    gives: Operation[Any, Download]
+    operation: Operation[Any, Download]
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
     """A form that is posted: an operation with these fields and the path, or a function.
 
-    After it, the browser is led to `then`. If it is refused, `again` is shown with the reason.
+    After it, the browser is redirected to `redirect_to`; a function may also show a page. If the
+    operation refuses, `error_page` is shown with the reason.
     """
 
     path: str
-    does: Operation[Any, Any] | Callable[[Visit], Awaitable[Leads]]
-    again: Page
+    action: Operation[Any, Any] | Callable[[Visit], Awaitable[Redirect | Shown]]
+    error_page: Page
     fields: tuple[str, ...] = ()
-    then: str = "/"
-    says: str = ""
+    redirect_to: str = "/"
+    notice: str = ""
     is_public: bool = False
 
-    async def submit(self, visit: Visit) -> Leads:
+    async def submit(self, visit: Visit) -> Redirect | Shown:
         """Do what the form asks for. Raises MailError."""
-        if not isinstance(self.does, Operation):
-            return await self.does(visit)
+        if not isinstance(self.action, Operation):
+            return await self.action(visit)
         given = {name: visit.form[name] for name in self.fields if visit.form.get(name)}
-        await visit.call(self.does, **visit.path, **given)
-        return Leads(self.then, self.says)
+        await visit.call(self.action, **visit.path, **given)
+        return Redirect(self.redirect_to, self.notice)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An entry of the navigation, for people with a scope; the less frequent ones are in a menu."""
+
+    title: str
+    path: str
+    scope: Scope | None = Scope.READ
+    menu: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A subject: its rows in the table of pages, what is said after its forms, and its links.
+
+    Only the notices here are shown after a form, by their names in the query: nobody else can put
+    words on a page.
+    """
+
+    links: tuple[Link, ...] = ()
+    pages: tuple[Page, ...] = ()
+    documents: tuple[Document, ...] = ()
+    files: tuple[File, ...] = ()
+    forms: tuple[Form, ...] = ()
+    notices: Mapping[str, str] = field(default_factory=dict)

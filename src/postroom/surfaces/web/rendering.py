@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
+import re
 from datetime import UTC, datetime
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from postroom.mail.text.invisible import cleaned
+from postroom.surfaces.web.delivery import asset_url
+from postroom.surfaces.web.keyboard import SHOWN, shortcuts_for
 
-ASSETS = {"postroom.css": "text/css; charset=utf-8"}
+_MESSAGE_ID = re.compile(r"\b(msg_[0-9a-z]{12,60})\b")
 _UNITS = ("bytes", "KB", "MB", "GB")
-
-
-@cache
-def asset(name: str) -> bytes:
-    """The content of a file of the pages."""
-    return files("postroom.surfaces.web").joinpath("assets", name).read_bytes()
-
-
-@cache
-def asset_url(name: str) -> str:
-    """Its path, which changes with its content: a browser may keep it."""
-    return f"/assets/{name}?{hashlib.sha256(asset(name)).hexdigest()[:12]}"
 
 
 def _shown(value: Any) -> Any:
@@ -53,6 +42,13 @@ def _size(value: int) -> str:
     return f"{size:.0f} {_UNITS[unit]}" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
 
 
+def _with_links(text: str) -> Markup:
+    """A sentence in which each message id leads to the message."""
+    pieces = _MESSAGE_ID.split(cleaned(text))
+    link = Markup('<a href="/mail/{0}">{0}</a>')
+    return Markup("").join(link.format(p) if n % 2 else p for n, p in enumerate(pieces))
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -64,8 +60,10 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.filters.update(moment=_moment, short_moment=_short_moment, size=_size)
-    environment.globals["asset_url"] = asset_url
+    environment.filters.update(
+        moment=_moment, short_moment=_short_moment, with_links=_with_links, size=_size
+    )
+    environment.globals.update(asset_url=asset_url, shortcuts_for=shortcuts_for, shown_keys=SHOWN)
     return environment
 
 

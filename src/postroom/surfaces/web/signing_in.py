@@ -7,7 +7,7 @@ import re
 from postroom.calls import web_sessions
 from postroom.errors import NotFound, Unauthenticated
 from postroom.model.key import Caller
-from postroom.surfaces.web.page import Leads, Values, Visit
+from postroom.surfaces.web.page import Form, Link, Page, Redirect, Section, Values, Visit
 
 _LOCAL = re.compile(r"/(?!/)[A-Za-z0-9/?=&._%-]{0,500}", re.ASCII)
 
@@ -23,7 +23,7 @@ async def sign_in_page(visit: Visit) -> Values:
     return {"link": given.get("link", ""), "next": local_path(given.get("next", "/"))}
 
 
-async def sign_in(visit: Visit) -> Leads:
+async def sign_in(visit: Visit) -> Redirect:
     """Open a session with a link or a key, and end the one that this browser had."""
     link, key = visit.form.get("link", ""), visit.form.get("key", "").strip()
     if not link and not key:
@@ -39,17 +39,17 @@ async def sign_in(visit: Visit) -> Leads:
         )
     if visit.signed_in is not None:
         await web_sessions.sign_out(services, *_own(visit))
-    return Leads(local_path(visit.form.get("next", "/")), session=secret)
+    return Redirect(local_path(visit.form.get("next", "/")), session=secret)
 
 
 def _own(visit: Visit) -> tuple[Caller, str]:
     return visit.person.caller, visit.person.session.id
 
 
-async def sign_out(visit: Visit) -> Leads:
+async def sign_out(visit: Visit) -> Redirect:
     """End the session of this browser."""
     await web_sessions.sign_out(visit.app.services, *_own(visit))
-    return Leads("/signin", "signed out", session="")
+    return Redirect("/signin", "signed out", session="")
 
 
 async def sessions(visit: Visit) -> Values:
@@ -58,17 +58,37 @@ async def sessions(visit: Visit) -> Values:
     return {"sessions": found, "own": visit.person.session.id}
 
 
-async def end_session(visit: Visit) -> Leads:
+async def end_session(visit: Visit) -> Redirect:
     """End one session."""
     session_id, (caller, own) = visit.path["session_id"], _own(visit)
     if not await web_sessions.sign_out(visit.app.services, caller, session_id):
         raise NotFound(f"no session {session_id}; it may have ended already")
     if session_id == own:
-        return Leads("/signin", "signed out", session="")
-    return Leads("/sessions", "ended")
+        return Redirect("/signin", "signed out", session="")
+    return Redirect("/sessions", "ended")
 
 
-async def end_all_sessions(visit: Visit) -> Leads:
+async def end_all_sessions(visit: Visit) -> Redirect:
     """End every session that the person may end, this one included."""
     await web_sessions.sign_out(visit.app.services, visit.person.caller)
-    return Leads("/signin", "signed out everywhere", session="")
+    return Redirect("/signin", "signed out everywhere", session="")
+
+
+SIGN_IN = Page("/signin", "signin.html", sign_in_page, is_public=True)
+SESSIONS = Page("/sessions", "sessions.html", sessions)
+
+SECTION = Section(
+    links=(Link("Sessions", "/sessions", scope=None, menu=True),),
+    pages=(SESSIONS, SIGN_IN),
+    forms=(
+        Form("/signin", sign_in, SIGN_IN, is_public=True),
+        Form("/signout", sign_out, SESSIONS),
+        Form("/sessions/end-all", end_all_sessions, SESSIONS),
+        Form("/sessions/{session_id}/end", end_session, SESSIONS),
+    ),
+    notices={
+        "ended": "The session has ended.",
+        "signed out": "You are signed out.",
+        "signed out everywhere": "Every session has ended.",
+    },
+)

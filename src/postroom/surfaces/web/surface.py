@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -21,17 +21,21 @@ from postroom.surfaces.downloads import download_response
 from postroom.surfaces.paths import Paths, segments_of
 from postroom.surfaces.problem_kinds import KINDS
 from postroom.surfaces.web.cookies import form_token, is_form_token, session_cookie, session_secret
+from postroom.surfaces.web.delivery import ASSETS, asset_response, compress, compressed_asset
+from postroom.surfaces.web.live import PATH as LIVE
+from postroom.surfaces.web.live import live_response
 from postroom.surfaces.web.outgoing import count
-from postroom.surfaces.web.page import Document, File, Form, Page, Posted, ToolText, Visit
-from postroom.surfaces.web.pages import DOCUMENTS, FILES, FORMS, NOTICES, PAGES
-from postroom.surfaces.web.rendering import ASSETS, asset, render
+from postroom.surfaces.web.page import Document, File, Form, Page, Posted, Shown, ToolText, Visit
+from postroom.surfaces.web.pages import LINKS, NOTICES, SECTIONS
+from postroom.surfaces.web.rendering import render
 
 T = TypeVar("T")
 Row = Page | Document | File | Form
 HTML = "text/html; charset=utf-8"
 POLICY = (
-    "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; "
-    "frame-src 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; "
+    "img-src 'self' data:; form-action 'self'; frame-src 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
 )
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -42,7 +46,6 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "X-Frame-Options": "DENY",
 }
-_KEPT = "public, max-age=31536000, immutable"
 _FRAMED = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
@@ -73,27 +76,33 @@ class WebSurface:
         self._rows: Paths[dict[str, Row]] = Paths()
         for path, rows in _by_path().items():
             self._rows.put(path, rows)
+        for name in ASSETS:
+            compressed_asset(name)
 
     @property
     def prefixes(self) -> tuple[str, ...]:
         """Where a server has to mount it."""
         firsts = (path.split("/")[1] for path in _by_path())
-        return tuple(dict.fromkeys(f"/{first}" for first in (*firsts, "assets")))
+        return tuple(dict.fromkeys(f"/{first}" for first in (*firsts, "assets", LIVE)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         response = await self._respond(request)
+        if response.media_type == HTML:
+            compress(response, request.headers.get("accept-encoding", ""))
         await response(scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:
         segments = segments_of(request.scope)
         if segments[0] == "assets":
-            return _asset(segments[1:])
+            return _asset(segments[1:], request)
         secret = session_secret(request.cookies, is_secure=self._is_secure(request))
         visitor = _Visitor(secret)
         try:
             with self._app.concurrency_limit.place():
                 visitor.signed_in = await signed_in(self._app.services, secret)
+            if segments == [LIVE] and request.method in ("GET", "HEAD"):
+                return await self._stream(request, visitor)
             rows, path = self._rows.find(segments)
             if rows is None:
                 raise NotFound("there is nothing at this address")
@@ -126,7 +135,11 @@ class WebSurface:
         user_agent = request.headers.get("user-agent", "")
         query = dict(request.query_params)
         who = (self._app, visitor.signed_in, guard, user_agent, self._tool_text)
-        return Visit(*who, path, query, posted or Posted())
+        return Visit(*who, path, query, posted or Posted(), self._base_url(request))
+
+    def _base_url(self, request: Request) -> str:
+        """Where programs reach this server; access control has checked the host of the request."""
+        return (self._app.settings.public_url or str(request.base_url)).rstrip("/")
 
     async def _show(
         self, request: Request, page: Page, visitor: _Visitor, path: Mapping[str, str]
@@ -143,7 +156,7 @@ class WebSurface:
         if visitor.signed_in is None:
             return _to_sign_in(request)
         with self._app.concurrency_limit.place():
-            framed = await document.gives(self._visit(request, visitor, path))
+            framed = await document.content(self._visit(request, visitor, path))
         headers = {**_FRAMED, "Content-Security-Policy": framed.policy}
         return Response(framed.html, headers=headers, media_type=HTML)
 
@@ -153,28 +166,35 @@ class WebSurface:
         if visitor.signed_in is None:
             return _to_sign_in(request)
         with self._app.concurrency_limit.place():
-            found = await self._visit(request, visitor, path).call(file.gives, **path)
+            found = await self._visit(request, visitor, path).call(file.operation, **path)
             return await download_response(found, is_head=request.method == "HEAD")
+
+    async def _stream(self, request: Request, visitor: _Visitor) -> Response:
+        if visitor.signed_in is None:
+            return Response(status_code=401, headers=HEADERS)
+        return await live_response(request, self._visit(request, visitor, {}), visitor.secret)
 
     async def _submit(
         self, request: Request, form: Form, visitor: _Visitor, path: Mapping[str, str]
     ) -> Response:
         self._access.check_form(request.headers, request.scope)
         if visitor.signed_in is None and not form.is_public:
-            return _redirect("/signin")
+            return _to_sign_in(request)
         posted = await self._posted(request, visitor)
         if not form.is_public:
             visitor.check_token("".join(posted.all("csrf")))
         visit = self._visit(request, visitor, path, posted)
         try:
             with self._app.concurrency_limit.place():
-                leads = await form.submit(visit)
+                redirect = await form.submit(visit)
+                if isinstance(redirect, Shown):
+                    return await _page(_answer_of(form, redirect), visit, visitor)
         except MailError as error:
             with self._app.concurrency_limit.place():
-                return await _page(form.again, visit, visitor, error)
-        response = _redirect(leads.to, leads.says)
-        if leads.session is not None:
-            cookie = session_cookie(leads.session, is_secure=self._is_secure(request))
+                return await _page(form.error_page, visit, visitor, error)
+        response = _redirect(redirect.to, redirect.notice)
+        if redirect.session is not None:
+            cookie = session_cookie(redirect.session, is_secure=self._is_secure(request))
             response.headers["Set-Cookie"] = cookie
         return response
 
@@ -235,25 +255,38 @@ def _read_form(kind: str, body: bytes) -> Posted:
     return Posted([(name, value.replace("\r\n", "\n")) for name, value in pairs], files)
 
 
+def _answer_of(form: Form, shown: Shown) -> Page:
+    """The page that answers a form; it is in the navigation where the form is."""
+
+    async def values(_visit: Visit) -> dict[str, Any]:
+        return shown.values
+
+    return Page(form.error_page.path, shown.template, values)
+
+
 async def _nothing(_visit: Visit) -> dict[str, Any]:
     return {}
 
 
 async def _page(
-    page: Page, visit: Visit, visitor: _Visitor, error: MailError | None = None
+    page: Page,
+    visit: Visit,
+    visitor: _Visitor,
+    error: MailError | None = None,
 ) -> Response:
     """A page as HTML; with an error, its status and its words."""
-    values = await page.shows(visit)
+    values = await page.values(visit)
     status = KINDS[error.code].status if error is not None else 200
     common = {
         "csrf": visitor.token,
         "signed_in": visit.signed_in,
         "may": {str(scope) for scope in visit.signed_in.caller.scopes} if visit.signed_in else (),
         "held": 0 if page.is_public else await count(visit, "held"),
-        "notice": NOTICES.get(visit.query.get("said", ""), ""),
+        "notice": NOTICES.get(visit.query.get("notice", ""), ""),
         "error": str(error) if error is not None else "",
         "title": KINDS[error.code].title if error is not None else "",
         "here": page.path,
+        "links": [link for link in LINKS if link.scope is None or visit.may(link.scope)],
     }
     headers = dict(HEADERS)
     if isinstance(error, (RateLimited, Unavailable)):
@@ -261,36 +294,44 @@ async def _page(
     return Response(render(page.template, **{**common, **values}), status, headers, HTML)
 
 
-def _redirect(to: str, says: str = "") -> Response:
+def _redirect(to: str, notice: str = "") -> Response:
     mark = "&" if "?" in to else "?"
-    location = f"{to}{mark}{urlencode({'said': says})}" if says else to
+    location = f"{to}{mark}{urlencode({'notice': notice})}" if notice else to
     return Response(status_code=303, headers={**HEADERS, "Location": location})
 
 
 def _to_sign_in(request: Request) -> Response:
-    wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    return _redirect("/signin" if wanted == "/" else f"/signin?next={quote(wanted, safe='/')}")
+    """Lead to the sign-in page; a script that asked for a part of a page leaves the page for it."""
+    if request.headers.get("hx-request") == "true":
+        to = _sign_in_path(request.headers.get("hx-current-url", ""))
+        return Response(status_code=401, headers={**HEADERS, "HX-Redirect": to})
+    return _redirect("/signin" if request.method == "POST" else _sign_in_path(str(request.url)))
 
 
-def _asset(segments: list[str]) -> Response:
+def _sign_in_path(wanted: str) -> str:
+    """The sign-in page, which leads on to the path of a URL."""
+    try:
+        url = urlsplit(wanted)
+    except ValueError:
+        return "/signin"
+    path = url.path + (f"?{url.query}" if url.query else "")
+    return "/signin" if path in ("", "/") else f"/signin?next={quote(path, safe='/')}"
+
+
+def _asset(segments: list[str], request: Request) -> Response:
     name = "/".join(segments)
     if name not in ASSETS:
         raise NotFound("there is nothing at this address")
-    headers = {**HEADERS, "Cache-Control": _KEPT, "Content-Type": ASSETS[name]}
-    return Response(asset(name), headers=headers)
-
-
-_TABLES: tuple[tuple[str, Sequence[Row]], ...] = (
-    ("GET", PAGES),
-    ("GET", DOCUMENTS),
-    ("GET", FILES),
-    ("POST", FORMS),
-)
+    return asset_response(name, HEADERS, request.headers.get("accept-encoding", ""))
 
 
 def _by_path() -> dict[str, dict[str, Row]]:
+    """The rows of all sections by path and method."""
     table: dict[str, dict[str, Row]] = {}
-    for method, rows in _TABLES:
-        for row in rows:
-            table.setdefault(row.path, {})[method] = row
+    for section in SECTIONS:
+        shown: tuple[Row, ...] = (*section.pages, *section.documents, *section.files)
+        for row in shown:
+            table.setdefault(row.path, {})["GET"] = row
+        for form in section.forms:
+            table.setdefault(form.path, {})["POST"] = form
     return table

@@ -25,6 +25,14 @@ FETCHES = {
         f"<style>@font-face{{font-family:f;src:url({HOST}/f)}}p{{font-family:f}}</style><p>x"
     ),
     "style in a comment": f"<style><!-- --></style><style>*{{background:url({HOST}/a)}}</style>",
+    "style with more escapes": (
+        f"<style>@\\69mport '{HOST}/a';p{{background:u\\72l({HOST}/b)}}</style>"
+        f"<p style='background:\\75rl({HOST}/c)'>x"
+    ),
+    "style with an image set": f"<style>p{{background:image-set('{HOST}/a' 1x)}}</style><p>x",
+    "style with a new font": (
+        f"<style>@font-face{{font-family:f;src:url({HOST}/a)}}p{{font-family:f}}</style><p>x"
+    ),
     "stylesheet": f"<link rel=stylesheet href={HOST}/a.css>",
     "preload": f"<link rel=preload as=image href={HOST}/a>",
     "prefetch": f"<link rel=prefetch href={HOST}/a><link rel=dns-prefetch href={HOST}>",

@@ -49,7 +49,9 @@ async def test_older_mail_follows_page_by_page(letters: Letters, owner: Person) 
     opened = await owner.read(_LINK.findall(second)[-1].replace("&amp;", "&"))
     assert seen[1] == {
         m.rpartition("/")[2].partition("?")[0]
-        for m in _LINK.findall(opened.partition('<ul class="mails">')[2].partition("</ul>")[0])
+        for m in _LINK.findall(
+            opened.partition('<ul class="mails" id="mails">')[2].partition("</ul>")[0]
+        )
     }
     assert "rel=next" not in second.replace('"', "")
 
@@ -85,7 +87,7 @@ async def test_filters_are_those_of_the_search(
 
     page = await owner.read(f"/mail?{query}")
 
-    rows = page.partition('<ul class="mails">')[2]
+    rows = page.partition('<ul class="mails" id="mails">')[2]
     assert found == {name for name in ("Soup", "Cake", "Plain") if f">{name}<" in rows}
     for part in query.split("&"):
         name = part.partition("=")[0]
@@ -163,3 +165,51 @@ async def test_nobody_sees_mail_without_signing_in(letters: Letters, visitor: Pe
         response = await visitor.get(path)
         assert 303 == response.status_code
         assert response.headers["location"].startswith("/signin")
+
+
+async def test_labels_have_their_unread_counts_and_many_are_folded(
+    letters: Letters, owner: Person
+) -> None:
+    first = await letters.arrive("Soup")
+    for number in range(30):
+        await owner.post("/mail", do="label", label=f"Label {number:03}", id=first)
+    second = await letters.arrive("Cake")
+    await owner.post("/mail", do="label", label="Label 007", id=second)
+    await owner.post("/mail", do="read", id=first)
+
+    page = await owner.read("/mail?label=Label%20020")
+
+    places = words(page.partition('id="places"')[2].partition("</nav>")[0])
+    assert re.search(r"Label 006 Label 007 1 unread Label 008", places)
+    assert "All 30 labels" in places
+    assert '<details class="all" id="all-labels" open>' in page
+    assert "Label 029" in places
+    listed = words(await owner.read("/labels"))
+    assert "Label 007 2 mails, 1 unread Label 008 1 mail Label 009" in listed
+
+
+async def test_many_inboxes_are_folded_and_listed_page_by_page(
+    office: Office, letters: Letters, owner: Person
+) -> None:
+    ids = [await office.new_inbox(f"agent{number:03}") for number in range(104)]
+    await letters.arrive("Soup", username="agent103")
+
+    page = await owner.read("/mail")
+
+    said = words(page)
+    assert "All inboxes 1 unread" in said
+    assert "All 105 inboxes" in said
+    assert 'href="/inboxes"' in page
+    first = await owner.read("/inboxes")
+    (more,) = re.findall(r'rel="next" href="([^"]+)"', first)
+    second = words(await owner.read(more.replace("&amp;", "&")))
+    assert "agent103@postroom.localhost" in second
+    chosen = words(await owner.read(f"/mail?inbox={ids[0]}"))
+    assert "agent000@postroom.localhost Inbox Sent" in chosen
+
+
+async def test_a_wrong_cursor_of_places_is_explained(owner: Person) -> None:
+    for path in ("/inboxes", "/labels"):
+        response = await owner.get(f"{path}?cursor=nonsense")
+        assert 422 == response.status_code
+        assert "cursor" in words(response.text)

@@ -119,7 +119,8 @@ async def test_the_agents_view_is_the_very_result_of_the_tools(
 
     page = await owner.read(f"/mail/{message_id}?tab=agent")
 
-    shown = [json.loads(unescape(text)) for text in re.findall(r"<pre[^>]*>([^<]*)</pre>", page)]
+    exact = re.findall(r'<pre class="mail source json"[^>]*>([^<]*)</pre>', page)
+    shown = [json.loads(unescape(text)) for text in exact]
     answers = [
         await tool_text(office.owner, "read_mail", {"ids": [message_id]}),
         await tool_text(office.owner, "get_message", {"message_id": message_id}),
@@ -142,19 +143,21 @@ async def test_what_was_kept_out_is_said_in_words(letters: Letters, owner: Perso
     other = await letters.arrive("Plain", text)
 
     said = words(await owner.read(f"/mail/{message_id}?tab=agent"))
-    for part in ("it is switched off by its style", "1 remote picture not loaded",
+    for part in ("switched off by its style", "1 remote picture not loaded",
                  "1 tracking pixel not loaded"):  # fmt: skip
         assert part in said
     assert "Send all mail" not in said
     said = words(await owner.read(f"/mail/{other}?tab=agent"))
     assert "invisible characters removed" in said
-    assert "Nothing: the agent gets all" not in said
+    assert "Nothing was kept out: the agent gets all" not in said
 
 
 async def test_an_ordinary_mail_keeps_nothing_out(letters: Letters, owner: Person) -> None:
     message_id = await letters.arrive("Hi", "Just text.")
 
-    assert "Nothing: the agent gets all" in words(await owner.read(f"/mail/{message_id}?tab=agent"))
+    assert "Nothing was kept out: the agent gets all" in words(
+        await owner.read(f"/mail/{message_id}?tab=agent")
+    )
 
 
 async def test_the_source_is_cut_and_can_be_downloaded(letters: Letters, owner: Person) -> None:
@@ -223,28 +226,38 @@ async def test_attachments_are_listed_previewed_and_saved(letters: Letters, owne
     )  # fmt: skip
 
     page = await owner.read(f"/mail/{message_id}")
-    assert "<img" not in page.partition("<main")[2]
-    previews = re.findall(r'href="([^"]+#preview)"', page)
+    (thumbnail,) = re.findall(r'<img src="/attachments/([^"]+)"', page)
+    assert (await owner.get(f"/attachments/{thumbnail}")).content == PIXEL
+    previews = list(dict.fromkeys(re.findall(r'href="([^"]+#preview)"', page)))
     texts, picture, binary = [await owner.read(path.partition("#")[0]) for path in previews]
 
     assert "Ana,1" in texts
-    (src,) = re.findall(r'<img src="([^"]+)"', picture.partition("<main")[2])
+    (src,) = re.findall(r'<img src="([^"]+)"', picture.partition('id="preview"')[2])
     shown = await owner.get(src)
     assert (PIXEL, "image/png") == (shown.content, shown.headers["content-type"])
     assert "nosniff" == shown.headers["x-content-type-options"]
     assert "has no text that can be read" in words(binary)
 
 
-async def test_the_other_mails_of_the_thread_are_listed_in_order(
+async def test_a_conversation_is_around_its_mail_with_what_each_adds(
     letters: Letters, owner: Person
 ) -> None:
+    quoted = "There!\n\n> Where?\n"
     first = await letters.arrive("Lunch?", "Where?", message_id="<a@x>")
-    second = await letters.arrive("Re: Lunch?", "There!", message_id="<b@x>", in_reply_to="<a@x>")
+    ids = [
+        await letters.arrive("Re: Lunch?", quoted, message_id=f"<b{n}@x>", in_reply_to="<a@x>")
+        for n in range(7)
+    ]
 
-    page = await owner.read(f"/mail/{first}")
+    page = await owner.read(f"/mail/{ids[5]}")
 
-    thread = page.partition('class="thread"')[2]
-    assert [first, second] == re.findall(r'href="/mail/(msg_[a-z0-9]+)"', thread)
+    earlier, _, later = page.partition('class="head from-line"')
+    links = r'<a href="/mail/(msg_[a-z0-9]+)">Open'
+    assert [first, *ids[:5]] == re.findall(links, earlier)
+    assert ids[6:] == re.findall(links, later)
+    assert "3 earlier mails of this conversation" in words(earlier)
+    assert "Where?" not in words(later.partition("Later in this")[2])
+    assert "There!" in later.partition("Later in this")[2]
 
 
 @pytest.mark.parametrize("tab", TABS)
@@ -264,7 +277,7 @@ async def test_words_of_strangers_are_escaped_everywhere(
                  f"/mail?q={'%3Cscript%3E'}", f"/compose?reply={message_id}",
                  f"/compose?forward={message_id}"):  # fmt: skip
         page = await owner.read(path)
-        assert "<script" not in page
+        assert "<script>" not in page
         assert "<img src=x" not in page
 
 
@@ -276,3 +289,15 @@ async def test_every_odd_mail_can_be_read(letters: Letters, owner: Person, raw: 
     pages = [await owner.read(path) for path in paths]
 
     assert ["</html>"] * len(paths) == [page.rstrip()[-7:] for page in pages]
+
+
+async def test_the_mail_looks_as_its_sender_designed_it(owner: Person, letters: Letters) -> None:
+    html = """<style>.a { font-size: 0 } .b { color: red } </style><style media=print>p{}</style>
+        <p class=a>Unseen.</p><p class=b style="opacity: 0; position: absolute">Red.</p>"""
+    message_id = await letters.arrive("Styles", "", html=html)
+
+    page = await owner.read(f"/mail/{message_id}/html")
+
+    assert "<style>.a { font-size: 0 } .b { color: red } </style>" in page
+    assert '<p class="a">Unseen.</p>' in page
+    assert "opacity: 0; position: absolute" in page

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
 
 from postroom.calls.operation import call
 from postroom.operations.attachments import get_attachment_content
-from postroom.operations.drafts import get_draft
+from postroom.operations.drafts import get_draft, list_drafts
+from postroom.operations.messages import search_messages
 from tests.surfaces.web.conftest import Office, Person, words
+from tests.surfaces.web.forms import Editor, write
 from tests.surfaces.web.mail.conftest import Letters
-
-
-async def send(
-    person: Person,
-    path: str = "/compose",
-    *,
-    files: tuple[tuple[str, bytes], ...] = (),
-    **form: str,
-) -> str:
-    """Send the form, and return where it leads."""
-    parts = [("files", (name, content, "text/plain")) for name, content in files]
-    fields = {"csrf": await person.token(), **form}
-    response = await person.http.post(path, data=fields, files=parts or [("files", ("", b""))])
-    assert 303 == response.status_code, words(response.text)
-    return response.headers["location"]
 
 
 def id_in(location: str) -> str:
@@ -36,7 +24,7 @@ async def test_a_mail_is_sent_with_its_files(office: Office, owner: Person) -> N
     await office.new_inbox("other")
     files = (("a b.txt", b"first"), ("ü.csv", b"\x00second"))
 
-    location = await send(
+    location = await write(
         owner, to="Other <other@postroom.localhost>\r\n", cc="", bcc="", subject="Hello",
         body_text="One.\r\nTwo.", files=files, **{"from": "me@postroom.localhost"},
     )  # fmt: skip
@@ -62,7 +50,7 @@ async def test_a_reply_goes_to_the_sender_and_stays_in_the_thread(
     assert 'value="Re: Lunch?"' in page
     to_all = await owner.read(f"/compose?reply={asked}&all=yes")
     assert "cy@example.com" in to_all.partition('name="bcc"')[0]
-    location = await send(
+    location = await write(
         owner,
         f"/compose?reply={asked}",
         to="ana@example.com",
@@ -83,12 +71,13 @@ async def test_a_forward_takes_the_attachments_along(
     )
 
     page = words(await owner.read(f"/compose?forward={original}"))
-    assert "Its attachments go with it: m.txt" in page
-    location = await send(
+    assert "m.txt 4 bytes" in page
+    location = await write(
         owner,
         f"/compose?forward={original}",
         to="a@example.com",
-        body_text="FYI",
+        body_text="FYI\n\n"
+        + Editor(await owner.read(f"/compose?forward={original}")).fields["body_text"],
         files=(("more.txt", b"x"),),
     )
 
@@ -106,7 +95,7 @@ async def test_a_mail_can_be_kept_as_a_draft_and_changed(
     original = await letters.arrive("Menu", "See it.")
     path = {"new": "/compose"}.get(kind, f"/compose?{kind}={original}")
 
-    location = await send(
+    location = await write(
         owner, path, to="a@example.com", subject="S", body_text="Words", do="draft"
     )
 
@@ -117,13 +106,13 @@ async def test_a_mail_can_be_kept_as_a_draft_and_changed(
     saved = await owner.post(
         f"/drafts/{draft.id}", to="b@example.com", subject="T", body_text="New", do="draft"
     )
-    assert f"/drafts/{draft.id}?said=saved" == saved.headers["location"]
+    assert f"/drafts/{draft.id}?notice=saved" == saved.headers["location"]
     changed = await call(office.owner, get_draft, {"draft_id": draft.id})
     assert (("b@example.com",), "T", "New") == (changed.to, changed.subject, changed.body_text)
 
 
 async def test_a_mail_for_later_waits_for_its_time(office: Office, owner: Person) -> None:
-    location = await send(owner, to="a@example.com", subject="S", body_text="x",
+    location = await write(owner, to="a@example.com", subject="S", body_text="x",
                           send_at="2027-01-31T09:30")  # fmt: skip
 
     message = await office.message(id_in(location))
@@ -138,7 +127,7 @@ async def test_what_is_held_says_so_and_leads_to_the_decision(office: Office) ->
         key = await office.key("read", "write", "send", approval="always")
         await person.sign_in(key=key)
 
-        location = await send(person, to="a@example.com", subject="S", body_text="x")
+        location = await write(person, to="a@example.com", subject="S", body_text="x")
 
         assert location.startswith("/outgoing/")
         assert "Held: it leaves when it is approved." in words(await person.read(location))
@@ -193,3 +182,140 @@ async def test_who_may_not_send_gets_no_button(
         assert "/compose" not in re.sub(r"aria-\w+", "", await reader.read(path))
     refused = await reader.post("/compose", to="a@example.com", subject="S", body_text="x")
     assert 403 == refused.status_code
+
+
+async def test_the_same_form_sent_twice_at_once_is_one_mail(office: Office, owner: Person) -> None:
+    await office.new_inbox("other")
+    editor = Editor(await owner.read("/compose"))
+    form = {**editor.fields, "to": "other@postroom.localhost", "subject": "Once", "body_text": "x"}
+
+    answers = await asyncio.gather(
+        *(owner.http.post(editor.action, data={**form, "do": "send"}) for _ in range(3))
+    )
+    late = await owner.http.post(editor.action, data={**form, "do": "send"})
+
+    assert {303, 409} >= {answer.status_code for answer in answers}
+    assert 303 == late.status_code
+    sent = await call(office.owner, search_messages, {"mailbox": "Sent", "q": "Once"})
+    assert [id_in(late.headers["location"])] == [row.id for row in sent.results]
+    assert 0 == (await call(office.owner, list_drafts, {})).total
+
+
+async def test_files_of_a_draft_stay_across_changes(office: Office, owner: Person) -> None:
+    files = (("a.txt", b"first"), ("b.txt", b"second"))
+    location = await write(owner, subject="S", body_text="x", do="draft", files=files)
+    path = location.partition("?")[0]
+
+    await write(owner, path, subject="T", do="draft", files=(("a.txt", b"first"),))
+    await write(owner, path, remove="0")
+    page = await write(owner, path, remove="5", status=409)
+    assert "files of this draft were changed" in words(page)
+
+    draft = await call(office.owner, get_draft, {"draft_id": id_in(path)})
+    assert ("T", [("b.txt", 6)]) == (
+        draft.subject,
+        [(f.filename, f.size) for f in draft.attachments],
+    )
+
+
+async def test_everything_that_is_written_can_be_changed_in_a_draft(
+    office: Office, letters: Letters, owner: Person
+) -> None:
+    await office.new_inbox("second")
+    asked = await letters.arrive("Lunch?", "Where?")
+    location = await write(owner, f"/compose?reply={asked}&quote=yes", do="draft")
+    path = location.partition("?")[0]
+    draft = await call(office.owner, get_draft, {"draft_id": id_in(path)})
+    assert (asked, "me@postroom.localhost") == (draft.in_reply_to, draft.from_)
+    assert "Ana Lee wrote:\n> Where?" in (draft.body_text or "")
+
+    editor = Editor(await owner.read(path))
+    changed = {
+        **editor.fields,
+        "from": "second@postroom.localhost",
+        "to": "x@example.com, Bo <bo@example.com>\nhalf a",
+        "cc": "cy@example.com",
+        "bcc": "di@example.com",
+        "send_at": "2026-07-01T10:00",
+        "do": "draft",
+    }
+    del changed["answers"]
+    assert 303 == (await owner.http.post(path, data=changed)).status_code
+
+    draft = await call(office.owner, get_draft, {"draft_id": id_in(path)})
+    assert ("x@example.com", "Bo <bo@example.com>", "half a") == draft.to
+    assert (("cy@example.com",), ("di@example.com",)) == (draft.cc, draft.bcc)
+    assert (None, "second@postroom.localhost") == (draft.in_reply_to, draft.from_)
+    assert "2026-07-01T10:00" in await owner.read(path)
+    refused = await write(owner, path, status=422)
+    assert "half a" in refused
+
+
+@pytest.mark.parametrize("typed", [
+    {"send_at": "yesterday"}, {"send_at": "2020-01-01T00:00"}, {"subject": "x" * 999},
+    {"from": "mallory@evil.example"}, {"answers": "msg_no"}, {"to": "x" * 20_001},
+    {"attach-att_no": "a"}, {"remove": "-1"}, {"remove": "x"},
+])  # fmt: skip
+async def test_what_cannot_be_saved_or_sent_is_refused_and_stays_on_the_page(
+    owner: Person, typed: dict[str, str]
+) -> None:
+    editor = Editor(await owner.read("/compose"))
+    mail = {**editor.fields, "to": "a@example.com", "body_text": "My words.", **typed}
+
+    answer = await owner.http.post(editor.action, data=mail)
+
+    assert answer.status_code in (404, 409, 422)
+    assert "My words." in answer.text
+    assert 'role="alert"' in answer.text
+
+
+async def test_a_draft_of_another_inbox_is_not_there_for_a_limited_key(
+    office: Office, owner: Person
+) -> None:
+    location = await write(owner, subject="Mine", body_text="secret", do="draft")
+    path, inbox = location.partition("?")[0], await office.new_inbox("other")
+    async with office.visitor() as person:
+        await person.sign_in(key=await office.key("read", "write", "send", inboxes=[inbox]))
+        answers = [
+            await person.get(path),
+            await person.get(f"/compose?draft={id_in(path)}"),
+            await person.post(path, to="a@example.com", subject="S", body_text="x", do="draft"),
+            await person.post(path, to="a@example.com", subject="S", body_text="x"),
+            await person.post(path, do="discard"),
+        ]
+
+    assert [404, 200, 404, 404, 404] == [answer.status_code for answer in answers]
+    assert not [answer for answer in answers if "secret" in answer.text]
+    assert "secret" in await owner.read(path)
+
+
+async def test_only_people_whom_the_inbox_knows_are_offered(
+    office: Office, letters: Letters, owner: Person
+) -> None:
+    await letters.arrive("Once", sender="annie@evil.example", message_id="<e@x>")
+    for number in range(3):
+        await letters.arrive(f"Soup {number}", message_id=f"<{number}@x>")
+    other = await office.new_inbox("other")
+
+    assert ["ana@example.com"] == _offered(await owner.read("/compose/people?q=AN"))
+    assert [] == _offered(await owner.read("/compose/people?q=%25"))
+    assert [] == _offered(await owner.read("/compose/people?q="))
+    async with office.visitor() as person:
+        await person.sign_in(key=await office.key("read", inboxes=[other]))
+        assert [] == _offered(await person.read("/compose/people?q=an"))
+
+
+def _offered(page: str) -> list[str]:
+    return re.findall(r"<li>(.*?)</li>", page)
+
+
+async def test_who_may_send_but_not_write_sends_without_a_draft(office: Office) -> None:
+    async with office.visitor() as person:
+        await person.sign_in(key=await office.key("read", "send", approval="never"))
+        editor = Editor(await person.read("/compose"))
+        mail = {**editor.fields, "to": "a@example.com", "subject": "S", "body_text": "x"}
+        places = [(await person.http.post(editor.action, data=mail)).headers["location"]
+                  for _ in range(2)]  # fmt: skip
+
+    assert 1 == len(set(places))
+    assert "queued" == (await office.message(id_in(places[0]))).status

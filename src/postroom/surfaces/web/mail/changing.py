@@ -9,7 +9,7 @@ from postroom.model.inbox import ARCHIVE, INBOX
 from postroom.operations.bulk_changes import update_messages
 from postroom.operations.rules import undo_rule_plan
 from postroom.surfaces.web.mail.listing import mail_url, place_of
-from postroom.surfaces.web.page import Leads, Visit
+from postroom.surfaces.web.page import Redirect, Visit
 
 _CHANGES: dict[str, dict[str, Any]] = {
     "read": {"add_flags": ["seen"]},
@@ -24,6 +24,22 @@ _WITH_A_NAME = {
     "move": ("mailbox", "choose the mailbox to move to"),
     "label": ("add_labels", "type the label to add"),
     "unlabel": ("remove_labels", "type the label to remove"),
+}
+_NOTICES = {
+    "read": "marked as read",
+    "unread": "marked as unread",
+    "flag": "flagged",
+    "unflag": "flag taken off",
+    "archive": "archived",
+    "inbox": "moved to Inbox",
+    "trash": "moved to Trash",
+    "move": "moved",
+    "label": "label added",
+    "unlabel": "label removed",
+}
+NOTICES = {name: f"{name[:1].upper()}{name[1:]}." for name in _NOTICES.values()} | {
+    "changed in part": "Changed, but not all of it: some of the mail is gone.",
+    "undone": "Taken back.",
 }
 _LEAVES = ("archive", "trash", "move", "inbox")
 """Changes after which a mail is not in the list any more."""
@@ -42,7 +58,7 @@ def _change_of(visit: Visit, do: str) -> dict[str, Any]:
     return {argument: name if do == "move" else [name]}
 
 
-async def change(visit: Visit) -> Leads:
+async def change(visit: Visit) -> Redirect:
     """Change the ticked mail; the next page offers to take it back."""
     do, place = visit.form.get("do", ""), place_of(visit.query)
     ids = visit.posted.all("id")
@@ -53,11 +69,11 @@ async def change(visit: Visit) -> Leads:
         raise Conflict(result.failed[0].message)
     opened = "" if do in _LEAVES else visit.path.get("message_id", "")
     undo = {"undo": result.undo_id} if result.undo_id else {}
-    says = "changed" if result.status == "ok" else "changed in part"
-    return Leads(mail_url(place, opened, **undo), says)
+    notice = _NOTICES[do] if result.status == "ok" else "changed in part"
+    return Redirect(mail_url(place, opened, **undo), notice)
 
 
-async def undo(visit: Visit) -> Leads:
+async def undo(visit: Visit) -> Redirect:
     """Take a change back."""
     await visit.call(undo_rule_plan, plan_id=visit.form.get("undo_id", ""))
-    return Leads(mail_url(place_of(visit.query)), "undone")
+    return Redirect(mail_url(place_of(visit.query)), "undone")

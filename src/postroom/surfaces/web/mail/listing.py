@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from time import perf_counter
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from postroom.errors import InvalidInput, NotFound
-from postroom.model.inbox import INBOX, STANDARD_MAILBOXES, Inbox, Mailbox
+from postroom.model.inbox import INBOX, STANDARD_MAILBOXES, Inbox, Label, Mailbox
 from postroom.model.message import MessageRow
 from postroom.model.page import Page
 from postroom.operations.inboxes import list_inboxes
@@ -57,10 +58,15 @@ def place_of(query: Mapping[str, str]) -> dict[str, str]:
     return filters_of(query) | cursor
 
 
+@lru_cache(maxsize=1_024)
+def _quoted(value: str) -> str:
+    return quote(value, safe="")
+
+
 def mail_url(place: Mapping[str, str], message_id: str = "", **more: str) -> str:
     """The page of a list, or of one mail of it."""
-    path = f"/mail/{quote(message_id, safe='')}" if message_id else "/mail"
-    query = urlencode({**place, **more}, quote_via=quote, safe="")
+    path = f"/mail/{_quoted(message_id)}" if message_id else "/mail"
+    query = "&".join(f"{name}={_quoted(value)}" for name, value in {**place, **more}.items())
     return f"{path}?{query}" if query else path
 
 
@@ -104,8 +110,10 @@ async def panes(visit: Visit) -> Values:
         "inboxes": inboxes,
         "by_id": by_id,
         "mailboxes": mailboxes,
-        "unread": sum(box.unread for boxes in mailboxes.values() for box in boxes if _is_in(box)),
+        "unread": await _unread(visit, inboxes, mailboxes),
+        "has_many_inboxes": inboxes.total > _FEW_INBOXES,
         "labels": labels.results,
+        "labels_total": labels.total,
         "filters": filters,
         "place": place_of(visit.query),
         "chips": chips_of(filters, by_id),
@@ -119,16 +127,21 @@ async def panes(visit: Visit) -> Values:
     }
 
 
-def _is_in(box: Mailbox) -> bool:
-    return box.name == INBOX
+async def _unread(
+    visit: Visit, inboxes: Page[Inbox], mailboxes: Mapping[str, list[Mailbox]]
+) -> int:
+    """How much mail in the mailboxes Inbox is unread."""
+    if inboxes.total > _FEW_INBOXES:
+        return (await visit.call(search_messages, mailbox=INBOX, unread=True, limit=1)).total
+    return sum(box.unread for boxes in mailboxes.values() for box in boxes if box.name == INBOX)
 
 
 async def _found(visit: Visit, filters: Mapping[str, str]) -> Values:
     """A page of the list, and how long it took; what is wrong with a filter is said above it."""
-    cursor = {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}
+    arguments = {**arguments_of(filters), **_from_cursor(visit), "limit": _ROWS}
     started = perf_counter()
     try:
-        page = await visit.call(search_messages, **arguments_of(filters), **cursor, limit=_ROWS)
+        page = await visit.call(search_messages, **arguments)
     except (InvalidInput, NotFound) as error:
         nothing: Page[MessageRow] = Page((), 0, _ROWS, 0)
         return {"page": nothing, "took_ms": 0, "error": str(error)}
@@ -165,3 +178,28 @@ def _heading(filters: Mapping[str, str], inboxes: Mapping[str, Inbox]) -> str:
     inbox = inboxes.get(filters.get("inbox", ""))
     name = place or ("Mail" if filters else INBOX)
     return f"{name} · {inbox.address}" if inbox else name
+
+
+async def all_inboxes(visit: Visit) -> Values:
+    """Every inbox, page by page: the pane beside the list has the first ones only."""
+    found = await visit.call(list_inboxes, limit=_SIDE_ROWS, **_from_cursor(visit))
+    rows = [(inbox.address, inbox.name, mail_url({"inbox": inbox.id})) for inbox in found.results]
+    return {"rows": rows, "page": found, "heading": "Inboxes"}
+
+
+async def all_labels(visit: Visit) -> Values:
+    """Every label, page by page."""
+    found = await visit.call(list_labels, limit=_SIDE_ROWS, **_from_cursor(visit))
+    rows = [
+        (label.name, _numbers(label), mail_url({"label": label.name})) for label in found.results
+    ]
+    return {"rows": rows, "page": found, "heading": "Labels"}
+
+
+def _numbers(label: Label) -> str:
+    unread = f", {label.unread:,} unread" if label.unread else ""
+    return f"{label.message_count:,} {'mail' if label.message_count == 1 else 'mails'}{unread}"
+
+
+def _from_cursor(visit: Visit) -> dict[str, str]:
+    return {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}

@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 from postroom.operations.attachments import download_message
-from postroom.surfaces.web.mail import changing, listing, reading, writing
-from postroom.surfaces.web.page import Document, File, Form, Page
+from postroom.surfaces.web.mail import agent_view, changing, listing, reading, writing
+from postroom.surfaces.web.page import Document, File, Form, Link, Page, Section
 
 LIST = Page("/mail", "mail/list.html", listing.panes)
 MESSAGE = Page("/mail/{message_id}", "mail/message.html", reading.message)
 COMPOSE = Page("/compose", "mail/compose.html", writing.compose)
 
-PAGES: tuple[Page, ...] = (LIST, MESSAGE, COMPOSE)
+INBOXES = Page("/inboxes", "mail/places.html", listing.all_inboxes)
+LABELS = Page("/labels", "mail/places.html", listing.all_labels)
 
-DOCUMENTS: tuple[Document, ...] = (Document("/mail/{message_id}/html", reading.framed_html),)
-
-FILES: tuple[File, ...] = (File("/mail/{message_id}/source", download_message),)
-
-FORMS: tuple[Form, ...] = (
-    Form("/mail", changing.change, LIST),
-    Form("/mail/{message_id}", changing.change, MESSAGE),
-    Form("/undo", changing.undo, LIST),
-    Form("/compose", writing.send, COMPOSE),
+SECTION = Section(
+    links=(Link("Mail", "/mail"),),
+    pages=(LIST, MESSAGE, COMPOSE, INBOXES, LABELS),
+    documents=(
+        Document("/mail/{message_id}/html", reading.framed_html),
+        Document("/mail/{message_id}/marked", agent_view.framed_marks),
+    ),
+    files=(File("/mail/{message_id}/source", download_message),),
+    forms=(
+        Form("/mail", changing.change, LIST),
+        Form("/mail/{message_id}", changing.change, MESSAGE),
+        Form("/mail/{message_id}/unsubscribe", reading.leave_list, MESSAGE),
+        Form("/undo", changing.undo, LIST),
+        Form("/compose", writing.send, COMPOSE),
+    ),
+    notices={
+        **changing.NOTICES,
+        "unsubscribed": "The list was asked to send no more mail.",
+        "saved": "Saved as a draft.",
+        "held": "Held: it leaves when it is approved.",
+        "scheduled": "It leaves at its time.",
+        "queued": "It leaves with the next attempt.",
+        "captured": "Kept here: without a relay, mail to other servers does not leave.",
+    },
 )
-
-NOTICES = {
-    "changed": "Changed.",
-    "changed in part": "Changed, but not all of it: some of the mail is gone.",
-    "undone": "Taken back.",
-    "saved": "Saved as a draft.",
-    "held": "Held: it leaves when it is approved.",
-    "scheduled": "It leaves at its time.",
-    "queued": "It leaves with the next attempt.",
-    "captured": "Kept here: without a relay, mail to other servers does not leave.",
-}

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from postroom.errors import MailError
-from postroom.model.message import Attachment, Message
+from postroom.model.message import Attachment, Message, Thread
+from postroom.model.sending import HeldMail
 from postroom.operations.attachments import download_message, get_attachment_content
 from postroom.operations.messages import PICTURES, get_message, get_message_html
 from postroom.operations.threads import get_thread
-from postroom.surfaces.web.mail.listing import panes
-from postroom.surfaces.web.mail.wording import kept_out, sender_findings
-from postroom.surfaces.web.page import Framed, Values, Visit
+from postroom.operations.unsubscribing import unsubscribe
+from postroom.surfaces.web.mail.agent_view import FRAME_POLICY, agent_view
+from postroom.surfaces.web.mail.listing import mail_url, panes, place_of
+from postroom.surfaces.web.mail.sender import compare_domains, sender_findings, verdict_on_sender
+from postroom.surfaces.web.page import Framed, Redirect, Values, Visit
 from postroom.surfaces.web.rendering import render
 
 TABS = {
@@ -26,13 +28,8 @@ _MAX_CHARS = 100_000
 _SOURCE_BYTES = 131_072
 _PREVIEW_CHARS = 20_000
 _PICTURE_BYTES = 10_485_760
-_CHARS_PER_TOKEN = 4
-
-_POLICY = (
-    "default-src 'none'; img-src data:{hosts}; style-src 'unsafe-inline'; form-action 'none'; "
-    "base-uri 'none'; frame-ancestors 'self'; "
-    "sandbox allow-popups allow-popups-to-escape-sandbox"
-)
+_THUMBNAIL_BYTES, _MAX_THUMBNAILS = 2_097_152, 12
+_TALL_CHARS, _SHORT_CHARS = 2_500, 300
 
 
 async def message(visit: Visit) -> Values:
@@ -53,10 +50,13 @@ async def message(visit: Visit) -> Values:
         "tabs": TABS,
         "thread": thread,
         "has_pictures": visit.query.get("pictures") == "yes",
-        "is_picture": _is_picture,
+        "is_picture": is_picture,
         "is_unread": "seen" not in mail.flags,
         "findings": mail.findings,
-        "preview": await _preview(visit, mail),
+        "preview": await attachment_preview(visit, mail),
+        "thumbnails": _thumbnails(mail),
+        "height": _height(mail),
+        **_conversation(thread, mail),
         **await _tab(visit, mail, tab),
     }
 
@@ -64,27 +64,39 @@ async def message(visit: Visit) -> Values:
 async def _tab(visit: Visit, mail: Message, tab: str) -> Values:
     """What only this tab shows."""
     if tab == "agent":
-        answers = {
-            "read_mail": await visit.tool_text(visit.ctx, "read_mail", {"ids": [mail.id]}),
-            "get_message": await visit.tool_text(visit.ctx, "get_message", {"message_id": mail.id}),
-        }
-        shown = [
-            {"tool": name, "json": _indented(text), "tokens": -(-len(text) // _CHARS_PER_TOKEN)}
-            for name, text in answers.items()
-        ]
-        return {"answers": shown, "kept_out": kept_out(mail)}
+        return await agent_view(visit, mail)
     if tab == "source":
         source = await _source(visit, mail)
         return {"source": source, "is_cut": mail.size_bytes > _SOURCE_BYTES}
     if tab == "sender":
         returns_to = [h.value for h in mail.headers or () if h.name.lower() == "return-path"]
-        return {"returns_to": returns_to[:1], "sender": sender_findings(mail)}
+        return {
+            "returns_to": returns_to[:1],
+            "verdict": verdict_on_sender(mail),
+            "comparison": compare_domains(mail),
+            "sender": sender_findings(mail),
+        }
     return {}
 
 
-def _indented(text: str) -> str:
-    """The same JSON on several lines: the values are those that an agent gets."""
-    return json.dumps(json.loads(text), ensure_ascii=False, indent=2)
+def _conversation(thread: Thread, mail: Message) -> Values:
+    """The other mails of the thread: before and after this one."""
+    ids = [other.id for other in thread.messages]
+    at = ids.index(mail.id) if mail.id in ids else len(ids)
+    return {"earlier": thread.messages[:at], "later": thread.messages[at + 1 :]}
+
+
+def _height(mail: Message) -> str:
+    """How tall a frame has to be, roughly: nothing in it can tell us."""
+    size = len(mail.text) + 150 * mail.security.get("remote_images", 0)
+    return "tall" if size > _TALL_CHARS else "short" if size < _SHORT_CHARS else ""
+
+
+def _thumbnails(mail: Message) -> set[str]:
+    """The attachments that are shown as small pictures."""
+    small = [file for file in mail.attachments if is_picture(file)]
+    few = [file.id for file in small if file.size <= _THUMBNAIL_BYTES]
+    return set(few[:_MAX_THUMBNAILS])
 
 
 async def _source(visit: Visit, mail: Message) -> str:
@@ -98,16 +110,16 @@ async def _source(visit: Visit, mail: Message) -> str:
     return data[:_SOURCE_BYTES].decode("utf-8", "replace").replace("\r\n", "\n")
 
 
-def _is_picture(file: Attachment) -> bool:
+def is_picture(file: Attachment) -> bool:
     return file.content_type in PICTURES and file.size <= _PICTURE_BYTES
 
 
-async def _preview(visit: Visit, mail: Message) -> Any:
+async def attachment_preview(visit: Visit, mail: Message | HeldMail) -> Any:
     """The text of the attachment that was asked for, or why there is none."""
     file = next((f for f in mail.attachments if f.id == visit.query.get("preview")), None)
     if file is None:
         return None
-    if _is_picture(file):
+    if is_picture(file):
         return {"file": file}
     try:
         found: Any = await visit.call(
@@ -124,5 +136,14 @@ async def framed_html(visit: Visit) -> Framed:
     found = await visit.call(
         get_message_html, message_id=visit.path["message_id"], remote_images=remote
     )
-    policy = _POLICY.format(hosts=" https:" if remote else "")
-    return Framed(render("mail/frame.html", html=found.html), policy)
+    policy = FRAME_POLICY.format(hosts=" https:" if remote else "")
+    parts = {"html": found.html, "styles": found.styles}
+    return Framed(render("mail/frame.html", **parts, has_marks=False), policy)
+
+
+async def leave_list(visit: Visit) -> Redirect:
+    """Unsubscribe from the list that sent a mail."""
+    message_id = visit.path["message_id"]
+    done = await visit.call(unsubscribe, message_id=message_id)
+    notice = "held" if done.status == "held" else "unsubscribed"
+    return Redirect(mail_url(place_of(visit.query), message_id), notice)

@@ -1,56 +1,37 @@
-"""Writing: a new mail, a reply or a forward, with files; sent now, later, or kept as a draft."""
+"""Writing: one editor for new mail, replies, forwards and drafts; its drafts are saved and sent."""
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from typing import Any
 
-from postroom.errors import InvalidInput
-from postroom.model.sending import Sent
-from postroom.operations.agent.writing import forward_mail
-from postroom.operations.drafts import create_draft
+from postroom.errors import Conflict, InvalidInput, NotFound
+from postroom.mail.addresses import canonical_address, parse_address_list, written_address
+from postroom.model.account import Identity
+from postroom.model.key import Scope
+from postroom.model.message import Message
+from postroom.model.sending import Draft, Sent
+from postroom.operations.draft_editor import find_contacts, save_draft
+from postroom.operations.drafts import delete_draft, get_draft, list_drafts, send_draft
 from postroom.operations.identities import list_identities
 from postroom.operations.messages import get_message
-from postroom.operations.sending import forward_message, preview_reply, send_message
+from postroom.operations.sending import preview_forward, preview_reply, send_message
 from postroom.surfaces.downloads import safe_media_type
-from postroom.surfaces.web.page import Leads, Values, Visit
+from postroom.surfaces.web.page import Redirect, Values, Visit
 
-_RECIPIENTS = ("to", "cc", "bcc")
-_FIELDS = (*_RECIPIENTS, "from", "subject", "body_text", "send_at")
-_MOST_FILES = 20
-_SAID = {
-    "held": "held",
-    "scheduled": "scheduled",
-    "captured": "captured",
-    "queued": "queued",
-}
+RECIPIENTS = ("to", "cc", "bcc")
+_FIELDS = (*RECIPIENTS, "from", "subject", "body_text", "body_html", "send_at", "answers")
+_ROWS = 50
+_MAX_IDENTITIES = 100
+_MAX_CHARS = 100_000
+_DRAFT_ID = re.compile(r"drf_[0-9a-z]{6,60}")
+_FILE = "attach-"
+"""Fields with this prefix name the attachments of the original mail that go with a new one."""
 
-
-async def compose(visit: Visit) -> Values:
-    """The form; what was typed stays if it was refused, but a browser forgets chosen files."""
-    answered, forwarded = (visit.query.get(name, "") for name in ("reply", "forward"))
-    given = dict.fromkeys(_FIELDS, "")
-    original = None
-    if answered or forwarded:
-        original = await visit.call(get_message, message_id=answered or forwarded)
-        given["subject"] = original.subject
-    if answered:
-        is_all = visit.query.get("all") == "yes"
-        reply = await visit.call(preview_reply, message_id=answered, reply_all=is_all)
-        given |= {"to": "\n".join(reply.to), "cc": "\n".join(reply.cc), "subject": reply.subject}
-    identities = await visit.call(list_identities, limit=100)
-    if original is not None:
-        own = [one for one in identities.results if one.inbox_id == original.inbox_id]
-        given["from"] = next((one.email for one in own if one.is_default), given["from"])
-    return {
-        "given": {**given, **{n: v for n, v in visit.form.items() if n in _FIELDS}},
-        "kind": "reply" if answered else "forward" if forwarded else "new",
-        "original": original,
-        "identities": identities.results,
-        "query": {name: visit.query[name] for name in ("reply", "forward", "all")
-                  if visit.query.get(name)},
-        "lost_files": [file.filename for file in visit.posted.files],
-    }  # fmt: skip
+_NOTICES = ("held", "scheduled", "captured", "queued")
+_STARTS = ("reply", "forward", "again")
+"""Queries that name the mail that a new one begins with."""
 
 
 def lines_of(text: str) -> list[str]:
@@ -58,12 +39,272 @@ def lines_of(text: str) -> list[str]:
     return [line.strip() for line in text.split("\n") if line.strip()]
 
 
-def _mail_of(visit: Visit) -> dict[str, Any]:
-    """What the form says. Raises InvalidInput."""
-    form, files = visit.form, visit.posted.files
-    if len(files) > _MOST_FILES:
-        raise InvalidInput(f"choose at most {_MOST_FILES} files for one mail")
-    attachments = [
+async def compose(visit: Visit) -> Values:
+    """A new mail, a reply or a forward. If its draft was saved meanwhile, it is shown instead."""
+    draft_id = visit.query.get("draft") or visit.form.get("draft", "")
+    if not _DRAFT_ID.fullmatch(draft_id):
+        return await _new_mail(visit, visit.ctx.new_id("drf"))
+    try:
+        found = await visit.call(get_draft, draft_id=draft_id)
+    except NotFound:
+        return await _new_mail(visit, draft_id)
+    return await _editor(visit, found.id, found)
+
+
+async def draft(visit: Visit) -> Values:
+    """A draft in the editor; what was typed stays if it was refused."""
+    draft_id = visit.path["draft_id"]
+    try:
+        found = await visit.call(get_draft, draft_id=draft_id)
+    except NotFound:
+        if not visit.posted.fields:
+            raise
+        return await _new_mail(visit, draft_id)
+    return await _editor(visit, draft_id, found)
+
+
+async def _new_mail(visit: Visit, draft_id: str) -> Values:
+    kind = next((name for name in _STARTS if visit.query.get(name)), "new")
+    given: dict[str, str] = {}
+    original = None
+    if kind != "new":
+        original = await visit.call(get_message, message_id=visit.query[kind], max_chars=_MAX_CHARS)
+        given = await _beginning(visit, kind, original)
+    return await _editor(visit, draft_id, None, given, original, kind)
+
+
+async def _beginning(visit: Visit, kind: str, original: Message) -> dict[str, str]:
+    """The fields with which a mail begins that answers, forwards or repeats another."""
+    if kind == "again":
+        lists = {name: getattr(original, f"{name}_addresses") for name in RECIPIENTS}
+        written = {name: ", ".join(addresses) for name, addresses in lists.items()}
+        mail = {"subject": original.subject, "body_text": original.text}
+        return {**written, **mail, "from": original.from_address}
+    if kind == "forward":
+        mail_in = await visit.call(preview_forward, message_id=original.id)
+        return {"subject": mail_in.subject, "body_text": f"\n\n{mail_in.quoted}"}
+    is_all = visit.query.get("all") == "yes"
+    reply = await visit.call(preview_reply, message_id=original.id, reply_all=is_all)
+    quoted = f"\n\n{reply.quoted}" if visit.query.get("quote") == "yes" else ""
+    return {
+        "to": ", ".join(reply.to),
+        "cc": ", ".join(reply.cc),
+        "subject": reply.subject,
+        "body_text": quoted,
+        "answers": original.id,
+    }
+
+
+async def _editor(
+    visit: Visit,
+    draft_id: str,
+    found: Draft | None,
+    given: dict[str, str] | None = None,
+    original: Message | None = None,
+    kind: str = "draft",
+) -> Values:
+    """The fields of the editor: as they are stored or begin, or as they were sent last."""
+    identities = (await visit.call(list_identities, limit=_MAX_IDENTITIES)).results
+    if found is not None:
+        given, original = _stored(found), await _answered(visit, found)
+    begin = {**dict.fromkeys(_FIELDS, ""), **(given or {})}
+    begin["from"] = begin["from"] or _own_address(identities, found, original)
+    typed = dict.fromkeys(("answers",), "") | dict(visit.form) if visit.posted.fields else {}
+    limits = visit.app.settings.limits
+    now = visit.app.services.clock()
+    return {
+        "draft_id": draft_id,
+        "draft": found,
+        "given": {**begin, **{name: typed[name] for name in _FIELDS if name in typed}},
+        "has_html": found is not None and found.body_html is not None,
+        "has_text": found is None or found.body_html is None or bool(found.body_text),
+        "kind": kind,
+        "original": original,
+        "identities": identities,
+        "query": {n: visit.query[n] for n in (*_STARTS, "all") if visit.query.get(n)},
+        "lost_files": [file.filename for file in visit.posted.files],
+        "limits": limits,
+        "is_late": found is not None and found.send_at is not None and found.send_at <= now,
+        "can_save": visit.may(Scope.WRITE) and visit.may(Scope.READ),
+        "can_send": visit.may(Scope.SEND),
+    }
+
+
+def _stored(found: Draft) -> dict[str, str]:
+    """A draft as the fields of the editor."""
+    return {
+        **{name: ", ".join(getattr(found, name)) for name in RECIPIENTS},
+        "from": found.from_ or "",
+        "subject": found.subject,
+        "body_text": found.body_text or "",
+        "body_html": found.body_html or "",
+        "answers": found.in_reply_to or found.thread_id or "",
+        "send_at": found.send_at.strftime("%Y-%m-%dT%H:%M") if found.send_at else "",
+    }
+
+
+async def _answered(visit: Visit, found: Draft) -> Message | None:
+    """The mail that a draft answers, if it is here."""
+    answers = found.in_reply_to or ""
+    if not answers.startswith("msg_"):
+        return None
+    try:
+        return await visit.call(get_message, message_id=answers, max_chars=_MAX_CHARS)
+    except NotFound:
+        return None
+
+
+def _own_address(
+    identities: tuple[Identity, ...], found: Draft | None, original: Message | None
+) -> str:
+    """The address to send from: the one that the original was sent to, or that of its inbox."""
+    holder = found or original
+    own = [one for one in identities if holder is not None and one.inbox_id == holder.inbox_id]
+    written_to = {canonical_address(a.address) for a in original.addresses} if original else set()
+    own.sort(key=lambda one: (canonical_address(one.email) not in written_to, not one.is_default))
+    return next((one.email for one in (*own, *identities)), "")
+
+
+async def people(visit: Visit) -> Values:
+    """Addresses that begin with what is typed, of those that the sending inbox knows."""
+    typed, sender = (visit.query.get(name, "").strip()[:254] for name in ("q", "from"))
+    own = (await visit.call(list_identities, limit=_MAX_IDENTITIES)).results if typed else ()
+    inboxes = [one.inbox_id for one in own if sender in ("", one.email)]
+    if not inboxes:
+        return {"people": ()}
+    return {"people": await visit.call(find_contacts, inbox_id=inboxes[0], q=typed)}
+
+
+async def drafts(visit: Visit) -> Values:
+    """Mail that is not sent."""
+    place = {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}
+    return {"page": await visit.call(list_drafts, limit=_ROWS, **place)}
+
+
+async def send(visit: Visit) -> Redirect:
+    """Save the draft, and send it unless the form only saves: sent twice, it leaves once.
+
+    A mail that was sent already cannot be saved any more; who asks again is led to it.
+    """
+    form, draft_id = visit.form, _draft_id(visit)
+    if form.get("do") == "discard":
+        return await discard(visit)
+    if not visit.may(Scope.WRITE):
+        return _sent(await _send_unsaved(visit, draft_id))
+    is_sent = form.get("do", "send") == "send" and "remove" not in form
+    try:
+        await _save_again(visit, draft_id)
+    except NotFound:
+        if not is_sent or not await _was_sent(visit, draft_id):
+            raise
+    if not is_sent:
+        return Redirect(f"/drafts/{draft_id}", "saved")
+    return _sent(await visit.call(send_draft, draft_id=draft_id))
+
+
+async def discard(visit: Visit) -> Redirect:
+    """Throw a draft away."""
+    await visit.call(delete_draft, draft_id=_draft_id(visit))
+    return Redirect("/drafts", "discarded")
+
+
+def _draft_id(visit: Visit) -> str:
+    given = visit.path.get("draft_id") or visit.form.get("draft", "")
+    return given if _DRAFT_ID.fullmatch(given) else visit.ctx.new_id("drf")
+
+
+async def _was_sent(visit: Visit, draft_id: str) -> bool:
+    """Whether a draft is there, and cannot be read because it was sent."""
+    try:
+        await visit.call(get_draft, draft_id=draft_id)
+    except NotFound as gone:
+        return "was sent" in str(gone)
+    return False
+
+
+async def _save_again(visit: Visit, draft_id: str) -> None:
+    """Save a draft; if it was saved at the same moment, once more."""
+    try:
+        await _save(visit, draft_id)
+    except Conflict:
+        await _save(visit, draft_id)
+
+
+async def _save(visit: Visit, draft_id: str) -> Draft:
+    form, more = visit.form, dict[str, Any]()
+    if "remove" in form:
+        more = {"remove_file": form["remove"], "file_count": form.get("file_count", "")}
+    answers = form.get("answers", "")
+    named = "thread_id" if answers.startswith("thr_") else "in_reply_to"
+    bodies = {name: form[name] for name in ("body_text", "body_html") if name in form}
+    return await visit.call(
+        save_draft,
+        draft_id=draft_id,
+        subject=_one_line(form.get("subject", "")),
+        add_files=_files_of(visit),
+        **_common(visit),
+        **bodies,
+        **({named: answers} if answers else {}),
+        **more,
+    )
+
+
+async def _send_unsaved(visit: Visit, draft_id: str) -> Sent:
+    """Send without a draft, for those who may not write."""
+    form = visit.form
+    answers = {"in_reply_to": form["answers"]} if form.get("answers") else {}
+    return await visit.call(
+        send_message,
+        subject=_one_line(form.get("subject", "")),
+        body_text=form.get("body_text", ""),
+        attachments=_files_of(visit),
+        idempotency_key=draft_id,
+        **_common(visit),
+        **answers,
+    )
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split("\n"))
+
+
+def _common(visit: Visit) -> dict[str, Any]:
+    """Sender, recipients and time. The field of a browser has no time zone; its label says UTC."""
+    form = visit.form
+    send_at = form.get("send_at", "")
+    return {
+        **{name: _addresses(form.get(name, "")) for name in RECIPIENTS},
+        **({"from": form["from"]} if form.get("from") else {}),
+        **({"send_at": f"{send_at}Z"} if send_at else {}),
+    }
+
+
+def _addresses(text: str) -> list[str]:
+    """The addresses of a field, by commas or lines; what cannot be read yet stays as it is."""
+    found: list[str] = []
+    for line in lines_of(text):
+        typed = line.strip(", ")
+        try:
+            found += [written_address(*pair) for pair in parse_address_list(typed, field="to")]
+        except InvalidInput:
+            found += [typed] if typed else []
+    return found
+
+
+def _files_of(visit: Visit) -> list[dict[str, Any]]:
+    """The files that were chosen, and those of the original mail that go along.
+
+    Raises InvalidInput.
+    """
+    form, files, most = visit.form, visit.posted.files, visit.app.settings.limits.attachments_count
+    if len(files) > most:
+        raise InvalidInput(f"choose at most {most} files for one mail")
+    kept = [
+        {"attachment_id": name.removeprefix(_FILE), **({"filename": value} if value else {})}
+        for name, value in form.items()
+        if name.startswith(_FILE)
+    ]
+    chosen = [
         {
             "filename": file.filename[:255],
             "content_type": safe_media_type(file.content_type),
@@ -71,43 +312,10 @@ def _mail_of(visit: Visit) -> dict[str, Any]:
         }
         for file in files
     ]
-    # The field of a browser has no time zone; its label says UTC.
-    send_at = form.get("send_at", "")
-    return {
-        **{name: lines_of(form.get(name, "")) for name in _RECIPIENTS},
-        "body_text": form.get("body_text", ""),
-        "attachments": attachments,
-        **({"send_at": f"{send_at}Z"} if send_at else {}),
-    }
+    return kept + chosen
 
 
-async def send(visit: Visit) -> Leads:
-    """Send the mail, or keep it as a draft."""
-    mail, is_draft = _mail_of(visit), visit.form.get("do") == "draft"
-    if forwarded := visit.query.get("forward"):
-        return await _forward(visit, mail, forwarded, is_draft=is_draft)
-    mail["subject"] = visit.form.get("subject", "")
-    if visit.form.get("from"):
-        mail["from"] = visit.form["from"]
-    if visit.query.get("reply"):
-        mail["in_reply_to"] = visit.query["reply"]
-    if is_draft:
-        draft = await visit.call(create_draft, **mail)
-        return Leads(f"/drafts/{draft.id}", "saved")
-    return _sent(await visit.call(send_message, **mail))
-
-
-async def _forward(visit: Visit, mail: dict[str, Any], message_id: str, *, is_draft: bool) -> Leads:
-    if not is_draft:
-        return _sent(await visit.call(forward_message, message_id=message_id, **mail))
-    if mail.pop("cc") or mail.pop("bcc"):
-        raise InvalidInput("the draft of a forward takes recipients in To; put all of them there")
-    body = mail.pop("body_text")
-    made = await visit.call(forward_mail, ids=[message_id], body=body, draft=True, **mail)
-    return Leads(f"/drafts/{made.results[0].id}", "saved")
-
-
-def _sent(sent: Sent) -> Leads:
-    says = _SAID.get(sent.status, "sent")
-    place = "outgoing" if says in ("held", "scheduled", "queued") else "mail"
-    return Leads(f"/{place}/{sent.message_id}", says)
+def _sent(sent: Sent) -> Redirect:
+    notice = sent.status if sent.status in _NOTICES else "sent"
+    place = "outgoing" if notice in ("held", "scheduled", "queued") else "mail"
+    return Redirect(f"/{place}/{sent.message_id}", notice)

@@ -1,0 +1,252 @@
+"""Accounts: their state and progress, adding one, signing in again, syncing and removing."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from postroom.errors import (
+    InvalidInput,
+    MailError,
+    ProviderAuthFailed,
+    ProviderError,
+    ProviderTimeout,
+)
+from postroom.model.account import TRAITS, UNUSED_REDIRECT, Account, StartedSignIn
+from postroom.model.key import Scope
+from postroom.operations.accounts import (
+    add_account,
+    check_account,
+    get_account,
+    list_accounts,
+    log_in_account,
+    remove_account,
+    sync_account,
+)
+from postroom.operations.oauth_sign_in import finish_sign_in, start_sign_in
+from postroom.surfaces.web.page import Form, Link, Page, Redirect, Section, Shown, Values, Visit
+
+_ROWS = 100
+_COMMAND = re.compile(r"; run: postroom account login [\w.-]+$")
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_BY_CODE = ("gmail", "outlook")
+_BACK = "/accounts/back"
+"""Where the browser comes back to after a sign-in on this machine."""
+
+STATES = {
+    "new": ("waiting", "The first sync starts in a moment."),
+    "syncing": ("syncing", "Its mail is read, the newest first; you can search what is here."),
+    "ready": ("up to date", ""),
+    "failing": ("failing", "It is tried again by itself; nothing is lost."),
+    "needs_reauth": ("sign in", "Until then its new mail stays at the provider."),
+}
+"""The states of an account in words, and what happens meanwhile."""
+
+PROVIDERS = {
+    "imap": ("IMAP", "Any mail server, with a user name and a password."),
+    "gmail": ("Gmail", "Sign in with Google in a browser."),
+    "outlook": ("Outlook", "Microsoft 365 and Outlook.com: type a code at Microsoft."),
+    "fastmail": ("Fastmail", "With an API token from its settings."),
+}
+SCOPES = {
+    "read,draft,send": "Read, write drafts and send",
+    "read,draft": "Read and write drafts",
+    "read": "Read and organise only",
+}
+_TEXTS = ("name", "user", "host", "port", "security", "smtp_host", "smtp_port", "smtp_security",
+          "ca_file")  # fmt: skip
+
+
+def state_of(account: Account) -> Values:
+    """How an account is, in words, and what a person can do."""
+    title, words = STATES[account.state]
+    return {
+        "title": title,
+        "words": words,
+        "problem": _COMMAND.sub("", account.detail),
+        "needs_sign_in": account.state == "needs_reauth",
+        "is_under_way": account.state in ("new", "syncing"),
+        "provider": TRAITS[account.provider].title,
+    }
+
+
+async def accounts(visit: Visit) -> Values:
+    """Every account that the person may see."""
+    page = await visit.call(list_accounts, limit=_ROWS)
+    return {"rows": [(account, state_of(account)) for account in page.results], "page": page}
+
+
+async def new_account(visit: Visit) -> Values:
+    """The form of a provider; a password is never put into a page."""
+    chosen = visit.form.get("provider") or visit.query.get("provider", "")
+    given = {name: value for name, value in visit.form.items() if name != "password"}
+    return {
+        "providers": PROVIDERS,
+        "provider": chosen if chosen in PROVIDERS else "",
+        "scopes": SCOPES,
+        "given": given,
+        "redirect": _redirect_to(visit),
+    }
+
+
+async def add(visit: Visit) -> Redirect | Shown:
+    """Add an account: the login is tried first. Gmail and Outlook go on with a sign-in."""
+    form = visit.form
+    given: dict[str, Any] = {name: form[name].strip() for name in _TEXTS if form.get(name)}
+    given |= {name: form.get(name, "").strip() for name in ("account_id", "provider", "address")}
+    given["scopes"] = form.get("scopes", "read,draft,send").split(",")
+    if given["provider"] in _BY_CODE:
+        started = await visit.call(start_sign_in, **given, redirect=_redirect_to(visit))
+        return _sign_in_page(started)
+    try:
+        added = await visit.call(add_account, **given, password=_password(visit))
+    except MailError as error:
+        raise _with_advice(error, given["provider"]) from error
+    return Redirect(f"/accounts/{added.id}", "account added")
+
+
+def _password(visit: Visit) -> str:
+    """What was typed. Raises InvalidInput."""
+    if not visit.form.get("password"):
+        raise InvalidInput("type the password, or the API token")
+    return visit.form["password"]
+
+
+def _with_advice(error: MailError, provider: str) -> MailError:
+    """The error, with what a person can do about it."""
+    advice = ""
+    if isinstance(error, ProviderAuthFailed):
+        advice = "Check the user name and the password. Many providers want an app password here, "
+        advice += "which you make in the security settings of your account."
+        if provider == "fastmail":
+            advice = "Make an API token in Fastmail: Settings → Privacy & Security → Manage tokens."
+    elif isinstance(error, (ProviderTimeout, ProviderError)):
+        advice = "Check the server and the port; your provider lists them under IMAP and SMTP."
+    return type(error)(f"{str(error).rstrip('.')}. {advice}", **error.details) if advice else error
+
+
+def _redirect_to(visit: Visit) -> str:
+    """Where a browser on this machine comes back to; elsewhere the address is pasted."""
+    here = urlsplit(visit.base_url)
+    is_local = here.scheme == "http" and here.hostname in _LOOPBACK
+    return f"{visit.base_url}{_BACK}" if is_local else UNUSED_REDIRECT
+
+
+def _sign_in_page(started: StartedSignIn) -> Shown:
+    title = TRAITS[started.provider].title
+    return Shown("accounts/sign_in.html", {"started": started, "provider": title})
+
+
+async def one_account(visit: Visit) -> Values:
+    """An account, and what it can do as far as that is known."""
+    account = await visit.call(get_account, account_id=visit.path["account_id"])
+    # Where it logs in is known to those who manage accounts only.
+    options = account.options if visit.may(Scope.ADMIN) else {}
+    shown = {name: options.get(name) for name in ("host", "smtp_host", "user", "scopes")}
+    return {
+        "account": account,
+        "state": state_of(account),
+        "options": shown,
+        "by_code": account.provider in _BY_CODE,
+        "checked": None,
+    }
+
+
+async def sync(visit: Visit) -> Redirect:
+    """Look at an account now."""
+    account_id = visit.path["account_id"]
+    await visit.call(sync_account, account_id=account_id)
+    return Redirect(f"/accounts/{account_id}", "asked to sync")
+
+
+async def check(visit: Visit) -> Shown:
+    """Try the stored login, and show what the account can do."""
+    try:
+        found = await visit.call(check_account, account_id=visit.path["account_id"])
+    except ProviderAuthFailed as error:
+        words = _COMMAND.sub("", str(error))
+        raise ProviderAuthFailed(f"{words}. Sign in again below.", **error.details) from error
+    return Shown("accounts/account.html", {**await one_account(visit), "checked": found})
+
+
+async def log_in(visit: Visit) -> Redirect | Shown:
+    """Give an account another password, or sign in at its provider."""
+    account = await visit.call(get_account, account_id=visit.path["account_id"])
+    if account.provider in _BY_CODE:
+        redirect = _redirect_to(visit)
+        return _sign_in_page(
+            await visit.call(start_sign_in, account_id=account.id, redirect=redirect)
+        )
+    try:
+        await visit.call(log_in_account, account_id=account.id, password=_password(visit))
+    except MailError as error:
+        raise _with_advice(error, account.provider) from error
+    return Redirect(f"/accounts/{account.id}", "signed in again")
+
+
+async def sign_in(visit: Visit) -> Redirect | Shown:
+    """Go on with a sign-in: wait, or add the account."""
+    answer = visit.form.get("answer", "")
+    progress = await visit.call(
+        finish_sign_in, sign_in=visit.form.get("sign_in", ""), answer=answer
+    )
+    if progress.account is None:
+        assert progress.started is not None
+        return _sign_in_page(progress.started)
+    return Redirect(f"/accounts/{progress.account.id}", "account added")
+
+
+async def back(visit: Visit) -> Values:
+    """Where a browser comes back from a provider; it is asked to go on, and then has its session.
+
+    The first request comes from another site, so the browser sends no cookie with it.
+    """
+    query = visit.query
+    again = urlencode({**query, "again": "1"})
+    return {
+        "again": f"{_BACK}?{again}" if "again" not in query else "",
+        "sign_in": query.get("state", ""),
+        "answer": urlencode(
+            {name: query[name] for name in ("code", "state", "error") if name in query}
+        ),
+        "refused": query.get("error", ""),
+    }
+
+
+async def sign_in_failed(_visit: Visit) -> Values:
+    """A sign-in that has to be started again."""
+    return {}
+
+
+ACCOUNTS = Page("/accounts", "accounts/list.html", accounts)
+NEW = Page("/accounts/new", "accounts/new.html", new_account)
+BACK = Page(_BACK, "accounts/back.html", back, is_public=True)
+FAILED = Page("/accounts/sign-in", "accounts/sign_in_failed.html", sign_in_failed)
+ACCOUNT = Page("/accounts/{account_id}", "accounts/account.html", one_account)
+REMOVE = Page("/accounts/{account_id}/remove", "accounts/remove.html", one_account)
+
+SECTION = Section(
+    links=(Link("Accounts", "/accounts", menu=True),),
+    pages=(ACCOUNTS, NEW, BACK, ACCOUNT, REMOVE),
+    forms=(
+        Form("/accounts/new", add, NEW),
+        Form("/accounts/sign-in", sign_in, FAILED),
+        Form("/accounts/{account_id}/sync", sync, ACCOUNT),
+        Form("/accounts/{account_id}/check", check, ACCOUNT),
+        Form("/accounts/{account_id}/login", log_in, ACCOUNT),
+        Form(
+            "/accounts/{account_id}/remove",
+            remove_account,
+            REMOVE,
+            redirect_to="/accounts",
+            notice="account removed",
+        ),
+    ),
+    notices={
+        "account added": "Signed in. Its mail is read now, the newest first.",
+        "asked to sync": "It is looked at now.",
+        "signed in again": "Signed in. It goes on where it stopped.",
+        "account removed": "Removed, with its mail here. At the provider, everything is as it was.",
+    },
+)

@@ -1,0 +1,273 @@
+"""Keys: list, make, change and revoke them. A new key is shown once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from postroom.calls.authentication import OWNER_KEY_ID
+from postroom.errors import InvalidInput
+from postroom.model.approval import APPROVALS
+from postroom.model.inbox import Inbox
+from postroom.model.key import ALL_SCOPES, Key, Scope
+from postroom.model.page import Page as Rows
+from postroom.model.view import Everything, View
+from postroom.operations.accounts import list_accounts
+from postroom.operations.inboxes import list_inboxes
+from postroom.operations.keys import create_key, delete_key, get_key, list_keys, update_key
+from postroom.operations.memory_search import list_namespaces
+from postroom.surfaces.web.mail.writing import lines_of
+from postroom.surfaces.web.page import Form, Link, Page, Redirect, Section, Shown, Values, Visit
+
+_ROWS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A usual kind of key: its scopes, and what it can do in words."""
+
+    id: str
+    title: str
+    words: str
+    scopes: tuple[Scope, ...]
+
+
+KINDS = (
+    Kind("read", "Read only", "Searches and reads mail, changes nothing.", (Scope.READ,)),
+    Kind(
+        "organise",
+        "Read and organise",
+        "Also labels, moves, flags and deletes mail, writes drafts and memories. Sends nothing.",
+        (Scope.READ, Scope.WRITE),
+    ),
+    Kind(
+        "agent",
+        "Agent that sends with approval",
+        "Also sends. Risky mail waits in Outgoing until you approve it.",
+        (Scope.READ, Scope.WRITE, Scope.SEND),
+    ),
+    Kind(
+        "approve",
+        "Approver",
+        "Approves and rejects held mail, and can do nothing else. For a person, never an agent.",
+        (Scope.APPROVE,),
+    ),
+)
+CUSTOM = "custom"
+SCOPES = {
+    Scope.READ: "search and read mail and memories",
+    Scope.WRITE: "change mail, drafts, rules and memories",
+    Scope.SEND: "send mail",
+    Scope.ADMIN: "manage keys, accounts, webhooks and the audit log",
+}
+APPROVAL_WORDS = {
+    "never": "Its mail leaves without asking.",
+    "risky": "Its mail waits for you if it is risky: a new recipient, files or many recipients "
+    "outside, or after reading suspicious mail.",
+    "always": "All of its mail that leaves waits for you.",
+}
+EXPIRIES = {
+    "": "Never",
+    "7d": "In 7 days",
+    "30d": "In 30 days",
+    "90d": "In 90 days",
+    "52w": "In a year",
+}
+
+
+def may_do(key: Key) -> str:
+    """What a key may do, in a few words."""
+    scopes = set(key.scopes)
+    for kind in KINDS:
+        if scopes == set(kind.scopes):
+            return kind.title if kind.id != "agent" else "Reads, organises and sends"
+    return "Everything except approving mail" if scopes == ALL_SCOPES else ""
+
+
+def _names(view: View, names: Mapping[str, str], nothing: str = "none") -> str:
+    """What a key sees of something, by the names that people know."""
+    if isinstance(view, Everything):
+        return "all"
+    return ", ".join(names.get(one, one) for one in view.named) or nothing
+
+
+async def _inboxes(visit: Visit) -> Rows[Inbox]:
+    if not visit.may(Scope.READ):
+        return Rows((), 0, _ROWS, 0)
+    return await visit.call(list_inboxes, limit=_ROWS)
+
+
+async def keys(visit: Visit) -> Values:
+    """Every key, with what it may do and see."""
+    place = {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}
+    page = await visit.call(list_keys, limit=_ROWS, **place)
+    now = visit.app.services.clock()
+    inboxes = {inbox.id: inbox.address for inbox in (await _inboxes(visit)).results}
+    rows = [(key, _facts(key, inboxes), key.has_expired(now)) for key in page.results]
+    has_others = any(key.id != OWNER_KEY_ID for key in page.results)
+    return {"page": page, "rows": rows, "owner_id": OWNER_KEY_ID, "has_others": has_others}
+
+
+def _facts(key: Key, inboxes: Mapping[str, str]) -> Values:
+    return {
+        "may": may_do(key),
+        "inboxes": _names(key.inboxes, inboxes),
+        "accounts": _names(key.accounts, {}),
+        "namespaces": _names(key.namespaces, {}),
+        "sends": Scope.SEND in key.scopes,
+        "policy": APPROVAL_WORDS[key.approval],
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Something to which a key can be limited: the ones that are known, by value and name."""
+
+    name: str
+    title: str
+    field: str
+    rows: tuple[tuple[str, str], ...]
+    hint: str = ""
+
+
+async def _limits(visit: Visit) -> tuple[Limit, ...]:
+    """To what a new key can be limited."""
+    inboxes = tuple((inbox.id, inbox.address) for inbox in (await _inboxes(visit)).results)
+    accounts: tuple[tuple[str, str], ...] = ()
+    namespaces: tuple[tuple[str, str], ...] = ()
+    if visit.may(Scope.READ):
+        found = (await visit.call(list_accounts, limit=_ROWS)).results
+        accounts = tuple((one.id, f"{one.id} ({one.address})") for one in found)
+        rows = (await visit.call(list_namespaces, limit=_ROWS)).results
+        namespaces = tuple((row.name, row.name) for row in rows)
+    return (
+        Limit("inboxes", "Inboxes", "inbox", inboxes, "and no mail of others"),
+        Limit("accounts", "Accounts", "account", accounts, "with their inboxes"),
+        Limit("namespaces", "Namespaces of memories", "namespace", namespaces),
+    )
+
+
+async def new_key(visit: Visit) -> Values:
+    """A form for a new key; what was chosen stays if it was refused."""
+    limits = await _limits(visit)
+    return {
+        **_choices(visit),
+        "limits": limits,
+        "is_limited": any(visit.form.get(f"limit_{limit.name}") for limit in limits),
+        "given": visit.form,
+        "chosen": {n: set(visit.posted.all(n)) for n in ("scope", "inbox", "account", "namespace")},
+    }
+
+
+def _choices(visit: Visit) -> Values:
+    """What the person can give: no more than they have."""
+    own = visit.person.caller
+    kinds = [kind for kind in KINDS if set(kind.scopes) <= own.scopes]
+    strictest = APPROVALS.index(own.policy.approval)
+    return {
+        "kinds": kinds,
+        "scopes": {scope: words for scope, words in SCOPES.items() if scope in own.scopes},
+        "approvals": {name: APPROVAL_WORDS[name] for name in APPROVALS[strictest:]},
+        "expiries": EXPIRIES,
+        "custom": CUSTOM,
+    }
+
+
+async def make_key(visit: Visit) -> Shown:
+    """Make a key and show it, once."""
+    made = await visit.call(create_key, **_arguments(visit))
+    return Shown("keys/made.html", {"key": made, "facts": _facts(made, {})})
+
+
+def _arguments(visit: Visit) -> dict[str, Any]:
+    """The arguments of create_key. Raises InvalidInput."""
+    form, posted = visit.form, visit.posted
+    given: dict[str, Any] = {"name": form.get("name", "").strip(), "scopes": _scopes(visit)}
+    for limit, field in (
+        ("inboxes", "inbox"),
+        ("accounts", "account"),
+        ("namespaces", "namespace"),
+    ):
+        if form.get(f"limit_{limit}") == "some":
+            given[limit] = [*posted.all(field), *lines_of(form.get(f"more_{limit}", ""))]
+    if Scope.SEND in given["scopes"]:
+        given |= _policy(form)
+    if expires_at := form.get("expires_on", "").strip() or form.get("expires", ""):
+        given["expires_at"] = expires_at
+    return given
+
+
+def _scopes(visit: Visit) -> list[str]:
+    chosen = visit.form.get("kind", "")
+    if chosen == CUSTOM:
+        scopes = visit.posted.all("scope")
+        if not scopes:
+            raise InvalidInput("tick at least one scope, or choose one of the usual kinds")
+        return scopes
+    for kind in KINDS:
+        if kind.id == chosen:
+            return list(kind.scopes)
+    raise InvalidInput("choose what the key may do")
+
+
+def _policy(form: Mapping[str, str]) -> dict[str, Any]:
+    """The approval and the lists of recipients, if the form has them."""
+    given: dict[str, Any] = {"approval": form["approval"]} if form.get("approval") else {}
+    allow, deny = lines_of(form.get("allow", "")), lines_of(form.get("deny", ""))
+    return given | ({"recipients": {"allow": allow, "deny": deny}} if allow or deny else {})
+
+
+async def one_key(visit: Visit) -> Values:
+    """A key, with a form for what can be changed."""
+    key = await visit.call(get_key, key_id=visit.path["key_id"])
+    inboxes = {inbox.id: inbox.address for inbox in (await _inboxes(visit)).results}
+    stored = {
+        "name": key.name,
+        "approval": key.approval,
+        "allow": "\n".join(key.recipients.allow),
+        "deny": "\n".join(key.recipients.deny),
+    }
+    return {
+        **_choices(visit),
+        "key": key,
+        "facts": _facts(key, inboxes),
+        "given": {**stored, **visit.form},
+        "is_owners": key.id == OWNER_KEY_ID,
+        "has_expired": key.has_expired(visit.app.services.clock()),
+    }
+
+
+async def change_key(visit: Visit) -> Redirect:
+    """Rename a key, or change its end and its policy."""
+    form, key_id = visit.form, visit.path["key_id"]
+    given: dict[str, Any] = {"name": form["name"].strip()} if form.get("name", "").strip() else {}
+    if form.get("approval"):
+        given["approval"] = form["approval"]
+        given["recipients"] = {name: lines_of(form.get(name, "")) for name in ("allow", "deny")}
+    if expires_at := form.get("expires_on", "").strip() or form.get("expires", ""):
+        given["expires_at"] = expires_at
+    await visit.call(update_key, key_id=key_id, **given)
+    return Redirect(f"/keys/{key_id}", "key changed")
+
+
+KEYS = Page("/keys", "keys/list.html", keys)
+NEW = Page("/keys/new", "keys/new.html", new_key)
+KEY = Page("/keys/{key_id}", "keys/key.html", one_key)
+REVOKE = Page("/keys/{key_id}/revoke", "keys/revoke.html", one_key)
+
+SECTION = Section(
+    links=(Link("Keys", "/keys", Scope.ADMIN, menu=True),),
+    pages=(KEYS, NEW, KEY, REVOKE),
+    forms=(
+        Form("/keys/new", make_key, NEW),
+        Form("/keys/{key_id}", change_key, KEY),
+        Form(
+            "/keys/{key_id}/revoke", delete_key, REVOKE, redirect_to="/keys", notice="key revoked"
+        ),
+    ),
+    notices={
+        "key changed": "Saved.",
+        "key revoked": "The key is revoked: it opens nothing from now on.",
+    },
+)

@@ -1,0 +1,138 @@
+"""Who really sent a mail, in plain words."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any
+
+from postroom.mail.authentication import readable
+from postroom.model.message import Message
+from postroom.surfaces.web.mail.wording import Finding
+
+_AUTH = {
+    "spf": "Did the mail come from a server that the domain of the envelope sender allows?",
+    "dkim": "Is it signed, and unchanged since?",
+    "dmarc": "Does one of the two cover the domain in From?",
+    "arc": "What did a server that passed it on find?",
+}
+_TONES = {"pass": "good", "fail": "bad", "permerror": "bad", "softfail": "warn"}
+_MAX_LETTERS = 80
+
+
+def verdict_on_sender(mail: Message) -> Finding:
+    """The answer in one sentence: does anybody vouch for the address in From?"""
+    domain = readable(mail.from_address.rpartition("@")[2].lower())
+    if mail.direction == "outbound":
+        return Finding("You sent it", "It left from an inbox of this installation.", "good")
+    if not domain:
+        return Finding("The mail names no sender", "Its From has no address.", "bad")
+    auth = {name: mail.auth.get(name) or "unknown" for name in _AUTH}
+    if auth["dmarc"] == "fail":
+        return Finding(
+            f"{domain} says that this mail is forged",
+            "The domain asks servers to check its mail (DMARC), and the check failed.",
+            "bad",
+        )
+    if mail.auth.get("aligned") or auth["dmarc"] == "pass":
+        how = "Signed by" if auth["dkim"] == "pass" else "Sent by a server of"
+        why = f"It really comes from {domain}. That says nothing about whether {domain} is honest."
+        return Finding(f"{how} {domain}", why, "good")
+    why = "Anybody can write any address into From"
+    if set(auth.values()) == {"unknown"}:
+        return Finding("Nobody vouches for this address", f"{why}, and no check was made.", "warn")
+    return Finding(
+        "Nobody vouches for this address", f"{why}; no check that passed covers {domain}.", "warn"
+    )
+
+
+def sender_findings(mail: Message) -> list[Finding]:
+    """The details: what the checks found, and what is suspicious."""
+    return [*_authentication(mail), *_disguises(mail.security)]
+
+
+def _authentication(mail: Message) -> Iterator[Finding]:
+    results = {name: mail.auth.get(name) or "unknown" for name in _AUTH}
+    if set(results.values()) == {"unknown"}:
+        yield Finding(
+            "SPF, DKIM and DMARC: not checked",
+            "Name the servers whose checks you trust: POSTROOM_TRUSTED_SERVERS.",
+        )
+        return
+    for name, question in _AUTH.items():
+        if results[name] != "unknown":
+            words = f"{name.upper()}: {results[name]}"
+            yield Finding(words, question, _TONES.get(results[name], ""))
+    if mail.auth.get("aligned"):
+        yield Finding("A check that passed covers the domain in From", tone="good")
+
+
+def _disguises(security: dict[str, Any]) -> Iterator[Finding]:
+    for words in security.get("lookalike") or ():
+        yield Finding(words[:1].upper() + words[1:], "The sender may be a disguise.", "bad")
+    if imitated := security.get("imitates"):
+        yield Finding(
+            f"The domain resembles {imitated}, which this inbox knows",
+            "The sender is new. Compare the addresses letter by letter.",
+            "bad",
+        )
+    if security.get("first_time_sender"):
+        yield Finding(
+            "First mail from this address",
+            "It has not written to this inbox before, and the inbox has not written to it.",
+            "warn",
+        )
+    if security.get("text_differs"):
+        yield Finding(
+            "The plain text and the HTML say different things",
+            "A person reads the HTML, a machine often reads the plain text.",
+            "bad",
+        )
+    for name in security.get("disguised_attachments") or ():
+        yield Finding(f"The file {name} is not what it says", "Do not open it.", "bad")
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A place where two domains are compared: the letters there, and whether they differ."""
+
+    theirs: str
+    known: str
+    differs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two domains, letter by letter; `notes` name letters that are not what they look like."""
+
+    theirs: str
+    known: str
+    letters: tuple[Letter, ...]
+    notes: tuple[str, ...]
+
+
+def compare_domains(mail: Message) -> Comparison | None:
+    """The domain of the sender beside the one that it imitates; None if it imitates none."""
+    theirs = readable(mail.from_address.rpartition("@")[2].lower())[:_MAX_LETTERS]
+    known = str(mail.security.get("imitates") or "")[:_MAX_LETTERS]
+    if not known and theirs.isascii():
+        return None
+    letters = tuple(_letters(theirs, known)) if known else ()
+    return Comparison(theirs, known, letters, tuple(_odd_letters(theirs)))
+
+
+def _letters(theirs: str, known: str) -> Iterator[Letter]:
+    matcher = SequenceMatcher(None, theirs, known, autojunk=False)
+    for tag, i, j, k, m in matcher.get_opcodes():
+        size = max(j - i, m - k)
+        for at in range(size):
+            one, other = theirs[i:j][at : at + 1], known[k:m][at : at + 1]
+            yield Letter(one, other, tag != "equal")
+
+
+def _odd_letters(domain: str) -> Iterator[str]:
+    for letter in dict.fromkeys(domain):
+        if not letter.isascii():
+            yield f"“{letter}” is {unicodedata.name(letter, f'U+{ord(letter):04X}')}"

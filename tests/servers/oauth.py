@@ -1,0 +1,71 @@
+"""An authorization server (RFC 6749, 7636, 8628) for providers that we cannot ask in tests."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import Self
+from urllib.parse import parse_qs, quote, urlsplit
+
+from tests.servers.web import Answer, Asked, WebServer
+
+
+class Login:
+    """Gives tokens for a code, or for a device whose person has signed in."""
+
+    def __init__(self, token: str = "a") -> None:
+        self.token = token
+        self.challenge = ""
+        self.pending = 1
+        """How often a device is told to wait."""
+        self.refusal = ""
+        """What a device is told instead, if anything."""
+        self.web = WebServer(self._answer)
+
+    def __enter__(self) -> Self:
+        self.web.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.web.__exit__(*error)
+
+    def sign_in(self, url: str) -> str:
+        """What a person's browser does; where it is sent back to."""
+        query = {k: v[0] for k, v in parse_qs(urlsplit(url).query).items()}
+        self.challenge = query["code_challenge"]
+        assert "S256" == query["code_challenge_method"]
+        return f"{query['redirect_uri']}?code=the-code&state={quote(query['state'], safe='')}"
+
+    def _answer(self, asked: Asked) -> Answer:
+        form = {k: v[0] for k, v in parse_qs(asked.body.decode()).items()}
+        if asked.method == "GET":
+            return self._page(asked)
+        if asked.path.endswith(("/device", "/devicecode")):
+            return Answer(
+                body={
+                    "device_code": "d",
+                    "user_code": "ABCD",
+                    "verification_uri": f"{self.web.url}/type-it",
+                    "interval": 1,
+                }
+            )
+        if form["grant_type"].endswith("device_code"):
+            return self._device()
+        digest = hashlib.sha256(form["code_verifier"].encode()).digest()
+        said = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+        if form["code"] != "the-code" or said != self.challenge:
+            return Answer(400, {"error": "invalid_grant"})
+        return Answer(body={"access_token": self.token, "refresh_token": "r", "expires_in": 3600})
+
+    def _device(self) -> Answer:
+        if self.refusal:
+            return Answer(400, {"error": self.refusal})
+        self.pending -= 1
+        if self.pending >= 0:
+            return Answer(400, {"error": "authorization_pending"})
+        return Answer(body={"access_token": self.token, "expires_in": 3600})
+
+    def _page(self, asked: Asked) -> Answer:
+        """Where a browser signs in: it is sent back at once."""
+        query = "&".join(f"{name}={quote(value, safe='')}" for name, value in asked.query.items())
+        return Answer(302, headers={"Location": self.sign_in(f"{asked.path}?{query}")})

@@ -1,0 +1,15 @@
+"""Saving a rule as the owner does on the command line."""
+
+from __future__ import annotations
+
+from postroom.calls.operation import call
+from postroom.model.rule import Rule
+from postroom.operations.rules import create_rule
+from tests.surfaces.web.conftest import Office
+
+
+async def saved(office: Office, text: str) -> Rule:
+    """The rule with this text, from now on."""
+    made = await call(office.owner, create_rule, {"rule_yaml": text, "dry_run": False})
+    assert isinstance(made, Rule)
+    return made

@@ -1,0 +1,130 @@
+"""Connect: lines with the right address and key, and a call that tests a key."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import tomllib
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from postroom.calls.authentication import authenticate
+from postroom.surfaces.client_settings import KEY_PLACEHOLDER, clients_of, stdio_server
+from tests.mails import deliver, mail, new_inbox
+from tests.surfaces.web.conftest import Office, Person, words
+
+CLIENTS = [client.id for client in clients_of("http://h", "k", None)]
+_LINES = re.compile(r'<pre class="source" id="lines-\d">(.*?)</pre>', re.DOTALL)
+
+
+def lines_of(page: str) -> list[str]:
+    return [unescape(found) for found in _LINES.findall(page)]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_the_lines_of_a_client_name_this_server(
+    office: Office, owner: Person, client: str
+) -> None:
+    lines = lines_of(await owner.read(f"/connect?client={client}"))
+
+    assert any(office.url in text for text in lines)
+    assert any(KEY_PLACEHOLDER in text for text in lines) or client in ("chatgpt", "codex")
+    for text in lines:
+        if text.startswith("{"):
+            json.loads(text)
+        if text.startswith("[mcp_servers"):
+            assert "postroom" in tomllib.loads(text)["mcp_servers"]
+
+
+async def test_a_key_for_a_client_is_in_its_lines_once(office: Office, owner: Person) -> None:
+    answer = await owner.post("/connect", client="cursor")
+
+    settings = json.loads(lines_of(answer.text)[-1])["mcpServers"]["postroom"]
+    secret = settings["headers"]["Authorization"].removeprefix("Bearer ")
+    caller = await authenticate(office.app.services, secret)
+    assert ({"read", "write", "send"}, "risky") == (set(caller.scopes), caller.policy.approval)
+    assert f"{office.url}/mcp" == settings["url"]
+    assert secret not in await owner.read("/connect?client=cursor")
+    assert "Cursor" in words(await owner.read("/keys"))
+
+
+async def test_only_the_owner_is_told_where_the_data_are(office: Office, owner: Person) -> None:
+    folder = str(office.app.settings.data_dir)
+    async with office.visitor() as person:
+        await person.sign_in(key=await office.key("read"))
+        page = await person.read("/connect")
+        refused = await person.post("/connect", client="cursor")
+
+    assert folder in await owner.read("/connect")
+    assert folder not in page
+    assert "Make a key" not in page
+    assert 403 == refused.status_code
+
+
+async def test_a_key_of_a_session_under_a_policy_stays_under_it(office: Office) -> None:
+    key = await office.key("read", "admin", "send", approval="always")
+    async with office.visitor() as person:
+        await person.sign_in(key=key)
+        answer = await person.post("/connect", client="curl")
+
+    secret = re.findall(r"pk_[\w-]{20,}", answer.text)[0]
+    caller = await authenticate(office.app.services, secret)
+    assert ({"read", "send"}, "always") == (set(caller.scopes), caller.policy.approval)
+
+
+async def test_a_call_is_made_with_the_rights_of_the_key(office: Office, owner: Person) -> None:
+    services = office.app.services
+    shop = await new_inbox(services, "shop")
+    await deliver(services, shop, mail("An order"))
+    await deliver(services, await new_inbox(services, "private"), mail("A canary"))
+    key = await office.key("read", inboxes=[shop.id])
+
+    own = words((await owner.post("/connect/test", test="newest")).text)
+    theirs = await owner.post("/connect/test", test="newest", key=key)
+
+    assert "A canary" in own
+    said = words(theirs.text)
+    assert "It works: find_mail answered." in said
+    assert (True, False) == ("An order" in said, "canary" in said)
+    assert key not in theirs.text
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("pk_unknown", "key"),
+        (KEY_PLACEHOLDER, "stands for your key"),
+        ("approver", "scope"),
+    ],
+)
+async def test_what_is_wrong_with_a_key_is_said(
+    office: Office, owner: Person, key: str, reason: str
+) -> None:
+    given = await office.key("approve") if key == "approver" else key
+
+    answer = await owner.post("/connect/test", test="mailboxes", key=given)
+
+    assert "It does not work" in words(answer.text)
+    assert reason in words(answer.text)
+
+
+async def test_guessing_keys_is_slowed_down(office: Office, owner: Person) -> None:
+    token, form = await owner.token(), {"test": "newest"}
+    guesses = (
+        owner.post("/connect/test", token=token, key=f"pk_{number:040}", **form)
+        for number in range(40)
+    )
+    await asyncio.gather(*guesses)
+
+    answer = await owner.post("/connect/test", token=token, key="pk_" + "9" * 40, **form)
+
+    assert "too many wrong keys" in words(answer.text)
+
+
+def test_the_command_for_stdio_has_the_toolset_for_agents(tmp_path: Path) -> None:
+    server = stdio_server(tmp_path)
+
+    assert ["mcp", "--toolsets", "agent"] == server["args"][-5:-2]

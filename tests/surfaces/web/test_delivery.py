@@ -1,0 +1,95 @@
+"""How pages reach the browser: compressed, with tokens that tell nothing, or led to the sign-in."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.surfaces.web.cookies import form_token, is_form_token
+from postroom.surfaces.web.delivery import ASSETS, accepts_gzip, asset, asset_url, compressed_asset
+from tests.surfaces.web.conftest import Office, Person
+
+MOST_BYTES = 60 * 1024
+
+
+def test_scripts_and_styles_are_small() -> None:
+    assert sum(len(compressed_asset(name)) for name in ASSETS) <= MOST_BYTES
+
+
+@pytest.mark.parametrize("name", ASSETS)
+async def test_an_asset_is_compressed_and_kept_by_the_browser(visitor: Person, name: str) -> None:
+    plain = await visitor.get(asset_url(name), headers={"Accept-Encoding": "identity"})
+    small = await visitor.get(asset_url(name), headers={"Accept-Encoding": "br, gzip"})
+
+    assert asset(name) == plain.content == small.content
+    assert "content-encoding" not in plain.headers
+    assert "gzip" == small.headers["content-encoding"]
+    assert str(len(compressed_asset(name))) == small.headers["content-length"]
+    for response in (plain, small):
+        assert "immutable" in response.headers["cache-control"]
+        assert "Accept-Encoding" == response.headers["vary"]
+        assert ASSETS[name] == response.headers["content-type"]
+
+
+async def test_a_page_is_compressed_if_the_browser_accepts_it(owner: Person) -> None:
+    plain = await owner.get("/sessions", headers={"Accept-Encoding": "gzip;q=0"})
+    small = await owner.get("/sessions", headers={"Accept-Encoding": "gzip"})
+
+    assert "content-encoding" not in plain.headers
+    assert "gzip" == small.headers["content-encoding"]
+    assert int(small.headers["content-length"]) < len(plain.content) / 2
+    assert "no-store" == small.headers["cache-control"]
+
+
+@pytest.mark.parametrize(
+    ("header", "is_accepted"),
+    [
+        ("gzip", True), ("br, gzip;q=0.5", True), ("*", True), ("GZIP", True), ("", False),
+        ("br", False), ("gzip;q=0", False), ("gzip; q=0.0, br", False), ("*;q=0", False),
+        ("gzip;q=much", False), ("gzipped", False),
+    ],
+)  # fmt: skip
+def test_what_a_browser_accepts_is_understood(header: str, *, is_accepted: bool) -> None:
+    assert is_accepted == accepts_gzip(header)
+
+
+def test_a_token_is_another_one_each_time_and_belongs_to_its_session() -> None:
+    first, second = form_token("secret"), form_token("secret")
+
+    assert first != second
+    assert is_form_token(first, "secret")
+    assert is_form_token(second, "secret")
+    assert not is_form_token(first, "other")
+    for forged in ("", "0" * 64, "0" * 128, "0" * 256, first[:-2], first + "00", "é" * 128, "zz"):
+        assert not is_form_token(forged, "secret")
+
+
+async def test_a_token_of_an_earlier_page_is_accepted(owner: Person) -> None:
+    token = await owner.token()
+    assert token != await owner.token()
+
+    response = await owner.post("/signout", token=token)
+
+    assert "/signin?notice=signed+out" == response.headers["location"]
+
+
+@pytest.mark.parametrize(
+    ("here", "to"),
+    [
+        ("/mail?q=a%20b", "/signin?next=/mail%3Fq%3Da%2520b"),
+        ("", "/signin"),
+        ("/", "/signin"),
+        ("http://[", "/signin"),
+        ("//evil.example/x", "/signin?next=/x"),
+    ],
+)
+async def test_a_script_without_a_session_is_told_to_leave_for_the_sign_in(
+    visitor: Person, office: Office, here: str, to: str
+) -> None:
+    at = {"HX-Request": "true", "HX-Current-URL": office.url + here if here[:2] == "/m" else here}
+
+    for response in (
+        await visitor.get("/mail", headers=at),
+        await visitor.http.post("/mail", data={"do": "read"}, headers=at),
+    ):
+        assert (401, to) == (response.status_code, response.headers["hx-redirect"])
+        assert "" == response.text

@@ -1,0 +1,131 @@
+"""The stream of events for open pages: whose, what of it, and until when."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from postroom.calls import web_sessions
+from postroom.calls.operation import call
+from postroom.operations.keys import delete_key, list_keys
+from tests.pipeline.clock import Clock
+from tests.surfaces.web.conftest import Office, Person
+from tests.surfaces.web.mail.conftest import Letters, letters
+
+__all__ = ["letters"]
+
+IN_TIME_S = 10
+
+
+class Stream:
+    """What a page hears."""
+
+    def __init__(self, lines: AsyncIterator[str]) -> None:
+        self._lines = lines
+
+    async def next(self) -> dict[str, Any]:
+        """The next event; empty if the stream has ended."""
+        async with asyncio.timeout(IN_TIME_S):
+            async for line in self._lines:
+                name, _, value = line.partition(": ")
+                if name == "event":
+                    return {"type": value}
+                if name == "data":
+                    return dict(json.loads(value))
+        return {}
+
+
+@asynccontextmanager
+async def listening(person: Person, **headers: str) -> AsyncIterator[Stream]:
+    async with person.http.stream("GET", "/live", headers=headers) as response:
+        assert 200 == response.status_code
+        assert "text/event-stream" == response.headers["content-type"]
+        lines = response.aiter_lines()
+        assert ": open" == await anext(lines)
+        yield Stream(lines)
+
+
+async def test_a_page_hears_of_mail_without_a_place_among_running_requests(
+    office: Office, owner: Person, letters: Letters
+) -> None:
+    async with listening(owner) as stream:
+        message_id = await letters.arrive("Soup")
+
+        event = await stream.next()
+
+        assert ("message.received", message_id) == (event["type"], event["message_id"])
+        assert 0 == office.app.concurrency_limit.taken
+
+
+async def test_a_page_that_connects_again_hears_what_it_missed(
+    owner: Person, letters: Letters
+) -> None:
+    async with listening(owner) as stream:
+        await letters.arrive("One")
+        seen = (await stream.next())["id"]
+    missed = await letters.arrive("Two")
+
+    async with listening(owner, **{"Last-Event-ID": seen}) as stream:
+        assert missed == (await stream.next())["message_id"]
+
+
+async def test_a_page_hears_only_what_its_key_may_see(office: Office, letters: Letters) -> None:
+    other = await office.new_inbox("other")
+    async with office.visitor() as person:
+        await person.sign_in(key=await office.key("read", inboxes=[other]))
+        async with listening(person) as stream:
+            await letters.arrive("Secret", username="me")
+            own = await letters.arrive("Own", username="other")
+
+            assert own == (await stream.next())["message_id"]
+
+
+async def test_the_stream_ends_with_the_session(owner: Person) -> None:
+    async with listening(owner) as stream:
+        await owner.post("/signout")
+
+        assert {"type": "end"} == await stream.next()
+    assert 401 == (await owner.get("/live")).status_code
+
+
+async def test_the_stream_ends_with_the_key(office: Office) -> None:
+    async with office.visitor() as person:
+        await person.sign_in(key=await office.key("read"))
+        [key] = [one for one in (await call(office.owner, list_keys, {})).results
+                 if one.name == "k"]  # fmt: skip
+        async with listening(person) as stream:
+            await call(office.owner, delete_key, {"key_id": key.id})
+
+            assert (await stream.next()).get("type") in (None, "end")
+
+
+async def test_the_stream_ends_when_the_session_expires(
+    owner: Person, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web_sessions, "_CHECK_S", 0.05)
+    async with listening(owner) as stream:
+        clock.now += timedelta(hours=13)
+
+        assert {"type": "end"} == await stream.next()
+
+
+async def test_who_may_not_read_gets_no_stream(office: Office, visitor: Person) -> None:
+    assert 401 == (await visitor.get("/live")).status_code
+    key = await office.key("approve")
+    bearer = {"Authorization": f"Bearer {await office.key('read')}"}
+    assert 401 == (await visitor.get("/live", headers=bearer)).status_code
+    await visitor.sign_in(key=key)
+    assert 403 == (await visitor.get("/live")).status_code
+    assert 'data-live="poll"' in await visitor.read("/")
+
+
+async def test_a_stream_is_only_read(owner: Person) -> None:
+    assert 404 == (await owner.post("/live")).status_code
+    assert 200 == (await owner.http.head("/live")).status_code
+    assert 404 == (await owner.get("/live/more")).status_code

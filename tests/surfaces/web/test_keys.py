@@ -1,0 +1,155 @@
+"""Keys on the pages: made with a choice, shown once, changed and revoked; walls."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import httpx2
+import pytest
+
+from postroom.calls.authentication import authenticate
+from postroom.errors import Unauthenticated
+from postroom.model.key import Caller
+from tests.surfaces.web.conftest import Office, Person, words
+
+_KEY = re.compile(r"pk_[\w-]{20,}")
+
+
+async def make(person: Person, **form: Any) -> httpx2.Response:
+    return await person.post("/keys/new", **{"name": "agent", "kind": "read", **form})
+
+
+async def caller_of(office: Office, page: str) -> Caller:
+    return await authenticate(office.app.services, _KEY.findall(page)[0])
+
+
+async def test_a_new_key_is_shown_once_and_can_do_what_was_chosen(
+    office: Office, owner: Person
+) -> None:
+    answer = await make(owner, name="<b>Helper</b>", kind="agent", approval="always",
+                        allow="ana@example.com\n@example.org", deny="@evil.example",
+                        expires="30d")  # fmt: skip
+
+    assert 200 == answer.status_code
+    assert "no-store" == answer.headers["cache-control"]
+    made = await caller_of(office, answer.text)
+    assert {"read", "write", "send"} == set(made.scopes)
+    assert "always" == made.policy.approval
+    assert ("@evil.example",) == made.policy.recipients.deny
+    assert made.expires_at is not None
+    assert "<b>Helper</b>" not in answer.text
+    listed = await owner.read("/keys")
+    assert not _KEY.search(listed)
+    said = words(listed)
+    assert "All of its mail that leaves waits for you." in said
+    assert "Never to: @evil.example" in said
+
+
+async def test_a_key_is_limited_to_what_is_ticked(office: Office, owner: Person) -> None:
+    inbox = await office.new_inbox("shop")
+    await office.new_inbox("private")
+
+    answer = await make(
+        owner, kind="custom", scope=["read", "write"], limit_inboxes="some", inbox=[inbox],
+        limit_namespaces="some", more_namespaces="shop\n",
+    )  # fmt: skip
+
+    made = await caller_of(office, answer.text)
+    assert made.inboxes.sees(inbox)
+    assert not made.inboxes.sees(await office.new_inbox("other"))
+    assert (True, False) == (made.namespaces.sees("shop"), made.namespaces.sees("default"))
+    assert "shop@postroom.localhost" in await owner.read("/keys")
+
+
+async def test_only_these_and_no_tick_means_none(office: Office, owner: Person) -> None:
+    answer = await make(owner, limit_inboxes="some")
+
+    made = await caller_of(office, answer.text)
+    assert not made.inboxes.sees(await office.new_inbox("any"))
+
+
+@pytest.mark.parametrize(
+    ("form", "reason"),
+    [
+        ({"kind": ""}, "choose what the key may do"),
+        ({"kind": "custom"}, "tick at least one scope"),
+        ({"kind": "custom", "scope": ["approve", "read"]}, "can have no other scope"),
+        ({"kind": "custom", "scope": ["root"]}, "scopes"),
+        ({"name": ""}, "name"),
+        ({"expires_on": "2001-01-01"}, "is in the past"),
+        ({"expires": "soon"}, "expires_at"),
+        ({"limit_inboxes": "some", "inbox": ["inb_nobody"]}, "no inbox inb_nobody"),
+        ({"kind": "agent", "deny": "not an address"}, "recipients"),
+    ],
+)
+async def test_what_is_wrong_with_a_key_is_said_and_what_was_typed_stays(
+    owner: Person, form: dict[str, Any], reason: str
+) -> None:
+    answer = await make(owner, **{"allow": "ana@example.com", "name": "typed", **form})
+
+    assert answer.status_code in (404, 422)
+    assert reason in words(answer.text)
+    assert not _KEY.search(answer.text)
+    assert "ana@example.com" in answer.text
+
+
+async def test_a_key_is_changed_and_revoked(office: Office, owner: Person) -> None:
+    secret = await office.key("read", "send")
+    caller = await authenticate(office.app.services, secret)
+    path = f"/keys/{caller.key_id}"
+    await owner.post(path, name="renamed", approval="always", allow="", deny="x@y.example")
+    changed = words(await owner.read(path))
+    asked = words(await owner.read(f"{path}/revoke"))
+    done = await owner.post(f"{path}/revoke")
+
+    assert "renamed" in changed
+    assert "Never to: x@y.example" in changed
+    assert "Revoke renamed?" in asked
+    assert "/keys?notice=key+revoked" == done.headers["location"]
+    with pytest.raises(Unauthenticated):
+        await authenticate(office.app.services, secret)
+    assert 404 == (await owner.get(path)).status_code
+
+
+async def test_the_owners_key_cannot_be_revoked(owner: Person, office: Office) -> None:
+    await office.app.owner_key()
+
+    answer = await owner.post("/keys/owner/revoke")
+
+    assert 403 == answer.status_code
+    assert "postroom key reset" in words(answer.text)
+
+
+async def test_a_session_under_a_policy_cannot_free_itself(office: Office) -> None:
+    key = await office.key("read", "write", "send", "admin", approval="always",
+                           recipients={"deny": ["@rival.example"]})  # fmt: skip
+    async with office.visitor() as agent:
+        await agent.sign_in(key=key)
+        page = await agent.read("/keys/new")
+        looser = await make(agent, kind="agent", approval="never")
+        same = await make(agent, kind="agent", approval="always")
+        approver = await make(agent, kind="custom", scope="approve")
+
+    assert 'value="never"' not in page
+    assert "Approver" not in page
+    assert (403, 403) == (looser.status_code, approver.status_code)
+    policy = (await caller_of(office, same.text)).policy
+    assert ("always", ("@rival.example",)) == (policy.approval, policy.recipients.deny)
+
+
+async def test_a_session_without_the_right_sees_no_key(office: Office) -> None:
+    inbox = await office.new_inbox("shop")
+    keys = {
+        "reader": await office.key("read", "write"),
+        "limited": await office.key("read", "admin", inboxes=[inbox]),
+    }
+    for name, key in keys.items():
+        async with office.visitor() as person:
+            await person.sign_in(key=key)
+            listed, made = await person.get("/keys"), await make(person)
+            menu = await person.read("/sessions")
+
+        assert (name, 403) == (name, listed.status_code)
+        assert (name, 403) == (name, made.status_code)
+        assert ("limited" == name) == ('href="/keys"' in menu)
