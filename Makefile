@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: bench-approval bench-agent bench-fairness help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-database clean bench-rules bench-walks rule-runs
+.PHONY: bench-approval bench-agent bench-fairness help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-database clean bench-rules bench-walks bench-web rule-runs screenshots
 SHELL := /bin/bash
 
 help: ## Show this list
@@ -66,8 +66,9 @@ corpora: ## Score the reading of real mail: make corpora CORPORA=folder
 	@scripts/setup run
 	@.venv/bin/python -m bench.corpora "$(CORPORA)"
 
-fuzz: setup ## Throw bytes at the readers of mail for longer than make test does
+fuzz: setup ## Throw bytes at the readers of mail and at REST for longer than make test does
 	@.venv/bin/python -m pytest -q tests/fuzz --hypothesis-profile=fuzz
+	@SCHEMATHESIS_EXAMPLES=50 .venv/bin/python -m pytest -q tests/surfaces/rest/test_schemathesis.py
 
 bench-approval: ## Measure what the gate of outgoing mail costs per send
 	@scripts/setup run
@@ -82,6 +83,10 @@ bench-post: setup ## Measure mail in over SMTP against import, and how soon a wa
 bench-rules: ## Measure planning a rule beside looking at every message: make bench-rules N=100000
 	@scripts/setup run
 	@.venv/bin/python -m bench.rules --messages $(or $(N),100000) $(if $(DATA),--data "$(DATA)")
+
+bench-web: ## Measure what a web page costs above its operation: make bench-web N=100000 [DATA=folder]
+	@scripts/setup run
+	@.venv/bin/python -m bench.web --messages $(or $(N),100000) $(if $(DATA),--data "$(DATA)")
 
 bench-walks: setup ## Count the files of each walk of docs/architecture.md, with their functions
 	@PYTHONPATH=. .venv/bin/python -m bench.walks --list
@@ -104,6 +109,10 @@ faults-backup: setup ## Back up a busy installation repeatedly: make faults-back
 faults-database: setup ## Kill PostgreSQL under load: make faults-database MINUTES=10 SCALE=0.1
 	@scripts/system-packages test
 	@.venv/bin/python -m tests.faults.database $(or $(MINUTES),1) $(or $(SCALE),0)
+
+screenshots: setup ## Take the pictures of README and docs anew, from a running server
+	@scripts/system-packages test pictures
+	@PYTHONPATH=. .venv/bin/python scripts/screenshots.py docs/images
 
 clean: ## Remove what was built and cached, but neither .venv nor .run
 	@rm -rf build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

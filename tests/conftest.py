@@ -35,8 +35,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def anyio_backend() -> str:
+    """For the session, so that what is shared by several tests may be asynchronous."""
     return "asyncio"
 
 

@@ -16,7 +16,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.servers.fork_server import ForkServer
+from tests.servers.fork_server import ForkServer, shared_fork_server
 from tests.servers.postroom import Running
 
 PATIENCE_S = 120
@@ -199,8 +199,4 @@ async def open_door(kind: str, server: Running) -> AsyncIterator[AccessControl]:
         async with Client(parameters) as client:
             yield McpDoor(client)
     else:
-        fork_server = ForkServer()
-        try:
-            yield CliDoor(server, fork_server)
-        finally:
-            fork_server.close()
+        yield CliDoor(server, shared_fork_server())
