@@ -33,6 +33,7 @@ from tests.surfaces.web.test_accounts import settings as account_settings
 __all__ = ["account_settings", "browser", "dovecot", "graph", "login"]
 
 CLIPBOARD = ["clipboard-read", "clipboard-write"]
+KEY = re.compile("^Key")
 LONG = "a" * 90
 
 
@@ -74,12 +75,12 @@ async def test_a_key_is_copied_tried_and_revoked(browser: Browser, office: Offic
     await expect(page.get_by_role("button", name="Copied")).to_be_visible()
     copied = await page.evaluate("navigator.clipboard.readText()")
     await page.goto("/connect?client=codex")
-    await page.get_by_label("Key").fill(copied)
+    await page.get_by_role("textbox", name=KEY).fill(copied)
     await press(page, "Call it as the agent would")
     works = await page.locator("#test [role=status]").inner_text()
     await revoke_key(page, "Helper")
     await page.goto("/connect")
-    await page.get_by_label("Key").fill(copied)
+    await page.get_by_role("textbox", name=KEY).fill(copied)
     await press(page, "Call it as the agent would")
     refused = await page.locator("#test [role=status]").inner_text()
 
@@ -95,7 +96,7 @@ async def test_memories_are_searched_as_one_types_and_a_conflict_is_shown(
     page = await signed_in(browser, office, viewport=DESKTOP)
     await page.goto("/memories")
     await follow(page, "New memory")
-    await page.get_by_label("Key").fill("ana/invoices")
+    await page.get_by_role("textbox", name=KEY).fill("ana/invoices")
     await page.get_by_label("Text", exact=True).fill("Ana wants invoices as PDF.")
     await press(page, "Save")
     await call(office.owner, memory_add, {"key": "bo", "text": "Bo is on holiday in July."})
@@ -201,7 +202,7 @@ async def test_everything_works_without_javascript(
 
     key = await make_key(page, "Phone")
     await page.goto("/connect?client=curl")
-    await page.get_by_label("Key").fill(key)
+    await page.get_by_role("textbox", name=KEY).fill(key)
     await press(page, "Call it as the agent would")
     works = await page.locator("#test [role=status]").inner_text()
     await page.goto("/connect?client=curl")
@@ -209,7 +210,7 @@ async def test_everything_works_without_javascript(
     line = await page.locator("#lines-1").inner_text()
     await revoke_key(page, "Phone")
     await page.goto("/memories/new")
-    await page.get_by_label("Key").fill("k")
+    await page.get_by_role("textbox", name=KEY).fill("k")
     await page.get_by_label("Text", exact=True).fill("Learnt.")
     await press(page, "Save")
     await follow(page, "Delete")
