@@ -103,9 +103,7 @@ def serving() -> Callable[..., AbstractAsyncContextManager[int]]:
     async def served(asgi: Any, stopping: Callable[[], None] | None = None) -> AsyncIterator[int]:
         port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         bound = listen("127.0.0.1", 0)
-        task = asyncio.create_task(
-            serve_on(bound, asgi, ready=port.set_result, stopping=stopping)
-        )
+        task = asyncio.create_task(serve_on(bound, asgi, ready=port.set_result, stopping=stopping))
         try:
             await asyncio.wait_for(asyncio.shield(port), 10)
             yield port.result()
