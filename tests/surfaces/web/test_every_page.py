@@ -149,7 +149,7 @@ async def test_the_tour_of_the_documentation_works(browser: Browser, demo: Offic
     await seed_demo(demo.app)
     page = await signed_in(browser, demo, viewport=DESKTOP)
 
-    await page.get_by_role("link", name="Decide").click()
+    await page.get_by_role("link", name="wait for your decision").click()
     await page.get_by_role("link", name="accounts@payments-desk.example").first.click()
     assert "a misleading sender" in await page.locator(".reasons").inner_text()
     mail_path = await page.locator(".answered a").first.get_attribute("href")
