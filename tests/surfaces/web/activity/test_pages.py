@@ -19,7 +19,7 @@ from postroom.model.health import Finding, ok
 from postroom.operations.outbox import pause_outbox
 from postroom.operations.sending import send_message
 from postroom.operations.webhooks import create_webhook
-from postroom.store.sql.health import MAX_COUNTED
+from postroom.store.sql.installation import MAX_COUNTED
 from tests.mails import deliver, mail
 from tests.pipeline.clock import Clock
 from tests.surfaces.web.activity.conftest import HOSTILE
