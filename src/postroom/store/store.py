@@ -16,15 +16,14 @@ from functools import partial
 from time import monotonic
 
 from postroom.errors import MailError
-from postroom.model.audit import AuditCheck
+from postroom.model.event import AuditCheck
 from postroom.model.health import StorageSizes
 from postroom.model.inbox import AddressRights, Label, Mailbox, Visible
-from postroom.model.key import Key
+from postroom.model.key import Key, WebSession
 from postroom.model.message import BlobKey, MessageRow
 from postroom.model.page import Found, Slice
 from postroom.model.sending import StoredDraft
 from postroom.model.storage import MessageQuery, RawMessage
-from postroom.model.web_session import WebSession
 from postroom.ports.events import Notifier
 from postroom.store.audit_hmac import AuditHmac
 from postroom.store.maintenance import lifecycle

@@ -14,8 +14,7 @@ import pytest
 
 from postroom import checks
 from postroom.calls.operation import call
-from postroom.model.activity import CallCount
-from postroom.model.health import Finding, ok
+from postroom.model.health import CallCount, Finding, ok
 from postroom.operations.outbox import pause_outbox
 from postroom.operations.sending import send_message
 from postroom.operations.webhooks import create_webhook

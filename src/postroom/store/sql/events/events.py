@@ -11,8 +11,8 @@ from datetime import UTC, date, datetime
 from typing import NamedTuple
 
 from postroom.errors import NotFound
-from postroom.model.activity import CallCount, Counted, MailCount
 from postroom.model.event import FIRST, Event, EventQuery, EventType
+from postroom.model.health import CallCount, Counted, MailCount
 from postroom.model.inbox import Visible
 from postroom.model.message import Recipient
 from postroom.model.page import Found, random_id

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from postroom.errors import Conflict, NotFound
-from postroom.model.audit import AuditRecord
+from postroom.model.event import AuditRecord
 from postroom.model.inbox import Visible
 from postroom.model.key import Caller
 from postroom.model.message import ActionResult, FailedAction

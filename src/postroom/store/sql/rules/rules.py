@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from postroom.errors import Conflict, MailError, NotFound
-from postroom.model.audit import AuditRecord
+from postroom.model.event import AuditRecord
 from postroom.model.inbox import Visible
 from postroom.model.key import AGENT, OWNER
 from postroom.model.memory import DEFAULT_NAMESPACE, Author, Link, MemoryChange
