@@ -22,12 +22,12 @@ from time import perf_counter, process_time
 from postroom.app import App, open_app
 from postroom.calls.operation import call
 from postroom.config import read_settings
-from postroom.model.activity import CallCount
+from postroom.model.health import CallCount
 from postroom.model.key import OWNER, Caller
 from postroom.model.view import only
-from postroom.operations.activity import get_activity
+from postroom.operations.health import get_activity
 from postroom.operations.inboxes import create_inbox
-from postroom.store.sql.activity import ALL_INBOXES, COUNT_MAIL, count_mail
+from postroom.store.sql.events.events import ALL_INBOXES, COUNT_MAIL, count_mail
 from postroom.store.transaction import Transaction
 
 ACTIVITY_MS, COUNT_MS = 20.0, 0.05

@@ -28,7 +28,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from postroom.config import read_settings
-from postroom.operations.agent.operators import split_operators
+from postroom.operations.agent.finding import split_operators
 from postroom.rules.parser import parse_rule
 from tests.mails import mail
 from tests.servers.postroom import Running, environment, running

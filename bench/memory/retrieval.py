@@ -12,7 +12,7 @@ from postroom.calls.operation import call
 from postroom.mail.text.terms import STOP_WORDS, terms_of
 from postroom.operations.memories import memory_add
 from postroom.operations.memory_search import memory_fulltext_search, memory_search
-from postroom.pipeline.embedding import embed_pending
+from postroom.pipeline.maintenance import embed_pending
 
 WRITTEN = Path(__file__).parent / "memories.tsv"
 """One memory per line; after a tab, a question that it answers, in other words."""

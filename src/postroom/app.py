@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from postroom.admission.rate_limits import ConcurrencyLimit, FairQueue, RateLimits
-from postroom.admission.request_bodies import RequestBodies
+from postroom.admission.spool import RequestBodies
 from postroom.blocking import finish_threads
 from postroom.calls.authentication import OWNER_KEY_ID, authenticate, hash_secret, new_secret
 from postroom.calls.context import Cursors, RequestContext
@@ -29,15 +29,14 @@ from postroom.errors import Conflict, StorageFull, Unavailable
 from postroom.mail.rule_marks import mark_key
 from postroom.model.account import UNUSED_REDIRECT
 from postroom.model.approval import Policy
-from postroom.model.audit import AuditRecord, Via
+from postroom.model.event import AuditRecord, Via
 from postroom.model.health import Finding
 from postroom.model.key import AGENT, ALL_SCOPES, OWNER, Caller, Key
 from postroom.model.storage import Gate
 from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.blobs import own_blobs, refuse_without_database
-from postroom.pipeline.call_counts import CallCounts
-from postroom.pipeline.counters import Counts, SharedCounters
+from postroom.pipeline.counters import CallCounts, Counts, SharedCounters
 from postroom.pipeline.parser import Parser
 from postroom.pipeline.services import Services
 from postroom.ports.blobs import BlobStore

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 
 from postroom.calls.authentication import OWNER_KEY_ID
 from postroom.errors import MailError
-from postroom.model.audit import AuditQuery
+from postroom.model.event import AuditQuery
 from postroom.model.health import Finding, ok, problem, warning
 from postroom.model.key import Key, Scope
 from postroom.model.page import Slice
 from postroom.model.sending import OutboxQuery
 from postroom.model.view import EVERYTHING, Only
-from postroom.pipeline.apply_rules import rules_without_rights
-from postroom.pipeline.key_rights import stopped_webhooks
+from postroom.pipeline.apply_rules import rules_without_rights, stopped_webhooks
 from postroom.wiring import check_relay, is_new, key_of_logins
 
 if TYPE_CHECKING:

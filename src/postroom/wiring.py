@@ -17,8 +17,7 @@ from postroom.model.view import EVERYTHING
 from postroom.ports.blobs import BlobStore
 from postroom.ports.embeddings import Embedder
 from postroom.ports.imap import LiveImap
-from postroom.ports.inbound import Bucket, Fetcher, Inbound, Leases
-from postroom.ports.provider import Sender
+from postroom.ports.provider import Bucket, Fetcher, Inbound, Leases, Sender
 
 if TYPE_CHECKING:
     from postroom.model.account import Account

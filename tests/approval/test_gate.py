@@ -16,7 +16,7 @@ from postroom.model.rule import Action
 from postroom.model.sending import OutboxQuery
 from postroom.model.view import EVERYTHING
 from postroom.operations import drafts, inbound, inboxes, outbox, rules, sending, unsubscribing
-from postroom.operations.agent import outgoing, writing
+from postroom.operations.agent import writing
 from postroom.pipeline.apply_rules import RuleJobs
 from postroom.rules.rights import rights_for
 from postroom.sending.replies import caller_of, run_rule_job
@@ -185,7 +185,7 @@ async def test_a_cancelled_hold_is_a_draft_under_the_same_policy(
 ) -> None:
     agent = await keyed(approval="always")
     sent = await call(agent, sending.send_message, {**MAIL, "to": [KNOWN]})
-    cancelled = await call(post, outgoing.undo, {"id": sent.message_id})
+    cancelled = await call(post, writing.undo, {"id": sent.message_id})
 
     again = await call(post, drafts.send_draft, {"draft_id": cancelled.id})
 

@@ -16,7 +16,6 @@ from postroom.operations import (
     approvals,
     attachments,
     drafts,
-    events,
     inbound,
     inboxes,
     memories,
@@ -25,6 +24,7 @@ from postroom.operations import (
     outbox,
     sending,
     threads,
+    webhooks,
 )
 from postroom.operations.agent import finding, reading
 from tests.approval.conftest import KNOWN, STRANGER, Keyed
@@ -417,7 +417,7 @@ async def test_a_reason_names_nothing_that_others_may_not_see(
     held = await call(limited, approvals.get_held_mail, {"message_id": sent.message_id})
     assert any("memory" in reason for reason in held.hold.reasons)
     assert any("another inbox" in reason for reason in held.hold.reasons)
-    page = await call(limited, events.list_events, {})
+    page = await call(limited, webhooks.list_events, {})
     message = await call(limited, messages.get_message, {"message_id": held.message_id})
     shown = f"{held}{page}{message}"
     assert [] == [word for word in ("budget (", "sales", OTHER, read) if word in shown]

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from postroom.calls.context import RequestContext
+from postroom.calls.context import RequestContext, parse_request
 from postroom.calls.operation import call
-from postroom.calls.parsing import parse_request
 from postroom.errors import InvalidInput, NotFound
 from postroom.mail.text.fold import words_of
 from postroom.model.inbox import Inbox
@@ -18,15 +17,16 @@ from postroom.model.key import Caller, Scope
 from postroom.model.view import NOTHING, only
 from postroom.operations.agent.finding import FindMail
 from postroom.operations.attachments import list_attachments
-from postroom.operations.events import list_events
 from postroom.operations.identities import list_identities
 from postroom.operations.inboxes import get_inbox
 from postroom.operations.keys import create_key
-from postroom.operations.mailboxes import delete_label, list_mailboxes, rename_label
 from postroom.operations.message_changes import (
     apply_label,
+    delete_label,
     list_labels,
+    list_mailboxes,
     move_message,
+    rename_label,
     update_message,
 )
 from postroom.operations.message_selection import find_page
@@ -34,6 +34,7 @@ from postroom.operations.messages import get_message, list_messages, search_mess
 from postroom.operations.rules import create_rule
 from postroom.operations.sending import reply_to_message
 from postroom.operations.threads import list_threads
+from postroom.operations.webhooks import list_events
 from postroom.store.search.compaction.jobs import MergePolicy
 from postroom.store.search.index import compact
 from tests.mails import deliver, mail, new_inbox

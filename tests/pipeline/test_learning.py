@@ -18,9 +18,13 @@ from postroom.model.view import EVERYTHING
 from postroom.operations.memories import memory_add
 from postroom.operations.memory_search import memory_search
 from postroom.operations.messages import search_messages
-from postroom.pipeline import embedding
-from postroom.pipeline.embedding import EMBED_LIMIT, embed_pending, remove_vectors_of_other_models
-from postroom.pipeline.maintenance import background_tasks
+from postroom.pipeline import maintenance
+from postroom.pipeline.maintenance import (
+    EMBED_LIMIT,
+    background_tasks,
+    embed_pending,
+    remove_vectors_of_other_models,
+)
 from tests.mails import deliver, mail, new_inbox
 
 COLLECTION = collection_of("default")
@@ -112,7 +116,7 @@ async def test_what_is_over_is_removed(services: RequestContext):
 async def test_a_search_learns_little_itself_and_leaves_much_to_the_chore(
     services: RequestContext, letters: Letters, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(embedding, "EMBED_LIMIT", 3)
+    monkeypatch.setattr(maintenance, "EMBED_LIMIT", 3)
     await remember(services, "a", "b", "c")
     await call(services, memory_search, {"query": "text"})
     assert 0 == await services.store.count_unembedded(COLLECTION, model="letters", most=9)

@@ -14,16 +14,16 @@ from postroom.app import App, open_app
 from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.errors import InvalidInput, Unavailable
-from postroom.model.activity import Activity, CallCount, DayActivity, ToolUse
-from postroom.model.audit import Via
+from postroom.model.event import Via
+from postroom.model.health import Activity, CallCount, DayActivity, ToolUse
 from postroom.model.key import OWNER
 from postroom.model.view import NOTHING, View, only
-from postroom.operations.activity import get_activity
+from postroom.operations.health import get_activity
 from postroom.operations.inboxes import delete_inbox
 from postroom.operations.message_changes import delete_message
 from postroom.operations.rules import apply_rule_plan, create_rule, run_rule_plan, undo_rule_plan
 from postroom.operations.sending import send_message
-from postroom.pipeline.call_counts import CallCounts
+from postroom.pipeline.counters import CallCounts
 from postroom.pipeline.ingest import Arrival, receive
 from postroom.pipeline.maintenance import remove_old_counts
 from tests.callers import a_caller

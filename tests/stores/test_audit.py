@@ -8,7 +8,7 @@ import pytest
 
 from postroom.calls.operation import call
 from postroom.errors import InvalidInput, NotFound
-from postroom.model.audit import AuditQuery, AuditRecord
+from postroom.model.event import AuditQuery, AuditRecord
 from postroom.model.key import OWNER
 from postroom.model.view import EVERYTHING, NOTHING, only
 from postroom.operations import (

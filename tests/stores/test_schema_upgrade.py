@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from postroom.errors import TooOld
-from postroom.model.audit import AuditQuery, AuditRecord
+from postroom.model.event import AuditQuery, AuditRecord
 from postroom.model.page import Slice
 from postroom.model.rule import Loss
 from postroom.model.view import EVERYTHING

@@ -11,7 +11,7 @@ from postroom.calls import web_sessions
 from postroom.calls.authentication import hash_secret
 from postroom.calls.web_sessions import LINK_FOR, SESSION_FOR, SignedIn
 from postroom.errors import Forbidden, Unauthenticated
-from postroom.model.audit import AuditQuery
+from postroom.model.event import AuditQuery
 from postroom.model.key import ALL_SCOPES, OWNER, Caller, Key, Scope
 from postroom.model.page import Slice
 from postroom.model.view import EVERYTHING, only

@@ -19,12 +19,12 @@ from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
 from postroom.pipeline.webhooks import Webhooks, sign
 from postroom.ports.events import NoWebhookClient
-from postroom.store import sqlite, webhook_secrets
+from postroom.store import sqlite, webhooks
 from postroom.store.audit_hmac import KEY_FILE, AuditHmac, load_key
 from postroom.store.sql.events.rule_deliveries import Signer, insert_rule_delivery
 from postroom.store.sql.events.webhooks import add_webhook
 from postroom.store.store import Store
-from postroom.store.webhook_secrets import CannotDecrypt, decrypt_secret, encrypt_secret
+from postroom.store.webhooks import CannotDecrypt, decrypt_secret, encrypt_secret
 from tests.mails import deliver, mail
 from tests.stores.conftest import OpenAgain
 
@@ -118,7 +118,7 @@ async def test_a_start_that_is_interrupted_leaves_every_secret(
         return encrypt_secret(seal, webhook_id, secret)
 
     with monkeypatch.context() as patch:
-        patch.setattr(webhook_secrets, "encrypt_secret", broken)
+        patch.setattr(webhooks, "encrypt_secret", broken)
         with pytest.raises(OSError, match="killed"):
             await open_again()
     assert [(one.secret, None) for one in hooks] == await stored(services.store)
@@ -225,6 +225,6 @@ async def test_a_secret_belongs_to_one_webhook(tmp_path: Path) -> None:
 
 def test_an_earlier_version_cannot_sign_with_what_is_sealed(tmp_path: Path) -> None:
     seal = AuditHmac(load_key(tmp_path / KEY_FILE))
-    for kept in (encrypt_secret(seal, "whk_1", new_webhook_secret()), webhook_secrets.DERIVED):
+    for kept in (encrypt_secret(seal, "whk_1", new_webhook_secret()), webhooks.DERIVED):
         with pytest.raises(binascii.Error):
             sign(kept, "evt_1", 1, b"")

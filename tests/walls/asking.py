@@ -16,8 +16,8 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 import postroom.operations
+from postroom.calls.context import parse_request
 from postroom.calls.operation import Operation
-from postroom.calls.parsing import parse_request
 from postroom.calls.request import Request
 from postroom.errors import InvalidInput
 from tests.mails import mail

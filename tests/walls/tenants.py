@@ -14,7 +14,6 @@ from postroom.model.key import OWNER
 from postroom.operations import (
     attachments,
     drafts,
-    events,
     identities,
     inboxes,
     keys,
@@ -93,7 +92,7 @@ async def settle_in(app: App, name: str, word: str) -> Tenant:
     await deliver(ctx, at, mail(f"{word} three", f"A {SOUGHT} of {word}."))
     told = await call(ctx, webhooks.list_deliveries, {"webhook_id": made["webhook"]})
     plan = await call(ctx, rules.run_rule_plan, {"rule_id": made["rule"]})
-    seen = await call(ctx, events.list_events, {"inbox_id": inbox})
+    seen = await call(ctx, webhooks.list_events, {"inbox_id": inbox})
     limited = {"name": word, "scopes": ["read"], "inboxes": [inbox], "namespaces": [name]}
     memory = {"namespace": name, "key": f"{word}/note", "text": f"{word} likes a {SOUGHT}."}
     await call(ctx, memories.memory_add, memory)

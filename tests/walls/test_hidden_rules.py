@@ -11,8 +11,8 @@ from postroom.calls.operation import call
 from postroom.model.event import Posted
 from postroom.model.key import OWNER
 from postroom.model.view import EVERYTHING
-from postroom.operations import events, rules
 from postroom.operations import keys as key_operations
+from postroom.operations import rules, webhooks
 from tests.mails import deliver, mail
 from tests.surfaces.rest.conftest import visiting
 from tests.walls.conftest import Shared
@@ -78,7 +78,7 @@ async def told_to(shared: Shared, limits: dict[str, Any]) -> dict[str, Any]:
         listed = await rest.get("/v1/events", limit=100)
         audit = await rest.get("/v1/audit", limit=100)
     ctx = shared.app.context(caller)
-    stream = await call(ctx, events.stream_events, {"since": "evt_0"})
+    stream = await call(ctx, webhooks.stream_events, {"since": "evt_0"})
     streamed = []
     async for event in stream.events:
         streamed.append(event)

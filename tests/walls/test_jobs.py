@@ -9,7 +9,7 @@ from postroom.model.key import OWNER
 from postroom.model.message import Message
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
-from postroom.operations import events, rules
+from postroom.operations import rules, webhooks
 from postroom.pipeline.maintenance import background_tasks
 from tests.mails import deliver, mail
 from tests.walls.conftest import Shared
@@ -56,7 +56,7 @@ async def sent(shared: Shared) -> int:
 
 async def failures(shared: Shared, message: Message) -> list[str]:
     asked = {"message_id": message.id, "types": ["rule.failed"]}
-    told = await call(shared.app.context(OWNER), events.list_events, asked)
+    told = await call(shared.app.context(OWNER), webhooks.list_events, asked)
     return [event.data["detail"] for event in told.results]
 
 

@@ -14,7 +14,7 @@ from postroom.model.event import Webhook
 from postroom.model.key import OWNER
 from postroom.model.rule import Rule, State
 from postroom.model.view import EVERYTHING, NOTHING
-from postroom.operations import accounts, events, inboxes, keys, rules, webhooks
+from postroom.operations import accounts, inboxes, keys, rules, webhooks
 from postroom.store.sql.rules import rules as kept_rules
 from postroom.surfaces.mcp.server import make_server
 from tests.mails import deliver, mail
@@ -134,7 +134,7 @@ async def test_a_stored_rule_for_no_inbox_runs_on_nothing(shared: Shared, action
     message = await ctx.store.message(added.message_id, EVERYTHING)
     assert message is not None
     assert State((), (), ("Inbox",)) == State(message.labels, message.flags, message.mailboxes)
-    told = await call(ctx, events.list_events, {"message_id": added.message_id})
+    told = await call(ctx, webhooks.list_events, {"message_id": added.message_id})
     assert "Thief" not in str(told.results)
     assert [] == await rule_jobs(shared)
     assert (0, 0) == (plan.total_matches, plan.total)
@@ -223,12 +223,12 @@ async def total_seen(shared: Shared, key: str) -> int:
 async def test_a_stream_tells_only_what_the_key_may_see(
     shared: Shared, sees_own: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "QUIET_S", 0.3)
+    monkeypatch.setattr(webhooks, "QUIET_S", 0.3)
     limits = {"inboxes": [shared.own.inbox] if sees_own else []}
     caller = await shared.app.authenticate(await shared.key(ALL, limits))
     ctx = shared.app.context(caller)
     owner = shared.app.context(OWNER)
-    stream = (await call(ctx, events.stream_events, {})).events
+    stream = (await call(ctx, webhooks.stream_events, {})).events
     nothing_yet = await anext(stream)
     for tenant in (shared.other, shared.own):
         inbox = await owner.store.inbox(tenant.inbox, EVERYTHING)

@@ -10,14 +10,12 @@ from functools import cached_property
 from typing import Annotated, Any, Generic, TypeVar, cast
 
 from postroom.admission.spool import release
-from postroom.calls.context import RequestContext
-from postroom.calls.parsing import parse_request
-from postroom.calls.receipts import receipt, withheld
+from postroom.calls.context import RequestContext, parse_request
+from postroom.calls.receipts import note_suspicious, receipt, withheld
 from postroom.calls.request import READERS, Id, Request, argument, refuse_other_kind
-from postroom.calls.suspicious_reads import note_suspicious
 from postroom.errors import Conflict, Forbidden, MailError, NotFound, no_such
 from postroom.model.account import Account
-from postroom.model.audit import AuditRecord
+from postroom.model.event import AuditRecord
 from postroom.model.inbox import OWNERS_RIGHTS, AddressRights, Inbox
 from postroom.model.key import Scope
 from postroom.model.message import Attachment, Message, Thread

@@ -1,14 +1,18 @@
-"""What a caller without the scope `read` is answered by an operation that changes something.
+"""What a caller without the scope `read` is answered, and what a caller has read.
 
 Scopes do not include each other: whoever may write, send or administer, and not read, is shown ids,
 statuses, counts and what they sent themselves, never what is stored. A field is left out unless it
 is named here, so that a shape that is added later shows nothing by mistake.
+
+Mail with security findings that a caller has read counts when the caller sends mail. A row of a
+list is not reading: it has a subject and the beginning of the text that everybody sees, and whoever
+lists an inbox would be held up by any mail in it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -17,14 +21,26 @@ from postroom.calls.context import RequestContext
 from postroom.calls.request import Request
 from postroom.errors import Forbidden, MailError
 from postroom.model.account import Capabilities
-from postroom.model.audit import AuditEntry
-from postroom.model.event import Webhook, WebhookDelivery
+from postroom.model.agent import MailLine
+from postroom.model.event import AuditEntry, Webhook, WebhookDelivery
+from postroom.model.imap import Issue, LiveCopy, LiveDeletion, LiveMove
 from postroom.model.inbox import Inbox
 from postroom.model.key import Key, Scope
-from postroom.model.live import Issue, LiveCopy, LiveDeletion, LiveMove
-from postroom.model.message import ActionResult, FailedAction, Received, Recipient
+from postroom.model.message import (
+    ActionResult,
+    AttachmentContent,
+    AttachmentText,
+    Download,
+    DownloadLink,
+    FailedAction,
+    Message,
+    MessageHtml,
+    Received,
+    Recipient,
+    ThreadMessage,
+)
 from postroom.model.page import Page, Receipt
-from postroom.model.sending import PAUSED, Sent
+from postroom.model.sending import PAUSED, HeldMail, Sent
 
 IDENTIFIER = re.compile(r"[a-z]{3}_[0-9a-z]+|owner|agent")
 _KEPT = re.compile(
@@ -142,3 +158,45 @@ def _failure(failure: FailedAction) -> FailedAction:
     if not failure.code.startswith("provider"):
         return failure
     return replace(failure, message=f"the provider refused it; {_WITHHELD}")
+
+
+_MAX_DEPTH = 4
+_OF_MESSAGES = (
+    AttachmentContent,
+    AttachmentText,
+    Download,
+    DownloadLink,
+    HeldMail,
+    MessageHtml,
+)
+"""Results that show a part of a message, or what a held mail answers."""
+
+
+async def note_suspicious(ctx: RequestContext, result: Any) -> None:
+    """Remember the suspicious mail that a result shows, for as long as it counts."""
+    found: dict[str, tuple[str, ...]] = {}
+    named: set[str] = set()
+    for id_, findings in _shown(result, _MAX_DEPTH):
+        if findings is None:
+            named.add(id_)
+        elif findings:
+            found[id_] = findings
+    if named:
+        found |= await ctx.store.suspicious_among(sorted(named))
+    if found:
+        await ctx.store.record_reads(ctx.caller.key_id, found, ctx.clock())
+
+
+def _shown(value: Any, depth: int) -> Iterator[tuple[str, tuple[str, ...] | None]]:
+    """Each message whose text a result shows, and its findings; None if only its id is known."""
+    if isinstance(value, (Message, ThreadMessage)) or (isinstance(value, MailLine) and value.text):
+        yield value.id, value.findings
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _shown(item, depth)
+    elif isinstance(value, _OF_MESSAGES):
+        if about := getattr(value, "answers", None) or getattr(value, "message_id", None):
+            yield about, None
+    elif depth and is_dataclass(value):
+        for field in fields(value):
+            yield from _shown(getattr(value, field.name), depth - 1)

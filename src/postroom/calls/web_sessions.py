@@ -17,9 +17,8 @@ from typing import NamedTuple
 
 from postroom.calls.authentication import authenticate, hash_secret
 from postroom.errors import Forbidden, MailError, Unauthenticated
-from postroom.model.audit import AuditRecord
-from postroom.model.key import OWNER, Caller, Scope
-from postroom.model.web_session import WebSession
+from postroom.model.event import AuditRecord
+from postroom.model.key import OWNER, Caller, Scope, WebSession
 from postroom.pipeline.services import Services
 
 SESSION_FOR = timedelta(hours=12)

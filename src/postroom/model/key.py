@@ -1,4 +1,4 @@
-"""Callers and what they may do."""
+"""Callers and what they may do, and sessions of the web pages."""
 
 from __future__ import annotations
 
@@ -157,3 +157,19 @@ POSTING = Caller(
     namespaces=NOTHING,
 )
 """An inbound webhook, which is authenticated by its signature and not by a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebSession:
+    """A person who is signed in to the web pages, in one browser.
+
+    `key_hash` finds the key they signed in with; None if they came by a link from the terminal.
+    """
+
+    id: str
+    key_id: str
+    user_agent: str
+    created_at: datetime
+    expires_at: datetime
+    last_used_at: datetime
+    key_hash: bytes | None = field(default=None, repr=False, metadata=INTERNAL)

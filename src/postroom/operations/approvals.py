@@ -42,8 +42,8 @@ from postroom.model.view import Everything, only
 from postroom.operations.outbox import recipients_by_role, sent_of
 from postroom.pipeline.ingest import check_size
 from postroom.pipeline.routing import inboxes_for, outside_of, route_all
-from postroom.sending.cancelling import earlier_mail
 from postroom.sending.outgoing_mail import each_once
+from postroom.sending.replies import earlier_mail
 from postroom.sending.submission import warn_of_disclosure
 
 _SHA256 = Annotated[

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Any
 
-from postroom.calls.context import RequestContext
+from postroom.calls.context import RequestContext, parse_request
 from postroom.calls.operation import inbox_of, message_of, operation, require
-from postroom.calls.parsing import parse_request
 from postroom.calls.receipts import needs_read
 from postroom.calls.request import (
     Id,

@@ -21,7 +21,7 @@ from postroom.model.message import Received, ReceivedPosting
 from postroom.model.storage import Added
 from postroom.pipeline.ingest import Arrival, BatchIngest, IngestResult, check_size, receive
 from postroom.pipeline.routing import inboxes_for
-from postroom.ports.inbound import Inbound, InboundRequest
+from postroom.ports.provider import Inbound, InboundRequest
 
 
 class ReceiveMessage(Request):

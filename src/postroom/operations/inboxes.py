@@ -1,4 +1,4 @@
-"""Inboxes: create, list, rename and delete them."""
+"""Inboxes: create, list, rename and delete them; ids by their first characters, for people."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from postroom.errors import Conflict, Forbidden, InvalidInput
 from postroom.mail.addresses import canonical_address, parse_own_address
 from postroom.model.inbox import Inbox
 from postroom.model.key import Scope
-from postroom.model.page import Page
+from postroom.model.page import FoundIds, Page
 from postroom.pipeline.blobs import discard_unused
 
 Name = Annotated[str, Field(max_length=256, pattern=request.LINE)]
@@ -130,3 +130,27 @@ async def delete_inbox(ctx: RequestContext, request: DeleteInbox) -> None:
         )
     unused = await ctx.store.remove_inbox(request.inbox_id, ctx.visible, force=request.force)
     await discard_unused(ctx, require(unused, no_inbox(request.inbox_id)))
+
+
+_AT_MOST = 10
+
+
+class FindIds(Request):
+    """Find the ids of inboxes, messages, threads or attachments that begin so."""
+
+    prefix: Annotated[
+        str,
+        argument(
+            "The kind and at least three characters.",
+            "msg_4h8",
+            min_length=7,
+            max_length=64,
+            pattern="^(?:inb|msg|thr|att)_[0-9a-z]+$",
+        ),
+    ]
+
+
+@operation(Scope.READ)
+async def find_ids(ctx: RequestContext, request: FindIds) -> FoundIds:
+    found = await ctx.store.ids_from(request.prefix, ctx.visible, limit=_AT_MOST + 1)
+    return FoundIds(found[:_AT_MOST], has_more=len(found) > _AT_MOST)

@@ -26,7 +26,7 @@ from postroom.calls.request import (
 )
 from postroom.errors import Forbidden, InvalidInput, NotFound, no_such
 from postroom.model.approval import APPROVALS, Approval, Policy
-from postroom.model.audit import AuditEntry, AuditQuery, Via
+from postroom.model.event import AuditEntry, AuditQuery, Via
 from postroom.model.key import Key, KeyChange, Scope
 from postroom.model.page import Page
 from postroom.model.view import view_of

@@ -14,8 +14,7 @@ from postroom.mail.message import ParsedMessage
 from postroom.model.approval import Asked, ReplyVerdict, ReplyVerdicts
 from postroom.model.inbox import Inbox
 from postroom.model.key import AGENT_ID, OWNER, Scope
-from postroom.model.marked_message import Mark, MarkedMessage
-from postroom.model.message import Message
+from postroom.model.message import Mark, MarkedMessage, Message
 from postroom.model.page import Slice
 from postroom.operations.approvals import is_limited, recipients_outside, verdict_of
 from postroom.operations.messages import own_pictures

@@ -12,9 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from postroom.calls import request
-from postroom.calls.context import RequestContext
+from postroom.calls.context import RequestContext, parse_request
 from postroom.calls.operation import operation, require
-from postroom.calls.parsing import parse_request
 from postroom.calls.request import (
     Accepts,
     Moment,

@@ -29,7 +29,7 @@ from postroom.model.message import MessageRow
 from postroom.model.page import Found, Page
 from postroom.model.storage import MessageQuery
 from postroom.operations.memories import LinkTarget, Namespace, Tags
-from postroom.pipeline.embedding import EMBED_LIMIT, embed_mail, finish_embedding
+from postroom.pipeline.maintenance import EMBED_LIMIT, embed_mail, finish_embedding
 
 _MAX_TERMS = 64
 

@@ -26,7 +26,7 @@ from postroom.model.sending import (
 )
 from postroom.pipeline.blobs import discard_unused
 from postroom.pipeline.routing import inboxes_for, outside_of
-from postroom.sending.cancelling import draft_of
+from postroom.sending.replies import draft_of
 from postroom.sending.submission import warn_of_disclosure
 
 Status = Literal[

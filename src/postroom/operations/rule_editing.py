@@ -27,7 +27,7 @@ from postroom.operations.rules import (
 )
 from postroom.pipeline.apply_rules import definition_of
 from postroom.rules.definition import Definition
-from postroom.rules.impossible import impossible_lines
+from postroom.rules.matching import impossible_lines
 from postroom.rules.planning import queries_for
 from postroom.rules.rights import recorded_authority
 

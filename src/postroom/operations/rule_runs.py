@@ -9,17 +9,17 @@ from typing import Annotated
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import operation
-from postroom.calls.request import Id, Paged, argument
+from postroom.calls.request import Id, Paged, Request, argument
 from postroom.model.key import AGENT, OWNER, Scope
 from postroom.model.memory import DEFAULT_NAMESPACE
 from postroom.model.page import Found, Page, Slice
-from postroom.model.rule import PlanChanges, PlanState, Rule, RuleDay, RulePlan
+from postroom.model.rule import PlanChanges, PlanState, Rule, RuleDay, RulePlan, StoppedRule
 from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING, Everything, Only
 from postroom.operations.rules import PlanId, shown_rule, without_hidden
-from postroom.pipeline.apply_rules import definition_of, missing_rights
+from postroom.pipeline.apply_rules import definition_of, missing_rights, rules_without_rights
 from postroom.rules.definition import Definition
-from postroom.rules.impossible import impossible_conditions
+from postroom.rules.matching import impossible_conditions
 from postroom.rules.rights import authority_of_rule
 
 State = Annotated[
@@ -173,3 +173,19 @@ def _warnings(rule: Rule, lacking: str) -> Iterator[str]:
     if lacking:
         yield lacking
     yield from impossible_conditions(definition)
+
+
+class ListStoppedRules(Request):
+    """List the enabled rules whose key may no longer do all of their actions, and what it lacks."""
+
+
+@operation(Scope.READ)
+async def list_stopped_rules(
+    ctx: RequestContext, request: ListStoppedRules
+) -> tuple[StoppedRule, ...]:
+    found = await rules_without_rights(ctx)
+    return tuple(
+        StoppedRule(rule.id, rule.name, reason)
+        for rule, reason in found
+        if ctx.visible.covers(rule.known_in)
+    )

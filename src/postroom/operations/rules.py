@@ -9,9 +9,8 @@ from datetime import timedelta
 from typing import Annotated
 
 from postroom.blocking import in_thread
-from postroom.calls.context import RequestContext
+from postroom.calls.context import RequestContext, parse_request
 from postroom.calls.operation import inbox_of, operation
-from postroom.calls.parsing import parse_request
 from postroom.calls.receipts import needs_read
 from postroom.calls.request import (
     Id,
@@ -42,9 +41,15 @@ from postroom.model.view import Everything, Only, only
 from postroom.operations.memories import MemoryAdd
 from postroom.pipeline.apply_rules import definition_of
 from postroom.rules.definition import Definition
-from postroom.rules.impossible import impossible_conditions
+from postroom.rules.matching import impossible_conditions
 from postroom.rules.planning import PlanDraft, consider, queries_for
-from postroom.rules.rights import Rights, lacking, recorded_authority, rights_for, rights_to_undo
+from postroom.rules.rights import (
+    Rights,
+    lacking,
+    recorded_authority,
+    rights_for,
+    rights_to_undo,
+)
 
 PLAN_LIFETIME = timedelta(hours=24)
 _AT_ONCE = 500

@@ -1,4 +1,8 @@
-"""Rules on arriving mail: changes are stored with the message, other actions become jobs."""
+"""Rules on arriving mail: changes are stored with the message, other actions become jobs.
+
+Rules, webhooks and scheduled mail end with the key that made them: when it was revoked, has
+expired, or has lost a right since.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +24,13 @@ from postroom.errors import (
 )
 from postroom.mail.message import ParsedMessage
 from postroom.mail.rule_marks import is_own_forward
+from postroom.model.event import Webhook
 from postroom.model.inbox import HIDDEN_MAILBOXES, Visible
 from postroom.model.key import AGENT, NOBODY, OWNER, Caller, Key, Scope
 from postroom.model.message import NamedAddress
 from postroom.model.rule import Facts, Head, Rule, RuleEffect, RuleJob, State
 from postroom.model.storage import FIELD_BORDER, NewMessage
-from postroom.model.view import EVERYTHING, NOTHING, Everything, Only, only
+from postroom.model.view import EVERYTHING, NOTHING, Everything, Only, View, only
 from postroom.pipeline.services import Services, wait_for_notification
 from postroom.rules.definition import Definition
 from postroom.rules.planning import Chain, run_chain
@@ -357,3 +362,48 @@ async def _refusal(services: Services, rule: Rule, caller: Caller | None) -> str
         if webhook and not await services.store.has_webhook(webhook, visible):
             return no_such("webhook", webhook)
     return _NO_AUTHORITY if authority_of_rule(rule) == NO_AUTHORITY else ""
+
+
+_TELLING = (Scope.ADMIN, Scope.READ)
+_TAKE_OVER = "renewing its secret with another key makes it a webhook of that key"
+
+
+async def webhook_refusal(services: Services, made_by: str | None, inboxes: View) -> str:
+    """Why a webhook is told nothing of these inboxes any more; empty if it is."""
+    if not made_by or made_by == OWNER.key_id:
+        return ""
+    callers = await current_callers(services, [made_by])
+    why = _lost(callers.get(made_by), _TELLING, inboxes)
+    return why and f"the key that made this webhook {why}; {_TAKE_OVER}"
+
+
+async def stopped_webhooks(services: Services, webhooks: Iterable[Webhook]) -> dict[str, str]:
+    """The webhooks that are told nothing any more, by id, with the reason."""
+    reasons = {
+        webhook.id: await webhook_refusal(services, webhook.made_by, webhook.inboxes)
+        for webhook in webhooks
+    }
+    return {webhook_id: why for webhook_id, why in reasons.items() if why}
+
+
+async def send_refusal(services: Services, sent_by: str | None, inbox: View) -> str:
+    """Why a scheduled mail is not sent; empty if it is."""
+    if not sent_by or sent_by == OWNER.key_id:
+        return ""
+    callers = await current_callers(services, [sent_by])
+    why = _lost(callers.get(sent_by), (Scope.SEND,), inbox)
+    return why and f"not sent: the key that scheduled it {why}; retry it to send it now"
+
+
+def _lost(caller: Caller | None, scopes: Iterable[Scope], inboxes: View) -> str:
+    if caller is None:
+        return "was revoked or has expired"
+    missing = [scope for scope in scopes if scope not in caller.scopes]
+    if missing:
+        return f"lacks the scope {missing[0]}"
+    seen = caller.inboxes
+    if isinstance(seen, Everything):
+        return ""
+    # The webhook of a rule names no inbox itself.
+    is_seen = not isinstance(inboxes, Everything) and inboxes.ids - seen.gone <= seen.ids
+    return "" if is_seen else "may no longer see its inboxes"

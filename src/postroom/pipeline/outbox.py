@@ -16,6 +16,7 @@ from postroom.errors import MailError
 from postroom.model.message import Recipient
 from postroom.model.sending import GIVE_UP_AFTER, TRANSPORTS, Claimed, OutboxJob, Outcome, Transport
 from postroom.model.view import only
+from postroom.pipeline.apply_rules import send_refusal
 from postroom.pipeline.counters import HAPPENED
 from postroom.pipeline.ingest import (
     Arrival,
@@ -24,7 +25,6 @@ from postroom.pipeline.ingest import (
     restore_blobs,
     write_blobs,
 )
-from postroom.pipeline.key_rights import send_refusal
 from postroom.pipeline.routing import (
     AccountSenders,
     NoLogin,

@@ -18,8 +18,7 @@ from postroom.model.limits import Limits
 from postroom.model.page import random_id
 from postroom.model.storage import Gate
 from postroom.model.values import dataclass
-from postroom.pipeline.call_counts import CallCounts
-from postroom.pipeline.counters import Counts
+from postroom.pipeline.counters import CallCounts, Counts
 from postroom.pipeline.event_watch import Watch
 from postroom.pipeline.parser import Parser
 from postroom.pipeline.text_extractor import TextExtractor
@@ -27,8 +26,7 @@ from postroom.ports.blobs import BlobStore
 from postroom.ports.embeddings import Embedder
 from postroom.ports.events import NoWebhookClient, Topic, WebhookClient
 from postroom.ports.imap import LiveImap
-from postroom.ports.inbound import Inbound
-from postroom.ports.provider import NoProviders, Providers
+from postroom.ports.provider import Inbound, NoProviders, Providers
 
 if TYPE_CHECKING:  # an import that takes time
     from postroom.store.store import Store

@@ -18,7 +18,7 @@ from postroom.mail.text.display import shown
 from postroom.model.event import SIGNING_PREFIX, Event, Posted, WebhookCapacity, WebhookJob
 from postroom.model.message import MessageRow
 from postroom.model.view import only
-from postroom.pipeline.key_rights import webhook_refusal
+from postroom.pipeline.apply_rules import webhook_refusal
 from postroom.pipeline.services import Services, wait_for_work
 
 log = logging.getLogger(__name__)

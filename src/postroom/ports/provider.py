@@ -1,9 +1,10 @@
-"""Accounts at providers: vault, sender, provider, and abilities that not every provider has."""
+"""Accounts at providers: vault, sender, provider, abilities; mail that a provider posts to us."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import datetime, timedelta
 from typing import Protocol, runtime_checkable
 
 from postroom.errors import FeatureDisabled
@@ -22,6 +23,7 @@ from postroom.model.account import (
     SignIn,
 )
 from postroom.model.sending import Envelope, Outcome
+from postroom.model.values import dataclass
 
 Secret = Mapping[str, str]
 """The login of an account: a password, or tokens."""
@@ -223,3 +225,65 @@ class NoProviders:
         self, provider: str, scopes: Sequence[str], device_code: str
     ) -> Secret | DeviceAnswer:
         raise FeatureDisabled("accounts at providers are not available here")
+
+
+@dataclass(frozen=True, slots=True)
+class InboundRequest:
+    """A request of the provider: headers by lower-case name, body, and time of arrival."""
+
+    headers: Mapping[str, str]
+    body: bytes
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class InboundMail:
+    """A mail of a posting, and the addresses it may be for."""
+
+    raw: bytes
+    recipients: tuple[str, ...]
+
+
+class Inbound(Protocol):
+    """Reads the postings of one provider."""
+
+    def expect(self, headers: Mapping[str, str], at: datetime) -> int | None:
+        """The maximum size of the body with these headers; None if there is no maximum.
+
+        Raises:
+            Unauthenticated: the headers show that it is not from the provider.
+        """
+
+    async def read(self, posting: InboundRequest) -> Sequence[InboundMail]:
+        """The mails of a posting; none if it is about something else.
+
+        Raises:
+            Unauthenticated: it is not from the provider, or too old.
+            Malformed: it is not in the documented form.
+            ProviderError: what it refers to cannot be fetched.
+        """
+
+
+class Fetcher(Protocol):
+    """Fetches a URL of a provider."""
+
+    async def get(self, url: str, headers: Mapping[str, str]) -> bytes:
+        """The whole response; redirects are not followed. Raises ProviderError."""
+
+
+class Bucket(Protocol):
+    """Where a provider stores mail that is too large for a posting."""
+
+    @property
+    def name(self) -> str:
+        """The name of the bucket."""
+
+    async def read(self, key: str) -> bytes:
+        """A whole mail. Raises InvalidInput, TooLarge, ProviderError."""
+
+
+class Leases(Protocol):
+    """Names that one holder can have at a time."""
+
+    async def claim(self, name: str, holder: str, *, now: datetime, lasting: timedelta) -> bool:
+        """Take or renew a lease; False while another holder has it."""

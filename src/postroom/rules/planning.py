@@ -14,8 +14,13 @@ from postroom.model.message import FLAGS
 from postroom.model.rule import Action, Facts, PlanItem, State
 from postroom.model.storage import MessageQuery
 from postroom.rules.definition import MAX_PLANNED, Comparison, Condition, Definition, Group
-from postroom.rules.impossible import impossible_conditions
-from postroom.rules.matching import HeadNeeded, Why, read_moment, why_it_matches
+from postroom.rules.matching import (
+    HeadNeeded,
+    Why,
+    impossible_conditions,
+    read_moment,
+    why_it_matches,
+)
 
 MAX_QUERIES = 50
 _MAX_TEXT_CHARS = 256

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from postroom.blocking import in_thread
-from postroom.model.audit import AuditRecord
+from postroom.model.event import AuditRecord
 from postroom.store.audit_hmac import AuditHmac
 from postroom.store.sql import audit
 from postroom.store.transaction import Engine, Transaction

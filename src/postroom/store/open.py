@@ -14,7 +14,7 @@ from postroom.store.maintenance.lifecycle import refuse_incomplete, refuse_migra
 from postroom.store.search.index import add_missing_flag_sets
 from postroom.store.store import Store
 from postroom.store.transaction import Engine, Transaction
-from postroom.store.webhook_secrets import encrypt_secrets_in_clear, has_secrets_in_clear
+from postroom.store.webhooks import encrypt_secrets_in_clear, has_secrets_in_clear
 
 INSERT_FINGERPRINT = """
     INSERT INTO metadata (name, value) VALUES ('audit_key', :value) ON CONFLICT (name) DO NOTHING

@@ -16,33 +16,32 @@ from functools import partial
 from time import monotonic
 
 from postroom.errors import MailError
-from postroom.model.audit import AuditCheck
+from postroom.model.event import AuditCheck
 from postroom.model.health import StorageSizes
 from postroom.model.inbox import AddressRights, Label, Mailbox, Visible
-from postroom.model.key import Key
+from postroom.model.key import Key, WebSession
 from postroom.model.message import BlobKey, MessageRow
 from postroom.model.page import Found, Slice
 from postroom.model.sending import StoredDraft
 from postroom.model.storage import MessageQuery, RawMessage
-from postroom.model.web_session import WebSession
 from postroom.ports.events import Notifier
 from postroom.store.audit_hmac import AuditHmac
-from postroom.store.maintenance import row_checks
+from postroom.store.maintenance import lifecycle
 from postroom.store.memories import MemoryStore
 from postroom.store.methods import is_found, never, reads, writes, writes_unaudited
 from postroom.store.search.index import compact, find_problems, purge, rebuild
-from postroom.store.sql import activity as sql_activity
 from postroom.store.sql import audit as sql_audit
-from postroom.store.sql import blobs as sql_blobs
+from postroom.store.sql import conditions as sql_blobs
 from postroom.store.sql import contacts as sql_contacts
-from postroom.store.sql import health as sql_health
 from postroom.store.sql import inboxes as sql_inboxes
+from postroom.store.sql import installation as sql_health
 from postroom.store.sql import installation as sql_installation
 from postroom.store.sql import keys as sql_keys
 from postroom.store.sql import web_sessions as sql_web_sessions
 from postroom.store.sql.accounts import accounts as sql_accounts
 from postroom.store.sql.accounts import identities as sql_identities
 from postroom.store.sql.accounts import pushes, remotes
+from postroom.store.sql.events import events as sql_activity
 from postroom.store.sql.events import events as sql_events
 from postroom.store.sql.messages import mailboxes as sql_mailboxes
 from postroom.store.sql.messages import (
@@ -341,7 +340,7 @@ class Store(MemoryStore, WebhookStore):
     replace_installation_id = writes_unaudited(sql_installation.replace_installation_id)
     count_messages = reads(message_reads.count_messages)
     used_blobs = reads(sql_blobs.used_blobs)
-    readings = reads(row_checks.readings)
+    readings = reads(lifecycle.readings)
     ping = writes_unaudited(sql_installation.ping)
 
     async def installation_mark(self) -> str:
@@ -369,7 +368,7 @@ class Store(MemoryStore, WebhookStore):
 
     async def problems(self) -> tuple[str, ...]:
         """Check rows, search index and audit log; one sentence for each problem."""
-        found = await self.engine.read(lambda tx: self.engine.check(tx) + row_checks.problems(tx))
+        found = await self.engine.read(lambda tx: self.engine.check(tx) + lifecycle.problems(tx))
         if of_index := await find_problems(self.engine):
             found += (*of_index, "`postroom verify --repair` makes the search index anew")
         return found + (await self.check_audit()).problems

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from postroom.calls.operation import Operation
 from postroom.errors import MailError
 from postroom.mail.text.display import shown
-from postroom.model import account, agent, audit, event, inbox, live, message, rule, sending
+from postroom.model import account, agent, event, imap, inbox, message, rule, sending
 from postroom.model.memory import Memory
 from postroom.model.message import ActionResult
 from postroom.model.page import Page, Receipt, is_page
@@ -38,7 +38,7 @@ CARRIES_MAIL = (
     message.Attachment,
     message.AttachmentContent,
     message.AttachmentText,
-    audit.AuditEntry,
+    event.AuditEntry,
     account.Capabilities,
     message.DownloadLink,
     sending.Draft,
@@ -47,14 +47,14 @@ CARRIES_MAIL = (
     account.Identity,
     inbox.Label,
     inbox.Mailbox,
-    live.LiveCopy,
-    live.LiveDeletion,
-    live.LiveFlags,
-    live.LiveMailboxes,
-    live.LiveMove,
-    live.LiveReading,
-    live.LiveSearch,
-    live.LiveSource,
+    imap.LiveCopy,
+    imap.LiveDeletion,
+    imap.LiveFlags,
+    imap.LiveMailboxes,
+    imap.LiveMove,
+    imap.LiveReading,
+    imap.LiveSearch,
+    imap.LiveSource,
     message.Message,
     message.MessageRow,
     sending.HeldMail,
@@ -63,7 +63,7 @@ CARRIES_MAIL = (
     sending.Unsubscribed,
     message.Thread,
     message.ThreadRow,
-    live.Verification,
+    imap.Verification,
     event.Waited,
     event.WebhookDelivery,
     event.WebhookPing,

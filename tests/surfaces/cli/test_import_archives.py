@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from postroom.pipeline.transfer import mail_files
-from postroom.pipeline.transfer.source_mail import has_mail_header
+from postroom.pipeline.transfer.archives import has_mail_header
 from tests.mails import mail
 from tests.surfaces.cli.test_import import TO, mbox, sources
 

@@ -14,7 +14,7 @@ import pytest
 
 from postroom import __version__
 from postroom.model.account import Identity
-from postroom.model.audit import AuditRecord
+from postroom.model.event import AuditRecord
 from postroom.store.postgres import engine
 from postroom.surfaces.cli.session import Session
 from tests.mails import mail

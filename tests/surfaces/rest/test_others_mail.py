@@ -20,7 +20,7 @@ from postroom.model.key import OWNER
 from postroom.operations.inboxes import delete_inbox
 from postroom.operations.message_changes import delete_message
 from postroom.operations.messages import search_messages
-from postroom.pipeline.embedding import embed_pending
+from postroom.pipeline.maintenance import embed_pending
 from postroom.store.ranking import documents, scoring, searchers, vectors
 from tests.mails import deliver, mail, new_inbox
 from tests.surfaces.rest.conftest import visiting

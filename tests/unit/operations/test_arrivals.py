@@ -9,10 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from postroom.admission import request_bodies as module
 from postroom.admission import spool
-from postroom.admission.request_bodies import MAX_AT_ONCE, RequestBodies, known, stranger
-from postroom.admission.spool import MEMORY_BYTES
+from postroom.admission import spool as module
+from postroom.admission.spool import MAX_AT_ONCE, MEMORY_BYTES, RequestBodies, known, stranger
 from postroom.errors import RateLimited, StorageFull, TooLarge, TooSlow, Unavailable
 
 MB = 1024 * 1024

@@ -15,10 +15,10 @@ from postroom.calls.request import Paged
 from postroom.errors import InvalidInput
 from postroom.model.imap import ImapCriteria
 from postroom.model.page import Found, Place
-from postroom.operations.events import ListEvents
 from postroom.operations.imap.search import Place as LivePlace
 from postroom.operations.imap.search import open_place, seal_place
 from postroom.operations.messages import ListMessages, SearchMessages
+from postroom.operations.webhooks import ListEvents
 
 OURS = Cursors(b"s" * 32, "key_ana")
 NUMBERS = st.integers(-(2**63), 2**63 - 1)

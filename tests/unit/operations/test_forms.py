@@ -9,7 +9,7 @@ import jsonschema_rs
 import pytest
 
 from postroom.calls import request
-from postroom.calls.parsing import parse_request
+from postroom.calls.context import parse_request
 from postroom.errors import InvalidInput
 from postroom.mail.text.fold import fold
 from postroom.operations.accounts import RemoveAccount

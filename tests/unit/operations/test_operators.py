@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.operations.agent.operators import split_operators
+from postroom.operations.agent.finding import split_operators
 
 NOW = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
 WORDS = st.lists(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.calls.parsing import parse_request
+from postroom.calls.context import parse_request
 from postroom.calls.request import Paged, Request
 from postroom.errors import InvalidInput
 from postroom.operations.approvals import SetPolicy

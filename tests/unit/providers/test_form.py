@@ -12,7 +12,7 @@ import pytest
 from postroom.errors import Malformed, Unauthenticated
 from postroom.mail.mime import forms as module
 from postroom.mail.mime.forms import read_form
-from postroom.ports.inbound import InboundRequest
+from postroom.ports.provider import InboundRequest
 from postroom.providers.inbound import form_posts
 from postroom.providers.inbound.form_posts import Mailgun
 

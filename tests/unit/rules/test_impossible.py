@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.rules.impossible import impossible_conditions
+from postroom.rules.matching import impossible_conditions
 from postroom.rules.parser import parse_rule
 
 

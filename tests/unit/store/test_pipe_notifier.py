@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from postroom.store.sqlite.notifier import PipeNotifier
+from postroom.store.sqlite.connection import PipeNotifier
 
 
 async def test_the_pipe_of_a_process_that_is_gone_is_removed(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from operator import itemgetter
 
 from postroom.mail.quoting import line_kinds
 from postroom.mail.text.invisible import cleaned, smuggled, spelled, unseen
-from postroom.model.marked_message import Mark, TextPiece
+from postroom.model.message import Mark, TextPiece
 
 HOW_HIDDEN = {
     "display": "switched off by its style",

@@ -1,27 +1,35 @@
-"""Changing mail: labels, flags, mailboxes; by ids at once, by a filter with a plan first."""
+"""Changing mail: by ids at once, by a filter or a rule with a plan first."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, model_validator
 
-from postroom.calls.context import RequestContext
+from postroom.calls.context import RequestContext, parse_request
 from postroom.calls.operation import operation, require_scope, thread_of
-from postroom.calls.parsing import parse_request
-from postroom.calls.request import OptionalId, argument
+from postroom.calls.request import OptionalId, Request, argument
 from postroom.errors import MailError
 from postroom.model.agent import ChangeReceipt, MailLine, NotRead
 from postroom.model.key import Scope
 from postroom.model.rule import DryRunPlan
 from postroom.operations.agent.finding import MailSelection
 from postroom.operations.agent.lines import Ids
-from postroom.operations.agent.outgoing import change_receipt
+from postroom.operations.agent.writing import change_receipt
 from postroom.operations.bulk_changes import (
     MessageChanges,
     UpdateMessages,
     plan_change,
     update_messages,
+)
+from postroom.operations.rules import (
+    EXAMPLE,
+    LANGUAGE,
+    CreateRule,
+    RunRulePlan,
+    create_rule,
+    run_rule_plan,
 )
 from postroom.operations.unsubscribing import Unsubscribe, unsubscribe
 
@@ -123,3 +131,20 @@ def plan_receipt(plan: DryRunPlan, *, note: str | None = None) -> ChangeReceipt:
         first=first or None,
         note="; ".join(words),
     )
+
+
+class MakeRule(Request):
+    """Save a rule for new mail. change_mail with plan_id applies it to stored mail too."""
+
+    yaml: Annotated[str, argument(LANGUAGE, EXAMPLE, min_length=1, max_length=65_536)]
+    dry_run: Annotated[bool, argument("Only plan it; save nothing.", True)] = False
+
+
+@operation(Scope.WRITE)
+async def make_rule(ctx: RequestContext, request: MakeRule) -> ChangeReceipt:
+    made = await create_rule(ctx, CreateRule(rule_yaml=request.yaml, dry_run=request.dry_run))
+    if isinstance(made, DryRunPlan):
+        return plan_receipt(made)
+    plan = await run_rule_plan(ctx, RunRulePlan(rule_id=made.id, limit=5))
+    planned = plan_receipt(plan, note="saved for new mail; change_mail with plan_id does this too")
+    return replace(planned, status="saved", rule_id=made.id)

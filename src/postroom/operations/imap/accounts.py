@@ -23,9 +23,11 @@ from postroom.errors import (
     TooLarge,
     WriteDisabled,
 )
-from postroom.model.imap import MAX_MAILBOX_CHARS, ImapAccount, ImapLocator, ImapMailbox
-from postroom.model.key import Scope
-from postroom.model.live import (
+from postroom.model.imap import (
+    MAX_MAILBOX_CHARS,
+    ImapAccount,
+    ImapLocator,
+    ImapMailbox,
     Issue,
     LiveAccount,
     LiveAccounts,
@@ -34,6 +36,7 @@ from postroom.model.live import (
     Outcome,
     Verification,
 )
+from postroom.model.key import Scope
 from postroom.model.view import Everything
 from postroom.ports.imap import ImapSession, LiveImap
 

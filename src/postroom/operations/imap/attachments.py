@@ -12,9 +12,8 @@ from postroom.blocking.processes import WorkFailed
 from postroom.mail.html.html import sanitise_html
 from postroom.mail.mime.remote_parts import RemotePart, estimated_bytes, fill, read_text, text_parts
 from postroom.mail.parse import Words, parse_message
-from postroom.model.imap import ImapLocator, ImapSection
+from postroom.model.imap import ImapLocator, ImapSection, LiveAttachment
 from postroom.model.limits import MB, Limits
-from postroom.model.live import LiveAttachment
 from postroom.operations.imap.accounts import Issues
 from postroom.pipeline.text_extractor import extract_text
 from postroom.ports.imap import ImapSession

@@ -13,9 +13,8 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import operation
 from postroom.calls.request import argument
 from postroom.errors import ProviderError
-from postroom.model.imap import ImapCopyOf, ImapLocator
+from postroom.model.imap import ImapCopyOf, ImapLocator, LiveCopy, LiveDeletion, LiveFlags, LiveMove
 from postroom.model.key import Scope
-from postroom.model.live import LiveCopy, LiveDeletion, LiveFlags, LiveMove
 from postroom.operations.imap.accounts import (
     AccountId,
     Issues,

@@ -18,10 +18,18 @@ from postroom.mail.mime.decoding import clean
 from postroom.mail.mime.parts import Fields, decoded_pairs, split_header
 from postroom.mail.mime.remote_parts import RemotePart, file_parts, remote_part
 from postroom.mail.parse import parse_message
-from postroom.model.imap import ImapDescription, ImapLocator, ImapSummary
+from postroom.model.imap import (
+    ImapDescription,
+    ImapLocator,
+    ImapSummary,
+    LiveAttachment,
+    LiveMessage,
+    LiveReading,
+    LiveRow,
+    LiveSource,
+)
 from postroom.model.key import Scope
 from postroom.model.limits import Limits
-from postroom.model.live import LiveAttachment, LiveMessage, LiveReading, LiveRow, LiveSource
 from postroom.model.message import Header
 from postroom.operations.imap.accounts import Issues, OneLiveMessage, account_of, gone
 from postroom.operations.imap.attachments import (

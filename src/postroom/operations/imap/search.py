@@ -16,9 +16,8 @@ from postroom.calls.context import Cursors, RequestContext
 from postroom.calls.operation import operation
 from postroom.calls.request import Request, argument
 from postroom.errors import InvalidInput
-from postroom.model.imap import ImapCriteria, ImapFound, ImapLocator, ImapSummary
+from postroom.model.imap import ImapCriteria, ImapFound, ImapLocator, ImapSummary, LiveSearch
 from postroom.model.key import Scope
-from postroom.model.live import LiveSearch
 from postroom.operations.imap.accounts import (
     AccountId,
     Issues,

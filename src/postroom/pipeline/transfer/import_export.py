@@ -1,4 +1,4 @@
-"""Import of mail from files, and export to files."""
+"""Import of mail from files, export to files, and back-tests of rules on files."""
 
 from __future__ import annotations
 
@@ -8,17 +8,29 @@ import shutil
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import IO
 
 from postroom.blocking import in_thread
 from postroom.errors import Conflict, InvalidInput, NotFound, TooLarge, Unstorable
+from postroom.mail.message import ParsedMessage
 from postroom.model.inbox import INBOX, SENT
+from postroom.model.rule import State
 from postroom.model.storage import Added, RawMessage
 from postroom.model.view import EVERYTHING
-from postroom.pipeline.ingest import Arrival, check_size, receive_many
+from postroom.pipeline.apply_rules import ArrivalFacts, facts_of
+from postroom.pipeline.ingest import Arrival, check_size, effective_date, receive_many, searchable
 from postroom.pipeline.maintenance import compact_all, compact_some
+from postroom.pipeline.parser import Parser
 from postroom.pipeline.services import Services
+from postroom.pipeline.transfer.archives import (
+    NO_HEADER,
+    SourceMail,
+    Unreadable,
+    has_mail_header,
+)
 from postroom.pipeline.transfer.mail_files import (
     Kind,
     compressing,
@@ -26,12 +38,7 @@ from postroom.pipeline.transfer.mail_files import (
     info_for,
 )
 from postroom.pipeline.transfer.mbox import write_entry
-from postroom.pipeline.transfer.source_mail import (
-    NO_HEADER,
-    SourceMail,
-    Unreadable,
-    has_mail_header,
-)
+from postroom.rules.backtest import BackTest
 
 log = logging.getLogger(__name__)
 
@@ -275,3 +282,30 @@ async def _mark_last(messages: AsyncIterator[RawMessage]) -> AsyncIterator[tuple
         held = message
     if held is not None:
         yield held, True
+
+
+_AT_ONCE = 200
+
+
+async def back_test(
+    test: BackTest, mails: Iterable[SourceMail | Unreadable], parser: Parser, now: datetime
+) -> list[Unreadable]:
+    """Run the rules on each mail as if it had just arrived; returns what could not be read."""
+    iterator, refused = iter(mails), list[Unreadable]()
+    # `islice` and not `zip` with a range, which would consume one more than it returns.
+    while batch := await in_thread(lambda: list(islice(iterator, _AT_ONCE))):
+        refused += [mail for mail in batch if isinstance(mail, Unreadable)]
+        found = [mail for mail in batch if isinstance(mail, SourceMail)]
+        parsed = await parser.parse([mail.raw for mail in found])
+        await in_thread(_test_batch, test, list(zip(found, parsed, strict=True)), now)
+    return refused
+
+
+def _test_batch(
+    test: BackTest, pairs: list[tuple[SourceMail, ParsedMessage]], now: datetime
+) -> None:
+    for mail, parsed in pairs:
+        date = effective_date(parsed.date, now)
+        state = State((), mail.flags, (mail.mailbox,))
+        arriving = ArrivalFacts(mail.place, "", date, state, searchable(parsed))
+        test.look_at(mail.place, facts_of(parsed, arriving), now)

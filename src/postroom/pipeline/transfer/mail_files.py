@@ -22,9 +22,14 @@ from postroom.model.inbox import (
     WELL_KNOWN_MAILBOXES,
 )
 from postroom.model.message import FLAGS
-from postroom.pipeline.transfer.archives import is_tar_header, tar_members, zip_members
+from postroom.pipeline.transfer.archives import (
+    SourceMail,
+    Unreadable,
+    is_tar_header,
+    tar_members,
+    zip_members,
+)
 from postroom.pipeline.transfer.mbox import Quoting, split_mbox
-from postroom.pipeline.transfer.source_mail import SourceMail, Unreadable
 
 COMPRESSED = (".xz", ".gz", ".txz", ".tgz")
 _ZIP = b"PK\x03\x04"

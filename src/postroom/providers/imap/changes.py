@@ -12,7 +12,6 @@ from postroom.model.account import Checkpoint, RemoteChanges, RemoteMessage, Rem
 from postroom.model.inbox import DRAFTS, INBOX
 from postroom.ports.provider import Known
 from postroom.providers.imap.errors import imap_errors
-from postroom.providers.imap.idle import IdleListener, InboxEvents
 from postroom.providers.imap.mailboxes import (
     MAX_UIDS,
     ImapMailboxes,
@@ -20,6 +19,7 @@ from postroom.providers.imap.mailboxes import (
     key_of,
     scope_of,
 )
+from postroom.providers.imap.pool import IdleListener, InboxEvents
 from postroom.providers.imap.responses import Position, Row
 from postroom.providers.keywords import Labels, flags_in
 

@@ -25,12 +25,12 @@ from postroom.ports.provider import Known
 from postroom.providers.imap.changes import ImapReader, Parts, ref_of
 from postroom.providers.imap.client import Client
 from postroom.providers.imap.errors import Refused, imap_errors
-from postroom.providers.imap.idle import IdleListener
 from postroom.providers.imap.mailboxes import (
     ImapMailboxes,
     RemoteMailbox,
     scope_of,
 )
+from postroom.providers.imap.pool import IdleListener
 from postroom.providers.imap.responses import Row
 from postroom.providers.imap.syntax import mailbox, name_encodings, quoted
 from postroom.providers.keywords import SYSTEM, keyword_of, longer_keywords_of

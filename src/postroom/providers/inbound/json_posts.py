@@ -28,9 +28,9 @@ from cryptography.x509 import load_pem_x509_certificate
 from postroom.blocking import in_thread
 from postroom.errors import InvalidInput, Malformed, ProviderError
 from postroom.mail.composing.compose import Header, OutgoingAttachment, phrase, rebuild
-from postroom.ports.inbound import Bucket, Fetcher, InboundMail, InboundRequest
-from postroom.providers.inbound import forms
-from postroom.providers.inbound.forms import (
+from postroom.ports.provider import Bucket, Fetcher, InboundMail, InboundRequest
+from postroom.providers.inbound import form_posts
+from postroom.providers.inbound.form_posts import (
     decode_base64,
     object_of,
     objects_of,
@@ -68,7 +68,7 @@ class Postmark:
         )
         recipients = (mail.get("OriginalRecipient"), *(row.get("Email") for row in rows))
         raw = text_of(mail.get("RawEmail"))
-        content = forms.encode_mail(raw) if raw else _rebuilt(mail)
+        content = form_posts.encode_mail(raw) if raw else _rebuilt(mail)
         return InboundMail(content, tuple(map(text_of, recipients)))
 
 
@@ -78,7 +78,7 @@ def _rebuilt(mail: dict[str, Any]) -> bytes:
         OutgoingAttachment(
             text_of(row.get("Name")),
             text_of(row.get("ContentType")),
-            forms.decode_content(text_of(row.get("Content")), "Attachments"),
+            form_posts.decode_content(text_of(row.get("Content")), "Attachments"),
             text_of(row.get("ContentID")) or None,
         )
         for row in objects_of(mail.get("Attachments"))
@@ -122,8 +122,8 @@ class Resend:
     fetcher: Fetcher
 
     def expect(self, headers: Mapping[str, str], at: datetime) -> int | None:
-        forms.check_time("Resend", headers.get("svix-timestamp", ""), at, self.window)
-        return forms.NOTICE_BYTES
+        form_posts.check_time("Resend", headers.get("svix-timestamp", ""), at, self.window)
+        return form_posts.NOTICE_BYTES
 
     async def read(self, posting: InboundRequest) -> Sequence[InboundMail]:
         self._check(posting)
@@ -142,8 +142,8 @@ class Resend:
         signed = ".".join([*values, ""]).encode("utf-8", "replace") + posting.body
         listed = posting.headers.get("svix-signature", "").split(" ")
         signatures = [decode_base64(item[3:]) for item in listed if item.startswith("v1,")]
-        forms.check_hmac("Resend", self.signing_key, signed, signatures)
-        forms.check_time("Resend", values[1], posting.at, self.window)
+        form_posts.check_hmac("Resend", self.signing_key, signed, signatures)
+        form_posts.check_time("Resend", values[1], posting.at, self.window)
 
     async def _fetch(self, email_id: str) -> bytes:
         login = {"Authorization": f"Bearer {self.api_key}"}
@@ -180,7 +180,7 @@ class Ses:
     _keys: dict[str, rsa.RSAPublicKey] = field(default_factory=dict)
 
     def expect(self, headers: Mapping[str, str], at: datetime) -> int | None:
-        return forms.NOTICE_BYTES
+        return form_posts.NOTICE_BYTES
 
     async def read(self, posting: InboundRequest) -> Sequence[InboundMail]:
         if not any(topic.encode() in posting.body for topic in self.topics):
@@ -205,8 +205,8 @@ class Ses:
         if isinstance(content, str):
             is_base64 = text_of(action.get("encoding")).upper() == "BASE64"
             if is_base64:
-                return forms.decode_content(content, "content")
-            return forms.encode_mail(content)
+                return form_posts.decode_content(content, "content")
+            return form_posts.encode_mail(content)
         if action.get("type") != "S3":
             raise InvalidInput(f"the notification does not contain the mail; {_HINT}")
         if self.bucket is None or action.get("bucketName") != self.bucket.name:
@@ -232,12 +232,12 @@ class Ses:
                 version(),
             )
         except InvalidSignature:
-            raise refuse("Amazon SES", forms.INVALID_SIGNATURE) from None
+            raise refuse("Amazon SES", form_posts.INVALID_SIGNATURE) from None
         try:
             signed_at = datetime.fromisoformat(text_of(notice.get("Timestamp")))
         except ValueError:
-            raise refuse("Amazon SES", forms.INVALID_TIMESTAMP) from None
-        forms.check_age(
+            raise refuse("Amazon SES", form_posts.INVALID_TIMESTAMP) from None
+        form_posts.check_age(
             "Amazon SES", signed_at.replace(tzinfo=signed_at.tzinfo or UTC), now, WINDOW
         )
 

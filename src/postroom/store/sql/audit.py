@@ -6,7 +6,7 @@ import hmac
 from collections.abc import Sequence
 from dataclasses import replace
 
-from postroom.model.audit import AuditEntry, AuditQuery, AuditRecord, Via
+from postroom.model.event import AuditEntry, AuditQuery, AuditRecord, Via
 from postroom.model.memory import DEFAULT_NAMESPACE
 from postroom.model.message import ActionResult
 from postroom.model.page import Found, random_id

@@ -1,16 +1,18 @@
-"""Parts of SQL statements: conditions, views and pages."""
+"""Parts of SQL statements: conditions, views and pages; and which blobs are in use."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from postroom.model.message import BlobKey
 from postroom.model.page import Found, Slice
 from postroom.model.values import dataclass
 from postroom.model.view import Everything, Numbers, Only, View
 from postroom.store.sql.values import (
     CONTAINS,
     any_of,
+    batches,
     dumps,
     from_text,
     pattern,
@@ -156,3 +158,46 @@ def _rows_naming(tx: Transaction, table: str, column: str, removed_id: str) -> l
 
 def _without(stored: str, removed_id: str) -> str:
     return dumps([one for one in from_text(stored) if one != removed_id])
+
+
+OF_MESSAGES = (
+    "bodies",
+    "search_texts",
+    "message_labels",
+    "message_mailboxes",
+    "attachments",
+    "outbox",
+)
+"""The tables of rows that belong to a message."""
+
+BLOBS_AFTER = """
+    SELECT raw, size_bytes FROM messages WHERE raw > :after
+    UNION
+    SELECT sha256, size FROM attachments WHERE sha256 > :after
+    ORDER BY 1 LIMIT :limit
+"""
+
+
+def used_blobs(tx: Transaction, keys: Sequence[BlobKey]) -> frozenset[BlobKey]:
+    """The keys that a message or an attachment uses."""
+    used: set[BlobKey] = set()
+    for batch in batches(keys):
+        among, params = any_of("key", batch)
+        rows = tx.all(
+            f"""SELECT raw FROM messages WHERE raw {among}
+                UNION SELECT sha256 FROM attachments WHERE sha256 {among}""",
+            **params,
+        )
+        used.update(row[0] for row in rows)
+    return frozenset(used)
+
+
+def unused_of(tx: Transaction, keys: Sequence[BlobKey]) -> tuple[BlobKey, ...]:
+    """The keys that nothing uses."""
+    used = used_blobs(tx, keys)
+    return tuple(key for key in dict.fromkeys(keys) if key not in used)
+
+
+def blobs_after(tx: Transaction, after: BlobKey, limit: int) -> list[tuple[BlobKey, int]]:
+    """The next used blobs in the order of their keys, with their sizes."""
+    return [(row[0], row[1]) for row in tx.all(BLOBS_AFTER, after=after, limit=limit)]

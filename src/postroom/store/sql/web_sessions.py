@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from postroom.model.web_session import WebSession
+from postroom.model.key import WebSession
 from postroom.store.sql.values import insert, moment, seconds
 from postroom.store.transaction import Row, Transaction
 

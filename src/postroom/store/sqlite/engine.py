@@ -15,6 +15,7 @@ from postroom.ports.events import Topic
 from postroom.store.maintenance.lifecycle import MIGRATED, refuse_migrated
 from postroom.store.sql.values import scalar
 from postroom.store.sqlite.connection import (
+    PipeNotifier,
     Reader,
     Role,
     SqliteTransaction,
@@ -24,7 +25,6 @@ from postroom.store.sqlite.connection import (
     sqlite_errors,
 )
 from postroom.store.sqlite.migrations import migrate
-from postroom.store.sqlite.notifier import PipeNotifier
 from postroom.store.thread_pool import Job, ThreadPool, WriteQueue
 from postroom.store.transaction import Transaction
 

@@ -16,7 +16,7 @@ from postroom.surfaces.cli.terminal import Progress, cell, table
 
 if TYPE_CHECKING:
     from postroom.app import App
-    from postroom.model.audit import AuditCheck
+    from postroom.model.event import AuditCheck
 
 _NAMES = "\n".join(f"{setting.variable}: {setting.summary}" for setting in SETTINGS)
 

@@ -12,13 +12,13 @@ import click
 from postroom.errors import InvalidInput
 from postroom.model.inbox import INBOX
 from postroom.model.rule import Action, shown_action
-from postroom.pipeline.backtest import back_test
 from postroom.pipeline.parser import Parser
+from postroom.pipeline.transfer.archives import Unreadable
+from postroom.pipeline.transfer.import_export import back_test
 from postroom.pipeline.transfer.mail_files import Source, open_source
-from postroom.pipeline.transfer.source_mail import Unreadable
 from postroom.rules.backtest import BackTest, Outcome, shown_test
 from postroom.rules.definition import Definition
-from postroom.rules.impossible import impossible_conditions
+from postroom.rules.matching import impossible_conditions
 from postroom.rules.parser import parse_rules
 from postroom.surfaces.cli.exit_codes import OK
 from postroom.surfaces.cli.session import Session

@@ -72,7 +72,7 @@ async def _whole_id(
 async def _ids(backend: Backend, prefix: str, others: dict[str, Any]) -> list[str]:
     kind = prefix[:3]
     if kind in ("inb", "msg", "thr", "att"):
-        from postroom.operations.ids import find_ids
+        from postroom.operations.inboxes import find_ids
 
         return list((await backend.body(find_ids, {"prefix": prefix}))["ids"])
     if kind not in LISTS:

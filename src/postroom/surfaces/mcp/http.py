@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from postroom.admission.rate_limits import ConcurrencyLimit
-from postroom.admission.request_bodies import RequestBodies, known
+from postroom.admission.spool import RequestBodies, known
 from postroom.errors import StorageFull
 from postroom.model.key import Caller
 from postroom.surfaces.connections import cancel_on_disconnect

@@ -19,7 +19,7 @@ from postroom import __version__
 from postroom.app import App
 from postroom.calls.context import RequestContext
 from postroom.errors import MailError
-from postroom.model.audit import Via
+from postroom.model.event import Via
 from postroom.model.key import Caller
 from postroom.surfaces.mcp.listing import (
     ON_DEMAND,

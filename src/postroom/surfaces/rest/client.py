@@ -13,8 +13,8 @@ import httpx2
 from msgspec import DecodeError
 from msgspec.json import decode, encode
 
+from postroom.calls.context import parse_request
 from postroom.calls.operation import Operation
-from postroom.calls.parsing import parse_request
 from postroom.errors import InvalidInput, MailError, RateLimited, Unauthenticated, Unavailable
 from postroom.model.event import EventStream
 from postroom.model.message import Download, FailedAction

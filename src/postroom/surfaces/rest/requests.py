@@ -12,7 +12,7 @@ from msgspec import DecodeError
 from msgspec.json import decode
 from starlette.requests import Request
 
-from postroom.admission.request_bodies import BodySender, RequestBodies
+from postroom.admission.spool import BodySender, RequestBodies
 from postroom.calls.request import Repeatable
 from postroom.calls.request import Request as Arguments
 from postroom.errors import Conflict, InvalidInput, MailError, Malformed

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from postroom.admission.request_bodies import BodySender, known, stranger
+from postroom.admission.spool import BodySender, known, stranger
 from postroom.app import App
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call

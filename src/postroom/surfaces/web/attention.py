@@ -13,7 +13,7 @@ from postroom.model.key import Key, Scope
 from postroom.operations.accounts import list_accounts
 from postroom.operations.health import get_load
 from postroom.operations.keys import list_keys
-from postroom.operations.stopped_rules import list_stopped_rules
+from postroom.operations.rule_runs import list_stopped_rules
 from postroom.operations.webhooks import list_deliveries, list_webhooks
 from postroom.surfaces.web.page import Visit
 

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from postroom.calls.receipts import IDENTIFIER
 from postroom.errors import Conflict, InvalidInput
-from postroom.model.audit import AuditEntry, Via
+from postroom.model.event import AuditEntry, Via
 from postroom.model.key import Scope
 from postroom.operations.health import verify_audit
 from postroom.operations.keys import list_audit

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from postroom.model.activity import Activity, DayActivity
+from postroom.model.health import Activity, DayActivity
 
 DAY_WIDTH, BAR_WIDTH, HEIGHT = 10, 7, 100
 _LEAST_HEIGHT = 2

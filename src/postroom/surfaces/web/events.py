@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 
 from postroom.errors import InvalidInput, NotFound
 from postroom.model.event import Event
-from postroom.operations.events import TYPES, list_events
 from postroom.operations.inboxes import list_inboxes
+from postroom.operations.webhooks import TYPES, list_events
 from postroom.surfaces.web.page import Link, Page, Section, Values, Visit
 
 _ROWS = 50

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from postroom.model.health import Load
 from postroom.model.key import Scope
-from postroom.operations.activity import get_activity
 from postroom.operations.drafts import list_drafts
+from postroom.operations.health import get_activity
 from postroom.operations.outbox import list_outbox
 from postroom.surfaces.web.attention import LITTLE_SPACE, LONG_QUEUE, load_of, needs_of
 from postroom.surfaces.web.charts import charts_of

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from postroom.admission.request_bodies import known, stranger
+from postroom.admission.spool import known, stranger
 from postroom.app import App
 from postroom.blocking import in_thread
 from postroom.calls.web_sessions import SignedIn, signed_in

@@ -8,9 +8,9 @@ from postroom.errors import Forbidden, InvalidInput
 from postroom.model.event import Webhook
 from postroom.model.key import Scope
 from postroom.model.view import Everything
-from postroom.operations.events import TYPES
 from postroom.operations.inboxes import list_inboxes
 from postroom.operations.webhooks import (
+    TYPES,
     create_webhook,
     delete_webhook,
     get_delivery,

@@ -14,12 +14,11 @@ import pytest
 
 from postroom import checks
 from postroom.calls.operation import call
-from postroom.model.activity import CallCount
-from postroom.model.health import Finding, ok
+from postroom.model.health import CallCount, Finding, ok
 from postroom.operations.outbox import pause_outbox
 from postroom.operations.sending import send_message
 from postroom.operations.webhooks import create_webhook
-from postroom.store.sql.health import MAX_COUNTED
+from postroom.store.sql.installation import MAX_COUNTED
 from tests.mails import deliver, mail
 from tests.pipeline.clock import Clock
 from tests.surfaces.web.activity.conftest import HOSTILE

@@ -20,7 +20,7 @@ from postroom.store.sql.events.webhooks import (
 )
 from postroom.store.sql.values import scalar, seconds
 from postroom.store.transaction import Row, Transaction
-from postroom.store.webhook_secrets import DERIVED
+from postroom.store.webhooks import DERIVED
 
 BY_URL = f"SELECT {COLUMNS}, number FROM webhooks WHERE url = :target ORDER BY number"
 DELIVERY_EXISTS = """

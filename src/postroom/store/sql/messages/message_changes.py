@@ -27,7 +27,7 @@ from postroom.store.sql.accounts.pushes import (
     insert_push,
     origin_of,
 )
-from postroom.store.sql.blobs import unused_of
+from postroom.store.sql.conditions import OF_MESSAGES, unused_of
 from postroom.store.sql.events.events import remove_events
 from postroom.store.sql.memories.memories import remove_without_mail
 from postroom.store.sql.memories.memory_links import memories_from_mail
@@ -126,16 +126,6 @@ FIND = f"""
 STATE = f"SELECT {_STATE_COLUMNS} FROM messages m WHERE m.inbox = :inbox AND m.number = :n"
 HIDE = "UPDATE messages SET is_hidden = :hidden WHERE inbox = :inbox AND number = :n"
 FLAG = "UPDATE messages SET flags = :flags WHERE inbox = :inbox AND number = :n"
-OF_MESSAGES = (
-    "bodies",
-    "search_texts",
-    "message_labels",
-    "message_mailboxes",
-    "attachments",
-    "outbox",
-)
-"""The tables of rows that belong to a message."""
-
 _ROW_KEY = "inbox = :inbox AND number = :number"
 _MESSAGE_KEY = "inbox = :inbox AND message = :number"
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from postroom.errors import Conflict, NotFound
-from postroom.model.audit import AuditRecord
+from postroom.model.event import AuditRecord
 from postroom.model.inbox import Visible
 from postroom.model.key import Caller
 from postroom.model.message import ActionResult, FailedAction
@@ -17,9 +17,8 @@ from postroom.model.rule import Action, Plan, PlanItem, RuleEffect, State, resto
 from postroom.model.storage import Change
 from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING, named_in
-from postroom.store.sql.activity import count_mail
 from postroom.store.sql.audit import SEEN_IN, SIDE_EFFECTS, add_action_entries
-from postroom.store.sql.events.events import About
+from postroom.store.sql.events.events import About, count_mail
 from postroom.store.sql.messages.message_changes import change_each
 from postroom.store.sql.rules.rule_jobs import cancel_rule_jobs
 from postroom.store.sql.rules.rules import ABOUT, run_side_effects

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from postroom.errors import Conflict, MailError, NotFound
-from postroom.model.audit import AuditRecord
+from postroom.model.event import AuditRecord
 from postroom.model.inbox import Visible
 from postroom.model.key import AGENT, OWNER
 from postroom.model.memory import DEFAULT_NAMESPACE, Author, Link, MemoryChange
@@ -17,10 +17,9 @@ from postroom.model.rule import Action, Facts, Loss, Rule, RuleEffect, State, te
 from postroom.model.storage import FIELD_BORDER, MessageQuery
 from postroom.model.view import EVERYTHING, Everything, named_in
 from postroom.store.search.index import IndexSearcher
-from postroom.store.sql.activity import count_mail
 from postroom.store.sql.audit import ARRIVED, SEEN_IN, add_action_entries
 from postroom.store.sql.conditions import page_of
-from postroom.store.sql.events.events import About, add_event
+from postroom.store.sql.events.events import About, add_event, count_mail
 from postroom.store.sql.events.rule_deliveries import Signer, insert_rule_delivery
 from postroom.store.sql.memories.memory_writes import save_memory
 from postroom.store.sql.messages.message_search import direction, search_query_of

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from postroom.model.account import Account, Identity
-from postroom.model.audit import AuditEntry
-from postroom.model.event import Event, Webhook, WebhookDelivery
+from postroom.model.event import AuditEntry, Event, Webhook, WebhookDelivery
 from postroom.model.inbox import Inbox, Label, Mailbox
 from postroom.model.key import Key
 from postroom.model.memory import MemoryHit, MemoryRow

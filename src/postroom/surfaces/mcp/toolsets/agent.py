@@ -5,16 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from postroom.errors import MailError
-from postroom.operations.agent import (
-    changing,
-    finding,
-    memory,
-    outgoing,
-    reading,
-    rules,
-    waiting,
-    writing,
-)
+from postroom.operations.agent import changing, finding, memory, reading, writing
 from postroom.surfaces.mcp.tool import Body, Tool, explain_error
 from postroom.surfaces.wording import reword
 
@@ -91,11 +82,11 @@ TOOLS = (
     _tool("reply_mail", "Reply", writing.reply_mail, hide=AS_IN_SEND),
     _tool("forward_mail", "Forward", writing.forward_mail, hide=AS_IN_SEND),
     _tool("change_mail", "Change mail", changing.change_mail),
-    _tool("undo", "Undo", outgoing.undo),
+    _tool("undo", "Undo", writing.undo),
     _tool(
         "wait_for_mail",
         "Wait for mail",
-        waiting.wait_for_mail,
+        reading.wait_for_mail,
         hide=frozenset({"thread_id", "q"}),
         say={
             "from": "Only from there.",
@@ -103,15 +94,15 @@ TOOLS = (
             "extract": "Pick out a code or a link; pass over other mail.",
         },
     ),
-    _tool("list_mailboxes", "List mailboxes", waiting.list_mailboxes),
+    _tool("list_mailboxes", "List mailboxes", reading.list_mailboxes),
     _tool(
         "list_outgoing",
         "List outgoing mail",
-        outgoing.list_outgoing,
+        writing.list_outgoing,
         hide=frozenset({"limit"}),
     ),
     _tool("remember", "Remember", memory.remember, hide=MEMORY, say=KEY),
     _tool("recall", "Recall", memory.recall, feature="memory_search", hide=MEMORY),
     _tool("forget", "Forget", memory.forget, is_idempotent=True, hide=MEMORY, say=KEY),
-    _tool("make_rule", "Make a rule", rules.make_rule, say={"yaml": RULE}),
+    _tool("make_rule", "Make a rule", changing.make_rule, say={"yaml": RULE}),
 )

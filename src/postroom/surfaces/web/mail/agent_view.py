@@ -10,8 +10,7 @@ from typing import Any
 from postroom.errors import MailError
 from postroom.model.approval import ReplyVerdict, ReplyVerdicts
 from postroom.model.key import AGENT_ID
-from postroom.model.marked_message import MarkedMessage
-from postroom.model.message import Message
+from postroom.model.message import MarkedMessage, Message
 from postroom.operations.marked_messages import check_reply, get_marked_message
 from postroom.surfaces.web.mail.wording import kept_out
 from postroom.surfaces.web.page import Framed, Values, Visit

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from postroom.mail.text.marks import how_hidden
-from postroom.model.marked_message import Mark
-from postroom.model.message import Message
+from postroom.model.message import Mark, Message
 
 _MAX_MARKS = 100
 _BY_CHARACTERS = (

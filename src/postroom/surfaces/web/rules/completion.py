@@ -8,8 +8,7 @@ from typing import Any
 from postroom.model.key import Scope
 from postroom.model.message import FLAGS
 from postroom.operations.inboxes import list_inboxes
-from postroom.operations.mailboxes import list_mailboxes
-from postroom.operations.message_changes import list_labels
+from postroom.operations.message_changes import list_labels, list_mailboxes
 from postroom.operations.messages import search_messages
 from postroom.operations.webhooks import list_webhooks
 from postroom.rules.definition import ACTIONS, FIELDS, GROUPS, KEYS, OPERATORS, SAFETY_KEYS
