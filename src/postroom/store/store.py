@@ -32,7 +32,6 @@ from postroom.store.methods import is_found, never, reads, writes, writes_unaudi
 from postroom.store.search.index import compact, find_problems, purge, rebuild
 from postroom.store.sql import audit as sql_audit
 from postroom.store.sql import conditions as sql_blobs
-from postroom.store.sql import contacts as sql_contacts
 from postroom.store.sql import inboxes as sql_inboxes
 from postroom.store.sql import installation as sql_health
 from postroom.store.sql import installation as sql_installation
@@ -51,6 +50,7 @@ from postroom.store.sql.messages import (
     message_reparse,
     message_search,
 )
+from postroom.store.sql.messages import thread_choice as sql_contacts
 from postroom.store.sql.messages import threads as sql_threads
 from postroom.store.sql.outbox import claims, held_mail, holds, queue, sends
 from postroom.store.sql.outbox import drafts as sql_drafts

@@ -15,8 +15,7 @@ import pytest
 from postroom import operations
 from postroom.calls.operation import Operation
 from postroom.calls.request import argument_names
-from postroom.surfaces.cli.commands import COMMANDS, TOP, Bound
-from postroom.surfaces.cli.options import operation_of
+from postroom.surfaces.cli.commands import COMMANDS, TOP, Bound, operation_at
 from postroom.surfaces.cli.program import program
 from tests.page_operations import ON_PAGES
 
@@ -53,7 +52,7 @@ def test_every_command_loads_and_explains_itself(row):
 def test_every_argument_of_the_operation_is_an_option(row):
     options = {option for param in load(row.name).params for option in param.opts}
     unseen = {*dict(row.pin), *row.hide}
-    names = [n for n in argument_names(operation_of(row).request) if n not in unseen]
+    names = [n for n in argument_names(operation_at(row.operation).request) if n not in unseen]
     wanted = {f"--{name.replace('_', '-')}" for name in names}
 
     assert wanted - options <= {"--attachments"}
@@ -68,7 +67,7 @@ def test_every_operation_has_a_command():
         if isinstance(value, Operation)
     }
 
-    bound = {operation_of(row).name for row in COMMANDS if isinstance(row, Bound)}
+    bound = {operation_at(row.operation).name for row in COMMANDS if isinstance(row, Bound)}
 
     assert known - OTHER_NAMES - WITH_A_PERSON == bound
 

@@ -11,8 +11,8 @@ import pytest
 
 import postroom
 from postroom.surfaces.cli.commands import COMMANDS, Bound
+from postroom.surfaces.cli.exit_codes import field_in_our_words, in_our_words
 from postroom.surfaces.cli.options import fields_of, operation_of, spellings
-from postroom.surfaces.cli.rendering.wording import field_in_our_words, in_our_words
 
 SOURCE = Path(postroom.__file__).parent
 RAISED = {

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from postroom.model.values import dataclass
+
+if TYPE_CHECKING:
+    from postroom.calls.operation import Operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,7 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Own("serve", "serve:serve"),
     Own("worker", "serve:worker"),
     Own("mcp", "serve:mcp"),
-    Own("web", "web:web"),
+    Own("web", "administration:web"),
     Own("account add", "accounts:add"),
     Bound("account list", "accounts.list_accounts"),
     Bound("account check", "accounts.check_account", ("account_id",)),
@@ -115,10 +121,10 @@ COMMANDS: tuple[Bound | Own, ...] = (
     ),
     Bound("attachment save", "attachments.download_attachment", ("attachment_id",), saves_to=""),
     Bound("attachment link", "attachments.link_attachment", ("attachment_id",)),
-    Bound("mailbox list", "mailboxes.list_mailboxes", ("inbox_id",)),
+    Bound("mailbox list", "message_changes.list_mailboxes", ("inbox_id",)),
     Bound("label list", "message_changes.list_labels"),
-    Bound("label rename", "mailboxes.rename_label", ("label", "name")),
-    Bound("label delete", "mailboxes.delete_label", ("label",)),
+    Bound("label rename", "message_changes.rename_label", ("label", "name")),
+    Bound("label delete", "message_changes.delete_label", ("label",)),
     Bound("memory list", "memory_search.memory_list"),
     Bound("memory add", "memories.memory_add", ("key", "text")),
     Bound("memory show", "memories.memory_get", ("key",)),
@@ -161,8 +167,8 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Bound("webhook renew", "webhooks.renew_webhook", ("webhook_id",)),
     Bound("webhook deliveries", "webhooks.list_deliveries", ("webhook_id",)),
     Bound("webhook redeliver", "webhooks.redeliver", ("webhook_id", "delivery_id")),
-    Bound("events list", "events.list_events", ("inbox_id",)),
-    Bound("events tail", "events.stream_events", ("inbox_id",)),
+    Bound("events list", "webhooks.list_events", ("inbox_id",)),
+    Bound("events tail", "webhooks.stream_events", ("inbox_id",)),
     Own("rule check", "rules:check"),
     Bound("rule create", "rules.create_rule", ("rule_yaml",)),
     Bound("rule list", "rules.list_rules"),
@@ -191,3 +197,10 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Own("completion", "administration:completion"),
     Own("version", "administration:version"),
 )
+
+
+def operation_at(place: str) -> Operation[Any, Any]:
+    """The operation of a row: `module.name` in `postroom.operations`."""
+    module, _, name = place.rpartition(".")
+    found: Operation[Any, Any] = getattr(import_module(f"postroom.operations.{module}"), name)
+    return found

@@ -1,4 +1,4 @@
-"""`doctor`: check the installation and say how to fix each problem."""
+"""`doctor`: check the installation and what is around it, and say how to fix each problem."""
 
 from __future__ import annotations
 
@@ -19,6 +19,19 @@ from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
 from postroom.surfaces.cli.session import Session
 from postroom.surfaces.cli.terminal import cell
 from postroom.wiring import is_new
+
+if TYPE_CHECKING:
+    from postroom.config import Settings
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from postroom.model.health import warning
+from postroom.surfaces.cli.session import read_key
 
 if TYPE_CHECKING:
     from postroom.config import Settings
@@ -56,7 +69,6 @@ async def _examine(session: Session) -> list[Finding]:
         return [*findings, problem("settings", str(error), fix)]
     findings.append(ok("settings", "all values are valid"))
     from postroom.checks import check_folder, check_logins, check_memory
-    from postroom.surfaces.cli.doctor_network import examine_network
 
     findings += [check_memory(settings), check_logins(settings)]
     try:
@@ -91,3 +103,139 @@ def _database_fix(settings: Settings, error: Exception) -> str:
     if settings.database_url is None:
         return "run `postroom verify`; restore a backup if the file is damaged"
     return "check POSTROOM_DATABASE_URL, and that its user owns the database"
+
+
+_ANSWER_S = 2.0
+_MAX_BYTES = 65_536
+_LISTENING = "0A"
+
+
+async def examine_network(settings: Settings) -> list[Finding]:
+    """The findings about the server, its ports and the relay."""
+    from postroom.checks import check_relay_login
+
+    return [
+        await _http_port(settings),
+        await _smtp_port(settings),
+        await check_relay_login(settings),
+    ]
+
+
+async def _http_port(settings: Settings) -> Finding:
+    from postroom.surfaces.rest.server import listen
+
+    place = f"{settings.host}:{settings.port}"
+    try:
+        listen(settings.host, settings.port).close()
+    except Conflict:
+        return await _server(settings, place)
+    except MailError as error:
+        return problem("port", str(error), "choose an address of this machine with --host")
+    return ok("port", f"{place} is free; no server is running here")
+
+
+async def _server(settings: Settings, place: str) -> Finding:
+    """Who answers on the port: this installation, another one, or another program."""
+    status, body = await _ask(settings)
+    if status is None:
+        fix = "stop it, or choose another port with --port or POSTROOM_PORT"
+        return problem("port", f"{place} is taken by {taken_by(settings.port)}", fix)
+    if status != 200:
+        detail = f"Postroom on {place} is not ready: {body.get('detail', status)}"
+        return problem("port", detail, "see its log")
+    version, installation = body.get("version"), body.get("installation")
+    if installation is None:
+        return ok("port", f"Postroom is listening on {place}; it tells its data to no stranger")
+    if installation != await _own_installation(settings):
+        detail = f"Postroom {version} is listening on {place}, with other data than this folder"
+        fix = "choose another port with --port, or name its folder with --data"
+        return warning("port", detail, fix)
+    if version != __version__:
+        detail = f"Postroom {version} is listening on {place}, and this is {__version__}"
+        return warning("port", detail, "restart the server")
+    return ok("port", f"Postroom {version} is listening on {place}, with this data")
+
+
+async def _own_installation(settings: Settings) -> str | None:
+    """The mark of the installation in the settings, as a server shows it."""
+    from postroom.wiring import is_new, open_store
+
+    if is_new(settings):
+        return None
+    with suppress(MailError, OSError):
+        store = await open_store(settings)
+        try:
+            return await store.installation_mark()
+        finally:
+            await store.close()
+    return None
+
+
+async def _ask(settings: Settings) -> tuple[int | None, dict[str, Any]]:
+    """Status and body of /readyz; no status if no Postroom answers."""
+    from postroom.config.settings import base_url
+
+    host = base_url(settings.host, settings.port).removeprefix("http://")
+    key = settings.api_key or read_key(settings.data_dir)
+    lines = ["GET /readyz HTTP/1.1", f"Host: {host}", "Connection: close"]
+    lines += [f"X-API-Key: {key}"] if key else []
+    try:
+        async with asyncio.timeout(_ANSWER_S):
+            name = host.rpartition(":")[0].strip("[]")
+            reader, writer = await asyncio.open_connection(name, settings.port)
+            writer.write("\r\n".join([*lines, "", ""]).encode())
+            answer = b""
+            while len(answer) < _MAX_BYTES and (more := await reader.read(_MAX_BYTES)):
+                answer += more
+            writer.close()
+    except (OSError, TimeoutError):
+        return None, {}
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status = re.match(rb"HTTP/1\.1 (\d{3}) ", head)
+    if status is None or b"x-request-id" not in head.lower():
+        return None, {}
+    try:
+        found = json.loads(body)
+    except ValueError:
+        found = {}
+    return int(status[1]), found if isinstance(found, dict) else {}
+
+
+async def _smtp_port(settings: Settings) -> Finding:
+    if settings.smtp_listen is None:
+        return ok("smtp", "mail over SMTP is off (--smtp)")
+    host, _, port = settings.smtp_listen.rpartition(":")
+    try:
+        async with asyncio.timeout(_ANSWER_S):
+            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            greeting = await reader.readline()
+            writer.close()
+    except OSError as error:  # includes TimeoutError
+        if isinstance(error, ConnectionRefusedError) or not int(port):
+            return ok("smtp", f"{settings.smtp_listen} is free; nothing receives mail there now")
+        greeting = b""
+    if b"Postroom" in greeting:
+        return ok("smtp", f"Postroom receives mail on {settings.smtp_listen}")
+    fix = "stop it, or choose another address with --smtp or POSTROOM_SMTP_LISTEN"
+    return warning("smtp", f"{settings.smtp_listen} is taken by {taken_by(int(port))}", fix)
+
+
+def taken_by(port: int) -> str:
+    """The program that listens on a port, as far as it can be seen."""
+    sockets = {f"socket:[{inode}]" for inode in _inodes(port)}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if any(os.readlink(path) in sockets for path in (process / "fd").iterdir()):
+                name = (process / "comm").read_text().strip()
+                return f"{name} (process {process.name})"
+    return "a program that does not answer as Postroom does"
+
+
+def _inodes(port: int) -> Iterator[str]:
+    """The sockets that listen on a port, in the format of proc(5)."""
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with suppress(OSError):
+            for line in Path(table).read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
+                    yield fields[9]

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from postroom.config.preferences import preference
+from postroom.config.reading import preference
 from postroom.errors import InvalidInput, MailError, StorageFull
 from postroom.surfaces.cli.commands import COMMANDS, TOP, Bound, Own
 from postroom.surfaces.cli.exit_codes import BROKEN_PIPE, EXIT_CODES, INTERRUPTED, OK, explain

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from postroom.config.preferences import environment_with, preference
+from postroom.config.reading import environment_with, preference
 
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 
