@@ -93,13 +93,17 @@ async def message_id(ctx: RequestContext, inbox: Inbox) -> str:
 
 
 @pytest.fixture
-def serving() -> Callable[[Any], AbstractAsyncContextManager[int]]:
-    """Serves an application on a port of its own while it is needed."""
+def serving() -> Callable[..., AbstractAsyncContextManager[int]]:
+    """Serves an application on a port of its own while it is needed.
+
+    With *stopping*, as `serve` has it, streams end before the server waits for requests.
+    """
 
     @asynccontextmanager
-    async def served(asgi: Any) -> AsyncIterator[int]:
+    async def served(asgi: Any, stopping: Callable[[], None] | None = None) -> AsyncIterator[int]:
         port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(serve_on(listen("127.0.0.1", 0), asgi, ready=port.set_result))
+        bound = listen("127.0.0.1", 0)
+        task = asyncio.create_task(serve_on(bound, asgi, ready=port.set_result, stopping=stopping))
         try:
             await asyncio.wait_for(asyncio.shield(port), 10)
             yield port.result()

@@ -136,7 +136,7 @@ class Office:
 async def office(
     tmp_path: Path,
     clock: Clock,
-    serving: Callable[[Any], AbstractAsyncContextManager[int]],
+    serving: Callable[..., AbstractAsyncContextManager[int]],
     settings: dict[str, str],
 ) -> AsyncIterator[Office]:
     """A Postroom with an inbox and a relay that is not there."""
@@ -147,7 +147,8 @@ async def office(
         access = AccessControl.of(app, no_auth=False)
         mcp = http_app(app, access)
         mounts = {"/mcp": mcp, **web_mounts(app, access, tool_text)}
-        async with serving(build(app, mounts=mounts, lifespans=[mcp.lifespan])) as port:
+        asgi = build(app, mounts=mounts, lifespans=[mcp.lifespan])
+        async with serving(asgi, app.begin_shutdown) as port:
             yield Office(app, f"http://127.0.0.1:{port}")
 
 

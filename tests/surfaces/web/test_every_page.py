@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.async_api import Browser, expect
@@ -91,7 +90,7 @@ def _filled(path: str, values: dict[str, str]) -> str:
 async def demo(
     request: pytest.FixtureRequest,
     tmp_path: Path,
-    serving: Callable[[Any], AbstractAsyncContextManager[int]],
+    serving: Callable[..., AbstractAsyncContextManager[int]],
 ) -> AsyncIterator[Office]:
     """A server with the demo, on a database."""
     given = {"POSTROOM_DATA_DIR": str(tmp_path / "data")}
@@ -101,7 +100,8 @@ async def demo(
         access = AccessControl.of(app, no_auth=False)
         mcp = http_app(app, access)
         mounts = {"/mcp": mcp, **web_mounts(app, access, tool_text)}
-        async with serving(build(app, mounts=mounts, lifespans=[mcp.lifespan])) as port:
+        asgi = build(app, mounts=mounts, lifespans=[mcp.lifespan])
+        async with serving(asgi, app.begin_shutdown) as port:
             yield Office(app, f"http://127.0.0.1:{port}")
 
 
@@ -149,7 +149,7 @@ async def test_the_tour_of_the_documentation_works(browser: Browser, demo: Offic
     await seed_demo(demo.app)
     page = await signed_in(browser, demo, viewport=DESKTOP)
 
-    await page.get_by_role("link", name="Decide").click()
+    await page.get_by_role("link", name="wait for your decision").click()
     await page.get_by_role("link", name="accounts@payments-desk.example").first.click()
     assert "a misleading sender" in await page.locator(".reasons").inner_text()
     mail_path = await page.locator(".answered a").first.get_attribute("href")
