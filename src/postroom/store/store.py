@@ -25,7 +25,6 @@ from postroom.model.page import Found, Slice
 from postroom.model.sending import StoredDraft
 from postroom.model.storage import MessageQuery, RawMessage
 from postroom.ports.events import Notifier
-from postroom.store.audit_hmac import AuditHmac
 from postroom.store.maintenance import lifecycle
 from postroom.store.memories import MemoryStore
 from postroom.store.methods import is_found, never, reads, writes, writes_unaudited
@@ -40,6 +39,7 @@ from postroom.store.sql import web_sessions as sql_web_sessions
 from postroom.store.sql.accounts import accounts as sql_accounts
 from postroom.store.sql.accounts import identities as sql_identities
 from postroom.store.sql.accounts import pushes, remotes
+from postroom.store.sql.audit import AuditHmac
 from postroom.store.sql.events import events as sql_activity
 from postroom.store.sql.events import events as sql_events
 from postroom.store.sql.messages import mailboxes as sql_mailboxes
@@ -329,7 +329,7 @@ class Store(MemoryStore, WebhookStore):
 
     async def check_audit(self, limit_s: float = math.inf) -> AuditCheck:
         """Verify the chain of the whole audit log, or what can be read of it in a time."""
-        check, end = sql_audit.AuditVerification(self._audit_hmac), monotonic() + limit_s
+        check, end = lifecycle.AuditVerification(self._audit_hmac), monotonic() + limit_s
         while (is_more := await self.engine.read(check.read)) and monotonic() < end:
             pass
         return AuditCheck(check.number, tuple(check.problems), is_complete=not is_more)
