@@ -1,4 +1,4 @@
-"""Opens a store: its database must be complete, active, and use our audit key, which is in a file."""
+"""Opens a store: its database must be complete, active, and use our audit key (a file)."""
 
 from __future__ import annotations
 

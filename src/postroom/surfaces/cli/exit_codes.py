@@ -93,7 +93,7 @@ def _with_commands(text: str) -> str:
 @cache
 def _commands() -> dict[str, str]:
     return {
-        row.operation.partition(".")[2]: f"`postroom {row.name}`"
+        row.operation.rpartition(".")[2]: f"`postroom {row.name}`"
         for row in reversed(COMMANDS)
         if isinstance(row, Bound)
     }
