@@ -9,7 +9,7 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.errors import InvalidInput
 from postroom.model.approval import SenderLists
-from postroom.operations.approvals import get_policy, set_policy
+from postroom.operations.outgoing.approvals import get_policy, set_policy
 from tests.mails import deliver, mail
 
 INBOX = {"inbox_id": "me@postroom.localhost"}

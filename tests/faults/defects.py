@@ -85,7 +85,7 @@ def forget_keys() -> None:
 
 def answer_anyone() -> None:
     """An automatic answer goes to machines too."""
-    from postroom.operations import sending
+    from postroom.operations.outgoing import sending
     from postroom.store.sql.outbox import sends
 
     async def never(*_: Any) -> None:

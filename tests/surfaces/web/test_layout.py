@@ -6,8 +6,8 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from postroom.calls.operation import call
-from postroom.operations.messages import search_messages
-from postroom.operations.outbox import list_outbox
+from postroom.operations.mail.messages import search_messages
+from postroom.operations.outgoing.outbox import list_outbox
 from postroom.surfaces.cli.demo import seed_demo
 from tests.surfaces.web.chromium import DESKTOP, PHONE, SIZES, browser, signed_in
 from tests.surfaces.web.conftest import Office

@@ -7,8 +7,8 @@ from base64 import b64encode
 import pytest
 
 from postroom.calls.operation import call
-from postroom.operations.outbox import list_outbox
-from postroom.operations.sending import send_message
+from postroom.operations.outgoing.outbox import list_outbox
+from postroom.operations.outgoing.sending import send_message
 from tests.mails import deliver, mail
 from tests.pipeline.posting import working
 from tests.servers.relay import CUT, relaying

@@ -9,7 +9,7 @@ import click
 
 from postroom.calls.operation import Operation
 from postroom.errors import Forbidden
-from postroom.operations.approvals import approve_message, get_held_mail, reject_message
+from postroom.operations.outgoing.approvals import approve_message, get_held_mail, reject_message
 from postroom.surfaces.cli.backends import Backend, Body, with_whole_ids
 from postroom.surfaces.cli.exit_codes import OK
 from postroom.surfaces.cli.output import show

@@ -77,8 +77,8 @@ class Remote(Backend):
 
 LISTS = {
     "dlv": "webhooks.list_deliveries",
-    "drf": "drafts.list_drafts",
-    "idn": "identities.list_identities",
+    "drf": "outgoing.drafts.list_drafts",
+    "idn": "outgoing.identities.list_identities",
     "key": "keys.list_keys",
     "rul": "rules.list_rules",
     "whk": "webhooks.list_webhooks",

@@ -101,7 +101,7 @@ def _again(
 
 async def _original(backend: Backend, message_id: str) -> str:
     """The mail that is answered, as comment lines."""
-    from postroom.operations.messages import get_message
+    from postroom.operations.mail.messages import get_message
 
     asked = await with_whole_ids(backend, {"message_id": message_id})
     if not asked["message_id"].startswith("msg_"):

@@ -39,7 +39,7 @@ from postroom.model.message import Header, Message, hidden_chars
 from postroom.model.page import Slice
 from postroom.model.sending import EarlierMail, HeldMail, OutboxQuery, Sent
 from postroom.model.view import Everything, only
-from postroom.operations.outbox import recipients_by_role, sent_of
+from postroom.operations.outgoing.outbox import recipients_by_role, sent_of
 from postroom.pipeline.ingest import check_size
 from postroom.pipeline.routing import inboxes_for, outside_of, route_all
 from postroom.sending.outgoing_mail import each_once
