@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from postroom.surfaces.cli.backends import LISTS
-from postroom.surfaces.cli.commands import COMMANDS, Bound, operation_at
+from postroom.surfaces.cli.command_table import COMMANDS, Bound, operation_at
 from postroom.surfaces.cli.completion import SOURCES
 from postroom.surfaces.cli.options import fields_of
 from tests.mails import mail

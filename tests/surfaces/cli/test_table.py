@@ -15,7 +15,7 @@ import pytest
 from postroom import operations
 from postroom.calls.operation import Operation
 from postroom.calls.request import argument_names
-from postroom.surfaces.cli.commands import COMMANDS, TOP, Bound, operation_at
+from postroom.surfaces.cli.command_table import COMMANDS, TOP, Bound, operation_at
 from postroom.surfaces.cli.program import program
 from tests.page_operations import ON_PAGES
 

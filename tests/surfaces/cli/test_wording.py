@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import postroom
-from postroom.surfaces.cli.commands import COMMANDS, Bound, operation_at
+from postroom.surfaces.cli.command_table import COMMANDS, Bound, operation_at
 from postroom.surfaces.cli.exit_codes import field_in_our_words, in_our_words
 from postroom.surfaces.cli.options import fields_of, spellings
 

@@ -10,7 +10,7 @@ from postroom.calls.operation import Operation, call
 from postroom.model.event import EventStream
 from postroom.model.key import OWNER, Scope
 from postroom.model.message import Download
-from postroom.surfaces.cli.commands import operation_at
+from postroom.surfaces.cli.command_table import operation_at
 from postroom.surfaces.to_json import answer, presented, to_json
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from postroom.surfaces.cli.commands import operation_at
+from postroom.surfaces.cli.command_table import operation_at
 from postroom.surfaces.cli.session import Session
 
 if TYPE_CHECKING:

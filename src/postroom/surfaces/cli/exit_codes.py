@@ -19,7 +19,7 @@ import re
 import shlex
 from functools import cache
 
-from postroom.surfaces.cli.commands import COMMANDS, Bound
+from postroom.surfaces.cli.command_table import COMMANDS, Bound
 
 Options = Mapping[str, str]
 """The option for each argument of an operation."""

@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 from postroom.calls.request import Request
 from postroom.errors import InvalidInput
 from postroom.model.limits import Limits
-from postroom.surfaces.cli.commands import Bound, operation_at
+from postroom.surfaces.cli.command_table import Bound, operation_at
 from postroom.surfaces.cli.completion import Complete, completes, files
 from postroom.surfaces.cli.output import perform
 from postroom.surfaces.cli.session import Session

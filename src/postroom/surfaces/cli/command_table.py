@@ -29,7 +29,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """A command without an operation: `module:command` in this package."""
+    """A command without an operation: `module:command` in `commands`."""
 
     name: str
     place: str
