@@ -107,7 +107,7 @@ class App:
         """Run background jobs for as long as the block lasts. A process that *serves* announces it,
         so that others do not run them.
         """
-        from postroom.pipeline.heartbeats import Role, heartbeat
+        from postroom.pipeline.services import Role, heartbeat
 
         roles: list[Role] = ["serving"] if serves else []
         roles += ["relaying"] if self.services.has_relay else []
@@ -129,7 +129,7 @@ class App:
         async def run() -> None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(begun.wait(), _BACKGROUND_AFTER_S)
-            from postroom.pipeline.heartbeats import run_when_unattended
+            from postroom.pipeline.services import run_when_unattended
 
             await run_when_unattended(
                 self.services, lambda: self.at_work(serves=False), self._lending
@@ -140,7 +140,7 @@ class App:
 
     @asynccontextmanager
     async def _lending(self) -> AsyncIterator[None]:
-        from postroom.pipeline.heartbeats import heartbeat
+        from postroom.pipeline.services import heartbeat
 
         relays = self.outbox(only_relays=True).run()
         async with _running(relays), heartbeat(self.services, ["lending"]):

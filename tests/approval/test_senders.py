@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.approval.policies import is_blocked
+from postroom.approval import is_blocked
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.errors import InvalidInput

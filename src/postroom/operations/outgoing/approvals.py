@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from postroom.approval.policies import is_as_strict, parse_pattern
+from postroom.approval import is_as_strict, parse_pattern
 from postroom.blocking import in_thread
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import MessageId, inbox_of, operation, require, require_scope
