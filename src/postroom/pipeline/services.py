@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from postroom.errors import MailError
 from postroom.mail.authentication import Trust
 from postroom.model.health import Finding
 from postroom.model.limits import Limits
@@ -30,13 +32,6 @@ from postroom.ports.provider import Inbound, NoProviders, Providers
 
 if TYPE_CHECKING:  # an import that takes time
     from postroom.store.store import Store
-import logging
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from datetime import timedelta
-from typing import Literal
-
-from postroom.errors import MailError
 
 
 async def wait_for_notification(

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 from postroom.calls.operation import Operation, call
+from postroom.errors import Forbidden, InvalidInput, NotFound
 from postroom.model.event import EventStream
 from postroom.model.key import OWNER, Scope
 from postroom.model.message import Download
 from postroom.surfaces.cli.command_table import operation_at
+from postroom.surfaces.cli.rendering.tables import KINDS, MIXED, is_id
 from postroom.surfaces.to_json import answer, presented, to_json
 
 if TYPE_CHECKING:
     from postroom.app import App
     from postroom.surfaces.rest.client import Client
-import re
 
-from postroom.errors import Forbidden, InvalidInput, NotFound
-from postroom.surfaces.cli.rendering.tables import KINDS, MIXED, is_id
 
 Body = dict[str, Any]
 Events = AsyncIterator[Body | None]

@@ -5,21 +5,21 @@ They name options and commands, not arguments and operations.
 
 from __future__ import annotations
 
+import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from postroom.errors import MailError, RateLimited, Unavailable
+from postroom.surfaces.cli.command_table import COMMANDS, Bound
 from postroom.surfaces.cli.terminal import inert, write_json
 
 if TYPE_CHECKING:
     from postroom.model.message import FailedAction
     from postroom.surfaces.cli.session import Session
-import re
-import shlex
-from functools import cache
 
-from postroom.surfaces.cli.command_table import COMMANDS, Bound
 
 Options = Mapping[str, str]
 """The option for each argument of an operation."""

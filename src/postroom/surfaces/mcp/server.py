@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -36,13 +37,11 @@ from postroom.surfaces.mcp.listing import (
 from postroom.surfaces.mcp.stdio import leave_in_time, stdio_streams
 
 if TYPE_CHECKING:
+    from mcp.server.session import ServerSession
+
     from postroom.surfaces.mcp.http import AccessControl, McpEndpoint
     from postroom.surfaces.mcp.tool import Tool
-from contextlib import suppress
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from mcp.server.session import ServerSession
 
 Request = ServerRequestContext[Any, Any]
 

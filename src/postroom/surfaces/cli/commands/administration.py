@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from postroom import __version__
 from postroom.config import SETTINGS
+from postroom.config.settings import base_url
+from postroom.errors import Forbidden
 from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
 from postroom.surfaces.cli.session import Session
 from postroom.surfaces.cli.terminal import Progress, cell, table
@@ -17,14 +20,8 @@ from postroom.surfaces.cli.terminal import Progress, cell, table
 if TYPE_CHECKING:
     from postroom.app import App
     from postroom.model.event import AuditCheck
-import sys
-from typing import TYPE_CHECKING, Any
+    from postroom.model.message import BlobKey
 
-from postroom.config.settings import base_url
-from postroom.errors import Forbidden
-
-if TYPE_CHECKING:
-    from postroom.app import App
 
 _NAMES = "\n".join(f"{setting.variable}: {setting.summary}" for setting in SETTINGS)
 
@@ -110,10 +107,6 @@ async def _reparse(app: App, *, everything: bool) -> int:
             progress.tell(done, share=min(done / total, 1.0) if total else None)
     return done
 
-
-if TYPE_CHECKING:
-    from postroom.app import App
-    from postroom.model.message import BlobKey
 
 SWEEP_AGE = timedelta(hours=1)
 """A blob that nothing uses may belong to a message that is being stored right now."""

@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from postroom import __version__
 from postroom.config import ConfigError
 from postroom.errors import Conflict, MailError, TooNew, TooOld
-from postroom.model.health import Finding, ok, problem
+from postroom.model.health import Finding, ok, problem, warning
 from postroom.surfaces.cli.data_folder import check_owner, check_writable
 from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
-from postroom.surfaces.cli.session import Session
+from postroom.surfaces.cli.session import Session, read_key
 from postroom.surfaces.cli.terminal import cell
 from postroom.wiring import is_new
-
-if TYPE_CHECKING:
-    from postroom.config import Settings
-import json
-import os
-import re
-from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from postroom.model.health import warning
-from postroom.surfaces.cli.session import read_key
 
 if TYPE_CHECKING:
     from postroom.config import Settings
