@@ -25,7 +25,7 @@ from postroom.config import read_settings
 from postroom.model.key import OWNER
 from postroom.operations.inboxes import create_inbox
 from postroom.operations.keys import create_key
-from postroom.operations.sending import send_message
+from postroom.operations.outgoing.sending import send_message
 
 BAR_MS = 0.3
 

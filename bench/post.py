@@ -23,7 +23,7 @@ from postroom.app import App, open_app
 from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.model.key import OWNER
-from postroom.operations.messages import wait_for_message
+from postroom.operations.mail.messages import wait_for_message
 from postroom.surfaces.smtp.server import listening
 from tests.mails import deliver, mail, new_inbox
 

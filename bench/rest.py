@@ -18,7 +18,7 @@ from postroom.app import App, open_app
 from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.model.key import OWNER
-from postroom.operations import messages
+from postroom.operations.mail import messages
 from postroom.surfaces.rest.server import build
 from tests.mails import deliver, mail, new_inbox
 

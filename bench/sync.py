@@ -35,7 +35,7 @@ from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.operations.accounts import add_account
 from postroom.operations.inboxes import create_inbox
-from postroom.operations.messages import search_messages
+from postroom.operations.mail.messages import search_messages
 from postroom.pipeline.maintenance import compact_all
 from postroom.pipeline.sync.scheduler import SyncScheduler, sync_once
 from postroom.pipeline.transfer.import_export import import_mail

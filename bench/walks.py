@@ -35,8 +35,8 @@ from postroom.model.view import EVERYTHING
 from postroom.operations.inboxes import create_inbox
 from postroom.operations.memories import memory_add
 from postroom.operations.memory_search import memory_search
+from postroom.operations.outgoing.sending import send_message
 from postroom.operations.rules import apply_rule_plan, create_rule, run_rule_plan
-from postroom.operations.sending import send_message
 from postroom.pipeline.sync.scheduler import sync_once
 from postroom.surfaces.mcp.call_tool import call_tool
 from postroom.surfaces.mcp.toolsets import choose_tools

@@ -31,8 +31,8 @@ from postroom.config import read_settings
 from postroom.model.inbox import INBOX
 from postroom.model.key import OWNER
 from postroom.model.storage import NewMessage
-from postroom.operations.messages import get_message, search_messages
-from postroom.operations.threads import get_thread
+from postroom.operations.mail.messages import get_message, search_messages
+from postroom.operations.mail.threads import get_thread
 from postroom.surfaces.mcp.server import tool_text
 from postroom.surfaces.rest.server import AccessControl
 from postroom.surfaces.web.delivery import ASSETS, compressed_asset

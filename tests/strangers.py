@@ -15,10 +15,10 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.model.account import Account, Identity
 from postroom.model.view import EVERYTHING
-from postroom.operations.drafts import create_draft
 from postroom.operations.memories import memory_add
+from postroom.operations.outgoing.drafts import create_draft
+from postroom.operations.outgoing.sending import reply_to_message
 from postroom.operations.rules import create_rule, run_rule_plan
-from postroom.operations.sending import reply_to_message
 from postroom.operations.webhooks import create_webhook, list_deliveries
 from postroom.pipeline.ingest import Arrival, receive
 from postroom.store.store import Store

@@ -19,7 +19,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from postroom.app import open_app
 from postroom.config import SETTINGS, read_settings
-from postroom.surfaces.cli.commands import TOP
+from postroom.surfaces.cli.command_table import TOP
 from postroom.surfaces.rest.server import build
 from tests.servers.ports import free_port
 from tests.servers.postroom import command, environment, running

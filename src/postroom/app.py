@@ -13,7 +13,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import field, fields, replace
 from datetime import timedelta
 from functools import partial
@@ -56,6 +56,7 @@ from postroom.wiring import (
 if TYPE_CHECKING:
     from postroom.pipeline.apply_rules import RuleJobs
     from postroom.pipeline.outbox import Outbox
+    from postroom.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ class App:
         """Run background jobs for as long as the block lasts. A process that *serves* announces it,
         so that others do not run them.
         """
-        from postroom.pipeline.heartbeats import Role, heartbeat
+        from postroom.pipeline.services import Role, heartbeat
 
         roles: list[Role] = ["serving"] if serves else []
         roles += ["relaying"] if self.services.has_relay else []
@@ -129,7 +130,7 @@ class App:
         async def run() -> None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(begun.wait(), _BACKGROUND_AFTER_S)
-            from postroom.pipeline.heartbeats import run_when_unattended
+            from postroom.pipeline.services import run_when_unattended
 
             await run_when_unattended(
                 self.services, lambda: self.at_work(serves=False), self._lending
@@ -140,7 +141,7 @@ class App:
 
     @asynccontextmanager
     async def _lending(self) -> AsyncIterator[None]:
-        from postroom.pipeline.heartbeats import heartbeat
+        from postroom.pipeline.services import heartbeat
 
         relays = self.outbox(only_relays=True).run()
         async with _running(relays), heartbeat(self.services, ["lending"]):
@@ -297,61 +298,64 @@ async def open_app(
     Raises:
         Conflict: they belong to another installation, or a migration is unfinished.
     """
-    from postroom.providers.allowed_hosts import Guard
-    from postroom.providers.webhooks import HttpPoster
-
     trust = read_trust(settings)
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     blobs = open_blobs(settings)
     if uses_blobs:
         await _if_it_answers(_refuse_without_database(settings, blobs))
     store = await open_store(settings)
-    parser = Parser(settings.limits)
-    embedder = make_embedder(settings)
-    providers = make_providers(settings)
-    calls = CallCounts(store.count_calls)
-    imap = None
-    try:
+    async with AsyncExitStack() as closing:
+        closing.push_async_callback(finish_threads)
+        closing.push_async_callback(store.close)
         if uses_blobs:
             await _if_it_answers(own_blobs(store, blobs))
-        secret = await store.secret()
-        imap = make_live_imap(settings, await synced_imap(store, providers))
-        services = Services(
-            store=store,
-            blobs=blobs,
-            imap=imap,
-            limits=settings.limits,
-            parser=parser,
-            domains=settings.domains,
+        secret, limits = await store.secret(), settings.limits
+        services = replace(
+            await _open_services(settings, store, blobs, closing),
             trust=trust,
-            catch_all=settings.catch_all,
-            poster=HttpPoster(Guard(settings.webhook_allow)),
-            inbound=make_inbound(settings, store),
-            has_relay=settings.relay_url is not None,
-            embedder=embedder,
-            memory_search=settings.memory_search,
-            providers=providers,
             counts=Counts(counters),
-            calls=calls,
-            checks=partial(_check_all, settings),
-            data_dir=settings.data_dir,
-            gate=Gate(
-                Policy(settings.agent_approval),
-                timedelta(seconds=settings.approval_expires_s),
-                settings.approval_notify,
-                f"{settings.server_url}/outgoing",
-            ),
             rule_key=mark_key(secret),
         )
-        limits = settings.limits
         rates = RateLimits(per_second=limits.requests_per_second, burst=limits.requests_burst)
         yield App(settings, services, Cursors(secret), rates, RequestBodies(settings.data_dir))
-    finally:
-        if imap is not None:
-            await imap.close()
-        if embedder is not None:
-            await embedder.close()
-        await parser.close()
-        await calls.close()
-        await store.close()
-        await finish_threads()
+
+
+async def _open_services(
+    settings: Settings, store: Store, blobs: BlobStore, closing: AsyncExitStack
+) -> Services:
+    """The services of the settings; *closing* closes those that need it."""
+    from postroom.providers.allowed_hosts import Guard
+    from postroom.providers.webhooks import HttpPoster
+
+    calls, parser = CallCounts(store.count_calls), Parser(settings.limits)
+    closing.push_async_callback(calls.close)
+    closing.push_async_callback(parser.close)
+    if (embedder := make_embedder(settings)) is not None:
+        closing.push_async_callback(embedder.close)
+    providers = make_providers(settings)
+    if (imap := make_live_imap(settings, await synced_imap(store, providers))) is not None:
+        closing.push_async_callback(imap.close)
+    return Services(
+        store=store,
+        blobs=blobs,
+        imap=imap,
+        limits=settings.limits,
+        parser=parser,
+        domains=settings.domains,
+        catch_all=settings.catch_all,
+        poster=HttpPoster(Guard(settings.webhook_allow)),
+        inbound=make_inbound(settings, store),
+        has_relay=settings.relay_url is not None,
+        embedder=embedder,
+        memory_search=settings.memory_search,
+        providers=providers,
+        calls=calls,
+        checks=partial(_check_all, settings),
+        data_dir=settings.data_dir,
+        gate=Gate(
+            Policy(settings.agent_approval),
+            timedelta(seconds=settings.approval_expires_s),
+            settings.approval_notify,
+            f"{settings.server_url}/outgoing",
+        ),
+    )

@@ -60,9 +60,8 @@ async def migrate_installation(
         Conflict: the target is in use, or the source was migrated or is being written to.
         InvalidInput: a backup would share its blobs.
     """
-    from postroom.store.audit_hmac import KEY_FILE, MARK_FILE, AuditKeyFiles
     from postroom.store.maintenance.migration import Migration
-    from postroom.store.open import check_source
+    from postroom.store.open import KEY_FILE, MARK_FILE, AuditKeyFiles, check_source
 
     async with _unchecked_store(source) as old:
         await check_source(old.engine, source.data_dir, source.audit_key)
@@ -160,7 +159,6 @@ async def _copy_installation(
     blobs are copied belongs to no message of a later moment, so the database is copied again; a
     blob that is still missing then is reported.
     """
-    from postroom.store.audit_hmac import KEY_FILE, MARK_FILE, AuditHmac, AuditKeyFiles
     from postroom.store.maintenance.database_files import (
         NEW_FILE,
         check_replaceable,
@@ -168,7 +166,14 @@ async def _copy_installation(
         installation_of,
         replace_database,
     )
-    from postroom.store.open import check_source, encrypt_old_secrets
+    from postroom.store.open import (
+        KEY_FILE,
+        MARK_FILE,
+        AuditKeyFiles,
+        check_source,
+        encrypt_old_secrets,
+    )
+    from postroom.store.sql.audit import AuditHmac
 
     path, new = target.data_dir / "postroom.db", target.data_dir / NEW_FILE
     if source.data_dir.resolve() == target.data_dir.resolve():
@@ -225,7 +230,7 @@ async def _copy_blobs(
 @asynccontextmanager
 async def _unchecked_store(settings: Settings, path: Path | None = None) -> AsyncIterator[Store]:
     """A store on a database in any state; audit entries cannot be written in it."""
-    from postroom.store.audit_hmac import AuditHmac
+    from postroom.store.sql.audit import AuditHmac
     from postroom.store.store import Store
 
     engine: Engine

@@ -16,9 +16,11 @@ from postroom.model.key import ALL_SCOPES
 from postroom.model.message import Header
 from postroom.model.sending import OutboxQuery, Sent
 from postroom.model.view import EVERYTHING
-from postroom.operations import approvals, keys, message_changes, outbox, sending
-from postroom.operations.approvals import approve_message, get_held_mail, reject_message
-from postroom.operations.outbox import ListOutbox
+from postroom.operations import keys
+from postroom.operations.mail import message_changes
+from postroom.operations.outgoing import approvals, outbox, sending
+from postroom.operations.outgoing.approvals import approve_message, get_held_mail, reject_message
+from postroom.operations.outgoing.outbox import ListOutbox
 from tests.approval.conftest import KNOWN, STRANGER, Keyed
 from tests.pipeline.clock import Clock
 from tests.pipeline.posting import statuses, types, working

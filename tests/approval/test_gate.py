@@ -15,8 +15,10 @@ from postroom.model.key import Scope
 from postroom.model.rule import Action
 from postroom.model.sending import OutboxQuery
 from postroom.model.view import EVERYTHING
-from postroom.operations import drafts, inbound, inboxes, outbox, rules, sending, unsubscribing
+from postroom.operations import inbound, inboxes, rules
 from postroom.operations.agent import writing
+from postroom.operations.mail import unsubscribing
+from postroom.operations.outgoing import drafts, outbox, sending
 from postroom.pipeline.apply_rules import RuleJobs
 from postroom.rules.rights import rights_for
 from postroom.sending.replies import caller_of, run_rule_job

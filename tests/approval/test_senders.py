@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.approval.policies import is_blocked
+from postroom.approval import is_blocked
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.errors import InvalidInput
 from postroom.model.approval import SenderLists
-from postroom.operations.approvals import get_policy, set_policy
+from postroom.operations.outgoing.approvals import get_policy, set_policy
 from tests.mails import deliver, mail
 
 INBOX = {"inbox_id": "me@postroom.localhost"}

@@ -18,7 +18,7 @@ from typing import Any
 
 def ack_before_commit() -> None:
     """250 is said before the mail is stored."""
-    from postroom.surfaces.smtp.session import Delivery
+    from postroom.surfaces.smtp.connection import Delivery
 
     stored = Delivery._stored
 
@@ -85,7 +85,7 @@ def forget_keys() -> None:
 
 def answer_anyone() -> None:
     """An automatic answer goes to machines too."""
-    from postroom.operations import sending
+    from postroom.operations.outgoing import sending
     from postroom.store.sql.outbox import sends
 
     async def never(*_: Any) -> None:
@@ -97,7 +97,7 @@ def answer_anyone() -> None:
 
 def accept_when_full() -> None:
     """What could not be stored for want of room is acknowledged."""
-    from postroom.surfaces.smtp.session import Delivery
+    from postroom.surfaces.smtp.connection import Delivery
 
     answers = Delivery.answers
 

@@ -9,7 +9,7 @@ import pytest
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.errors import InvalidInput
-from postroom.operations.message_changes import update_message
+from postroom.operations.mail.message_changes import update_message
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from postroom.calls.operation import call
 from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound, TooLarge
 from postroom.model.inbox import Inbox
 from postroom.model.view import NOTHING
-from postroom.operations.draft_editor import save_draft
-from postroom.operations.drafts import get_draft, list_drafts, send_draft
-from postroom.operations.outbox import cancel_message
+from postroom.operations.outgoing.draft_editor import save_draft
+from postroom.operations.outgoing.drafts import get_draft, list_drafts, send_draft
+from postroom.operations.outgoing.outbox import cancel_message
 from tests.callers import a_caller
 
 NEW = "drf_abcdefghij"

@@ -21,7 +21,7 @@ from postroom.model.key import OWNER
 from postroom.model.sending import Draft
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING, only
-from postroom.operations.drafts import (
+from postroom.operations.outgoing.drafts import (
     create_draft,
     delete_draft,
     get_draft,
@@ -29,8 +29,8 @@ from postroom.operations.drafts import (
     send_draft,
     update_draft,
 )
-from postroom.operations.outbox import cancel_message, retry_message
-from postroom.operations.sending import forward_message, send_message
+from postroom.operations.outgoing.outbox import cancel_message, retry_message
+from postroom.operations.outgoing.sending import forward_message, send_message
 from postroom.pipeline.outbox import Outbox
 from tests.callers import a_caller
 from tests.mails import deliver, mail, new_inbox, took_over

@@ -17,7 +17,7 @@ from postroom.model.event import FIRST
 from postroom.model.inbox import Inbox
 from postroom.model.message import NamedAddress
 from postroom.model.view import EVERYTHING
-from postroom.operations.messages import list_messages, search_messages, wait_for_message
+from postroom.operations.mail.messages import list_messages, search_messages, wait_for_message
 from postroom.rules.matching import _is_from
 from tests.mails import deliver, mail, new_inbox
 

@@ -16,7 +16,7 @@ from postroom.model.inbox import Inbox
 from postroom.model.key import OWNER
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
-from postroom.operations.sending import reply_to_message, send_message
+from postroom.operations.outgoing.sending import reply_to_message, send_message
 from tests.mails import deliver, mail, new_inbox
 
 OUTGOING = {"to": ["bo@postroom.localhost"], "subject": "Plan", "body_text": "Shall we?"}

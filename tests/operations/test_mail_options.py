@@ -12,9 +12,9 @@ from postroom.calls.operation import call
 from postroom.errors import InvalidInput, NotFound
 from postroom.model.inbox import Inbox
 from postroom.model.message import Message
-from postroom.operations.drafts import create_draft, send_draft, update_draft
-from postroom.operations.messages import get_message
-from postroom.operations.sending import (
+from postroom.operations.mail.messages import get_message
+from postroom.operations.outgoing.drafts import create_draft, send_draft, update_draft
+from postroom.operations.outgoing.sending import (
     forward_message,
     reply_to_message,
     send_email,

@@ -7,7 +7,7 @@ import pytest
 from postroom.calls.operation import call
 from postroom.errors import Conflict
 from postroom.model.key import AGENT, Scope
-from postroom.operations import drafts, identities, sending
+from postroom.operations.outgoing import drafts, identities, sending
 from tests.mails import new_inbox
 from tests.operations.ruling import bearer
 

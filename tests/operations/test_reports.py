@@ -10,7 +10,7 @@ from postroom.model.event import EventQuery
 from postroom.model.inbox import Inbox
 from postroom.model.message import Recipient
 from postroom.model.view import EVERYTHING
-from postroom.operations.sending import send_message
+from postroom.operations.outgoing.sending import send_message
 from postroom.pipeline.ingest import Arrival, receive
 from tests.mails import deliver, took_over
 

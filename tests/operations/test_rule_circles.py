@@ -23,7 +23,7 @@ from postroom.model.page import Slice
 from postroom.model.storage import MessageQuery, ReplyLimit
 from postroom.model.view import EVERYTHING, only
 from postroom.operations import rules
-from postroom.operations.sending import reply_to_message
+from postroom.operations.outgoing.sending import reply_to_message
 from tests.mails import deliver, mail, new_inbox
 from tests.operations.ruling import events_of, plan_of, rule, saved
 

@@ -16,7 +16,8 @@ from postroom.config import read_settings
 from postroom.errors import Conflict, Forbidden, NotFound
 from postroom.model.key import OWNER
 from postroom.model.view import only
-from postroom.operations import bulk_changes, rule_editing, rule_runs, rules
+from postroom.operations import rule_editing, rule_runs, rules
+from postroom.operations.mail import bulk_changes
 from tests.mails import deliver, mail, new_inbox
 from tests.operations.ruling import INVOICES, bearer, plan_of, rule, saved, state_of
 

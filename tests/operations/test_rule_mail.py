@@ -10,7 +10,9 @@ from postroom.calls.operation import call
 from postroom.model.key import AGENT, OWNER
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING, only
-from postroom.operations import messages, rules, sending
+from postroom.operations import rules
+from postroom.operations.mail import messages
+from postroom.operations.outgoing import sending
 from postroom.pipeline.apply_rules import rules_without_rights
 from postroom.sending.replies import caller_of, run_rule_job
 from tests.callers import a_caller

@@ -16,11 +16,10 @@ from postroom.model.inbox import Inbox
 from postroom.model.key import Caller, Scope
 from postroom.model.view import NOTHING, only
 from postroom.operations.agent.finding import FindMail
-from postroom.operations.attachments import list_attachments
-from postroom.operations.identities import list_identities
 from postroom.operations.inboxes import get_inbox
 from postroom.operations.keys import create_key
-from postroom.operations.message_changes import (
+from postroom.operations.mail.attachments import list_attachments
+from postroom.operations.mail.message_changes import (
     apply_label,
     delete_label,
     list_labels,
@@ -29,11 +28,12 @@ from postroom.operations.message_changes import (
     rename_label,
     update_message,
 )
-from postroom.operations.message_selection import find_page
-from postroom.operations.messages import get_message, list_messages, search_messages
+from postroom.operations.mail.message_selection import find_page
+from postroom.operations.mail.messages import get_message, list_messages, search_messages
+from postroom.operations.mail.threads import list_threads
+from postroom.operations.outgoing.identities import list_identities
+from postroom.operations.outgoing.sending import reply_to_message
 from postroom.operations.rules import create_rule
-from postroom.operations.sending import reply_to_message
-from postroom.operations.threads import list_threads
 from postroom.operations.webhooks import list_events
 from postroom.store.search.compaction.jobs import MergePolicy
 from postroom.store.search.index import compact

@@ -14,9 +14,9 @@ from postroom.mail.authentication import Trust
 from postroom.model.event import Posted
 from postroom.model.inbox import Inbox
 from postroom.model.sending import Unsubscribed
-from postroom.operations.messages import get_message
-from postroom.operations.outbox import list_outbox
-from postroom.operations.unsubscribing import unsubscribe
+from postroom.operations.mail.messages import get_message
+from postroom.operations.mail.unsubscribing import unsubscribe
+from postroom.operations.outgoing.outbox import list_outbox
 from tests.mails import deliver, mail
 
 URL = "https://news.example/u?id=7"

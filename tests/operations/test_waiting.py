@@ -18,7 +18,7 @@ from postroom.errors import InvalidInput, NotFound, Unavailable
 from postroom.model.event import FIRST, Event, Waited
 from postroom.model.inbox import Inbox
 from postroom.model.view import EVERYTHING, only
-from postroom.operations.messages import wait_for_message
+from postroom.operations.mail.messages import wait_for_message
 from postroom.pipeline.event_watch import WatchedEvent
 from postroom.pipeline.ingest import Arrival, receive_many
 from tests.callers import a_caller

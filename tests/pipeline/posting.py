@@ -12,7 +12,7 @@ from postroom.calls.operation import call
 from postroom.model.event import EventQuery
 from postroom.model.sending import Sent
 from postroom.model.view import EVERYTHING
-from postroom.operations.sending import send_message
+from postroom.operations.outgoing.sending import send_message
 from postroom.pipeline.outbox import Outbox
 from postroom.providers.smtp.relay import SmtpRelay
 from postroom.providers.smtp.url import parse_relay_url

@@ -9,7 +9,7 @@ import pytest
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
-from postroom.operations.outbox import list_outbox
+from postroom.operations.outgoing.outbox import list_outbox
 from postroom.pipeline.outbox import wait_after
 from tests.mails import SOME
 from tests.pipeline.clock import Clock

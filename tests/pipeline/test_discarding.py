@@ -15,7 +15,7 @@ from postroom.calls.operation import call
 from postroom.errors import Conflict
 from postroom.model.view import EVERYTHING
 from postroom.operations.inboxes import delete_inbox
-from postroom.operations.message_changes import delete_message
+from postroom.operations.mail.message_changes import delete_message
 from postroom.pipeline import blobs, maintenance
 from postroom.pipeline.blobs import own_blobs
 from tests.mails import deliver, mail, new_inbox

@@ -24,8 +24,8 @@ from postroom.model.key import OWNER, Scope
 from postroom.model.page import Page
 from postroom.model.view import EVERYTHING
 from postroom.operations.inboxes import ListInboxes
-from postroom.operations.message_changes import move_message
-from postroom.operations.sending import send_message
+from postroom.operations.mail.message_changes import move_message
+from postroom.operations.outgoing.sending import send_message
 from postroom.operations.webhooks import create_webhook
 from postroom.pipeline.counters import FAILED
 from postroom.pipeline.outbox import Outbox

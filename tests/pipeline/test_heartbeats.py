@@ -14,7 +14,7 @@ from postroom.app import open_app
 from postroom.calls.context import RequestContext
 from postroom.config import read_settings
 from postroom.errors import InvalidInput
-from postroom.pipeline.heartbeats import heartbeat, run_when_unattended
+from postroom.pipeline.services import heartbeat, run_when_unattended
 from tests.servers.postroom import environment, running
 from tests.servers.relay import relaying
 from tests.surfaces.mcp.wire import started

@@ -15,9 +15,9 @@ from postroom.calls.operation import call
 from postroom.errors import ProviderError
 from postroom.model.memory import Vector, collection_of
 from postroom.model.view import EVERYTHING
+from postroom.operations.mail.messages import search_messages
 from postroom.operations.memories import memory_add
 from postroom.operations.memory_search import memory_search
-from postroom.operations.messages import search_messages
 from postroom.pipeline import maintenance
 from postroom.pipeline.maintenance import (
     EMBED_LIMIT,

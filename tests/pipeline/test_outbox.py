@@ -14,9 +14,9 @@ from postroom.app import App
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.model.key import OWNER
-from postroom.operations.drafts import create_draft, send_draft
-from postroom.operations.outbox import list_outbox
-from postroom.pipeline.heartbeats import RELAY_REMEMBERED, heartbeat
+from postroom.operations.outgoing.drafts import create_draft, send_draft
+from postroom.operations.outgoing.outbox import list_outbox
+from postroom.pipeline.services import RELAY_REMEMBERED, heartbeat
 from tests.mails import new_inbox
 from tests.pipeline.clock import Clock
 from tests.pipeline.posting import OUTGOING, are_out, send, statuses, types, unable, until, working

@@ -13,12 +13,12 @@ from postroom.calls.operation import call
 from postroom.errors import Conflict, InvalidInput
 from postroom.model.message import MessageRow
 from postroom.model.page import Slice
-from postroom.operations.drafts import get_draft, list_drafts, send_draft
-from postroom.operations.message_changes import delete_message, move_message
-from postroom.operations.messages import get_message, search_messages
-from postroom.operations.outbox import cancel_message, list_outbox, retry_message
+from postroom.operations.mail.message_changes import delete_message, move_message
+from postroom.operations.mail.messages import get_message, search_messages
+from postroom.operations.mail.threads import get_thread
+from postroom.operations.outgoing.drafts import get_draft, list_drafts, send_draft
+from postroom.operations.outgoing.outbox import cancel_message, list_outbox, retry_message
 from postroom.operations.rules import create_rule
-from postroom.operations.threads import get_thread
 from tests.mails import deliver, mail, new_inbox
 from tests.pipeline.clock import Clock
 from tests.pipeline.posting import send, until, working

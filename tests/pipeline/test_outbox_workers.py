@@ -13,9 +13,9 @@ from postroom.calls.operation import call
 from postroom.errors import MailError, StorageFull
 from postroom.model.message import Recipient
 from postroom.model.sending import Claimed
-from postroom.operations.drafts import create_draft, send_draft
-from postroom.operations.outbox import cancel_message, list_outbox
-from postroom.operations.sending import send_message
+from postroom.operations.outgoing.drafts import create_draft, send_draft
+from postroom.operations.outgoing.outbox import cancel_message, list_outbox
+from postroom.operations.outgoing.sending import send_message
 from postroom.pipeline.outbox import Outbox, claim_retry_s
 from postroom.providers.smtp.relay import SmtpRelay
 from postroom.providers.smtp.url import parse_relay_url

@@ -16,8 +16,8 @@ from postroom.calls.operation import call
 from postroom.model.key import OWNER
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
-from postroom.operations.messages import wait_for_message
-from postroom.operations.sending import send_message
+from postroom.operations.mail.messages import wait_for_message
+from postroom.operations.outgoing.sending import send_message
 from postroom.pipeline.outbox import Outbox
 from postroom.providers.smtp.relay import SmtpRelay
 from postroom.providers.smtp.url import parse_relay_url

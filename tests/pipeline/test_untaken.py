@@ -9,8 +9,8 @@ from datetime import timedelta
 from postroom.calls.context import RequestContext
 from postroom.model.sending import Sent
 from postroom.model.view import EVERYTHING
-from postroom.pipeline.heartbeats import heartbeat
 from postroom.pipeline.outbox import NO_RELAY, Outbox
+from postroom.pipeline.services import heartbeat
 from tests.pipeline.clock import Clock
 from tests.pipeline.posting import send, statuses, types, unable, until, working
 from tests.servers.relay import relaying

@@ -13,8 +13,8 @@ from postroom.errors import Conflict, NotFound
 from postroom.model.sending import PAUSED
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
-from postroom.operations.drafts import create_draft, send_draft
-from postroom.operations.outbox import (
+from postroom.operations.outgoing.drafts import create_draft, send_draft
+from postroom.operations.outgoing.outbox import (
     cancel_message,
     list_outbox,
     pause_outbox,

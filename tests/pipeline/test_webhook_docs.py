@@ -15,7 +15,7 @@ from postroom.calls.operation import call
 from postroom.model.event import EventQuery
 from postroom.model.inbox import Inbox
 from postroom.model.view import EVERYTHING
-from postroom.operations.messages import list_messages
+from postroom.operations.mail.messages import list_messages
 from postroom.pipeline.webhooks import payload, signed_headers
 from postroom.surfaces.to_json import to_json
 from tests.mails import deliver, mail

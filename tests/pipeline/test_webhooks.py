@@ -17,7 +17,7 @@ from postroom.errors import Conflict, InvalidInput, NotFound
 from postroom.model.event import EventQuery, WebhookPing
 from postroom.model.inbox import Inbox
 from postroom.model.view import EVERYTHING, only
-from postroom.operations.messages import list_messages
+from postroom.operations.mail.messages import list_messages
 from postroom.operations.webhooks import (
     create_webhook,
     delete_webhook,

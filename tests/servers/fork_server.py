@@ -30,7 +30,7 @@ _MODULES = (
     "postroom.store.postgres",
     "postroom.store.sqlite",
     "postroom.surfaces.cli.program",
-    "postroom.surfaces.cli.serve",
+    "postroom.surfaces.cli.commands.serve",
     "postroom.surfaces.mcp.server",
 )
 

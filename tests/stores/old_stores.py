@@ -14,7 +14,7 @@ from pathlib import Path
 import apsw
 import psycopg
 
-from postroom.store.audit_hmac import KEY_FILE
+from postroom.store.open import KEY_FILE
 from postroom.store.postgres import connection as connections
 from postroom.store.postgres.connection import PostgresTransaction
 from postroom.store.postgres.engine import PostgresEngine

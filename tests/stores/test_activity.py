@@ -20,9 +20,9 @@ from postroom.model.key import OWNER
 from postroom.model.view import NOTHING, View, only
 from postroom.operations.health import get_activity
 from postroom.operations.inboxes import delete_inbox
-from postroom.operations.message_changes import delete_message
+from postroom.operations.mail.message_changes import delete_message
+from postroom.operations.outgoing.sending import send_message
 from postroom.operations.rules import apply_rule_plan, create_rule, run_rule_plan, undo_rule_plan
-from postroom.operations.sending import send_message
 from postroom.pipeline.counters import CallCounts
 from postroom.pipeline.ingest import Arrival, receive
 from postroom.pipeline.maintenance import remove_old_counts

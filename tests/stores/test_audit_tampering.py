@@ -17,9 +17,11 @@ from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.errors import Conflict, Unstorable
 from postroom.model.key import OWNER
-from postroom.operations import inboxes, keys, memories, message_changes
+from postroom.operations import inboxes, keys, memories
+from postroom.operations.mail import message_changes
 from postroom.store import postgres
-from postroom.store.audit_hmac import START, AuditHmac, load_key
+from postroom.store.open import load_key
+from postroom.store.sql.audit import START, AuditHmac
 from tests.mails import deliver, mail, new_inbox
 
 TAMPERINGS = 1000

@@ -14,7 +14,7 @@ import pytest
 from postroom.model.rule import Loss
 from postroom.model.view import EVERYTHING, only
 from postroom.rules.rights import authority_of_rule
-from postroom.store.audit_hmac import AuditHmac
+from postroom.store.sql.audit import AuditHmac
 from postroom.store.sql.events.rule_deliveries import Signer, insert_rule_delivery
 from postroom.store.store import Store
 from postroom.store.transaction import Transaction

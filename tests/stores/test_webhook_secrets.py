@@ -20,7 +20,8 @@ from postroom.pipeline.services import Services
 from postroom.pipeline.webhooks import Webhooks, sign
 from postroom.ports.events import NoWebhookClient
 from postroom.store import sqlite, webhooks
-from postroom.store.audit_hmac import KEY_FILE, AuditHmac, load_key
+from postroom.store.open import KEY_FILE, load_key
+from postroom.store.sql.audit import AuditHmac
 from postroom.store.sql.events.rule_deliveries import Signer, insert_rule_delivery
 from postroom.store.sql.events.webhooks import add_webhook
 from postroom.store.store import Store

@@ -22,15 +22,15 @@ from postroom.model.key import OWNER
 from postroom.model.view import EVERYTHING
 from postroom.operations.inbound import receive_message
 from postroom.operations.inboxes import create_inbox, delete_inbox
-from postroom.operations.message_changes import (
+from postroom.operations.mail.message_changes import (
     apply_label,
     delete_message,
     list_labels,
     move_message,
     update_message,
 )
-from postroom.operations.messages import search_messages
-from postroom.operations.threads import get_thread
+from postroom.operations.mail.messages import search_messages
+from postroom.operations.mail.threads import get_thread
 from postroom.pipeline.maintenance import compact_all
 from tests.mails import mail
 

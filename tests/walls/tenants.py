@@ -11,17 +11,9 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.model.account import RemoteRef
 from postroom.model.key import OWNER
-from postroom.operations import (
-    attachments,
-    drafts,
-    identities,
-    inboxes,
-    keys,
-    memories,
-    message_changes,
-    rules,
-    webhooks,
-)
+from postroom.operations import inboxes, keys, memories, rules, webhooks
+from postroom.operations.mail import attachments, message_changes
+from postroom.operations.outgoing import drafts, identities
 from tests.mails import deliver, mail, new_inbox
 from tests.stores.accounts import arrive, new_account
 

@@ -14,7 +14,9 @@ from postroom.calls.operation import call
 from postroom.model.event import Posted
 from postroom.model.key import AGENT, OWNER
 from postroom.model.view import EVERYTHING
-from postroom.operations import drafts, keys, messages, outbox, rules, webhooks
+from postroom.operations import keys, rules, webhooks
+from postroom.operations.mail import messages
+from postroom.operations.outgoing import drafts, outbox
 from postroom.pipeline.outbox import Outbox
 from postroom.pipeline.webhooks import Webhooks
 from tests.mails import deliver, mail

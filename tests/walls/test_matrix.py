@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pytest
 from mcp import Client
 
-from postroom.surfaces.cli.commands import COMMANDS, Bound
+from postroom.surfaces.cli.command_table import COMMANDS, Bound
 from postroom.surfaces.mcp.listing import BY_NAME, DEFAULT, ON_DEMAND
 from postroom.surfaces.mcp.server import make_server
 from postroom.surfaces.mcp.tool import Tool

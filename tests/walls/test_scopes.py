@@ -16,7 +16,8 @@ from mcp import Client
 
 from postroom.calls.operation import call
 from postroom.model.key import OWNER, Scope
-from postroom.operations import drafts, identities, memories, rules
+from postroom.operations import memories, rules
+from postroom.operations.outgoing import drafts, identities
 from postroom.surfaces.mcp.server import make_server
 from tests.mails import deliver, mail
 from tests.surfaces.rest.conftest import Rest, visiting

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import hmac
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, TypeVar
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
+
+from pydantic import ValidationError
 
 from postroom.admission.rate_limits import FairQueue, RateLimits
+from postroom.calls.request import PATTERN_PROBLEMS, Request, argument_names
 from postroom.errors import InvalidInput
 from postroom.model.event import Via
 from postroom.model.inbox import Visible
@@ -24,15 +29,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     from postroom.calls.request import Paged
-import difflib
-import re
-from collections.abc import Iterable, Mapping
-from functools import cache
-from typing import Any, get_args
 
-from pydantic import ValidationError
-
-from postroom.calls.request import PATTERN_PROBLEMS, Request, argument_names
 
 T = TypeVar("T")
 _NONCE_BYTES, _TAG_BYTES, _NUMBER_BYTES = 12, 16, 8

@@ -4,8 +4,15 @@ This is the only package that sees the environment. A new setting is a field of 
 of `SETTINGS` and a line of `docs/settings.md`.
 """
 
-from postroom.config.preferences import environment_with, preference
-from postroom.config.reading import ConfigError, Configuration, Value, load, read_settings
+from postroom.config.reading import (
+    ConfigError,
+    Configuration,
+    Value,
+    environment_with,
+    load,
+    preference,
+    read_settings,
+)
 from postroom.config.settings import DEFAULT_LISTEN, SETTINGS, Setting, Settings
 
 __all__ = [

@@ -215,3 +215,13 @@ def _value_of(setting: Setting, settings: Settings, read: Mapping[str, Value]) -
     for step in (setting.place or setting.name).split("."):
         holder = getattr(holder, step)
     return Value(setting, holder, DEFAULT)
+
+
+def preference(*names: str) -> str | None:
+    """The first of these variables that is set."""
+    return next((os.environ[name] for name in names if name in os.environ), None)
+
+
+def environment_with(**defaults: str) -> dict[str, str]:
+    """The environment for a program of the terminal, with defaults for what is not set."""
+    return {**defaults, **os.environ}

@@ -10,8 +10,7 @@ from postroom.errors import InvalidInput
 from postroom.mail.data import load
 from postroom.mail.mime.decoding import clean, decode_words
 from postroom.model.message import NamedAddress
-from postroom.model.patterns import late_pattern
-from postroom.model.values import dataclass
+from postroom.model.values import dataclass, late_pattern
 
 _DOT_ATOM = late_pattern(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
 _QUOTED = late_pattern(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)

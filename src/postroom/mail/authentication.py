@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from postroom.mail.message import ParsedMessage
 from postroom.model.message import AddressLine
-from postroom.model.patterns import late_pattern
-from postroom.model.values import dataclass
+from postroom.model.values import dataclass, late_pattern
 
 _ADDRESS = late_pattern(r"[\w.+-]{1,64}@((?:[\w-]{1,63}\.){1,9}[A-Za-z]{2,24})")
 _SECOND_LEVEL = frozenset(("co", "com", "org", "net", "ac", "gov", "edu", "or", "ne", "go"))

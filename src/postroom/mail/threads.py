@@ -10,9 +10,8 @@ from functools import cache
 from postroom.mail.data import load
 from postroom.mail.message import ParsedMessage
 from postroom.mail.text.fold import as_key, fold
-from postroom.model.patterns import late_pattern
 from postroom.model.storage import NewMessage
-from postroom.model.values import dataclass
+from postroom.model.values import dataclass, late_pattern
 
 _PREFIX = late_pattern(r"\s*+([^\W\d_][\w^]{0,11})\s?(?:[\[(]\d{1,3}[\])]|\*\d{1,3})?\s?[:：]\s*+")
 _TAG = late_pattern(r"\s*+\[[^\]\[]{1,60}\]\s*+")

@@ -9,8 +9,7 @@ from typing import Literal
 
 from postroom.model.inbox import Visible
 from postroom.model.page import Slice
-from postroom.model.patterns import late_pattern
-from postroom.model.values import dataclass
+from postroom.model.values import dataclass, late_pattern
 from postroom.model.view import View
 
 Trust = Literal["user", "agent", "mail"]

@@ -1,9 +1,9 @@
-"""`dataclass` for frozen values, which are defined at every start.
+"""What keeps a start quick: `dataclass` for frozen values, and `late_pattern`.
 
 The standard decorator of Python 3.11 compiles six functions per frozen class, and the two hundred
 classes of a start took a third of it. This one compiles `__init__` only, and that when the first
 value is made. The classes are ordinary dataclasses: `fields`, `replace` and `asdict` work. Other
-kinds are left to the standard decorator.
+kinds are left to the standard decorator. Regular expressions are compiled with their first use.
 """
 
 from __future__ import annotations
@@ -112,3 +112,25 @@ else:
                 object.__setattr__(self, field.name, value)
 
         return __setstate__
+
+
+import re
+from typing import Any, AnyStr, cast
+
+
+def late_pattern(source: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
+    """Like `re.compile`, but only for the methods of the pattern: `re.sub` refuses it."""
+    return cast("re.Pattern[AnyStr]", _LatePattern(source, flags))
+
+
+class _LatePattern:
+    def __init__(self, source: str | bytes, flags: int) -> None:
+        self._source, self._flags = source, flags
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        compiled = re.compile(self._source, self._flags)
+        found = {one: getattr(compiled, one) for one in dir(compiled) if not one.startswith("_")}
+        vars(self).update(found)  # from now on, this function is not called
+        return found[name]

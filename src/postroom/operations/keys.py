@@ -31,15 +31,15 @@ from postroom.model.key import Key, KeyChange, Scope
 from postroom.model.page import Page
 from postroom.model.view import view_of
 from postroom.operations.accounts import AccountId
-from postroom.operations.approvals import (
+from postroom.operations.imap.accounts import accounts_of
+from postroom.operations.inboxes import Name
+from postroom.operations.memories import NamespaceName
+from postroom.operations.outgoing.approvals import (
     ApprovalMode,
     Recipients,
     refuse_if_limited,
     refuse_looser,
 )
-from postroom.operations.imap.accounts import accounts_of
-from postroom.operations.inboxes import Name
-from postroom.operations.memories import NamespaceName
 
 _SPAN = re.compile(r"([1-9][0-9]{0,4})([mhdw])", re.ASCII)
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}

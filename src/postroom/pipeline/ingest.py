@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
 
-from postroom.approval.policies import is_blocked
+from postroom.approval import is_blocked
 from postroom.blocking import in_thread
 from postroom.errors import InvalidInput, TooLarge, Unavailable
 from postroom.mail.authentication import Auth, authenticate

@@ -7,15 +7,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from postroom.approval.policies import is_blocked
+from postroom.approval import is_blocked
 from postroom.blocking import in_thread
 from postroom.mail.addresses import base_address, canonical_address
 from postroom.model.account import Account
 from postroom.model.inbox import Inbox
 from postroom.model.message import Recipient
 from postroom.model.view import EVERYTHING
-from postroom.pipeline.heartbeats import RELAY_SEEN
-from postroom.pipeline.services import Services
+from postroom.pipeline.services import RELAY_SEEN, Services
 from postroom.ports.provider import Sender
 
 

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from postroom.model.event import Posted
-from postroom.model.patterns import late_pattern
-from postroom.model.values import dataclass
+from postroom.model.values import dataclass, late_pattern
 from postroom.providers.allowed_hosts import Guard, Target, connection_error, parse_target
 
 TIMEOUT_S = 15.0

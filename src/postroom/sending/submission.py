@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,7 +16,7 @@ from postroom.admission.spool import release
 from postroom.blocking import in_thread
 from postroom.calls.context import RequestContext
 from postroom.calls.request import argument
-from postroom.errors import InvalidInput
+from postroom.errors import InvalidInput, MailError
 from postroom.mail.composing.compose import compose
 from postroom.mail.html.html import html_to_text
 from postroom.model.inbox import Inbox
@@ -231,8 +232,6 @@ async def _send(
     )
     await restore_blobs(ctx, [mail])
     if sent.status == "held":
-        from postroom.sending.notices import tell_owner  # late: it sends mail itself
-
         await tell_owner(ctx, sent, inbox)
     return sent
 
@@ -336,3 +335,44 @@ def _names(addresses: Sequence[str]) -> str:
     more = len(addresses) - _MAX_NAMED
     named = ", ".join(addresses[:_MAX_NAMED])
     return f"{named} and {more} more" if more > 0 else named
+
+
+log = logging.getLogger(__name__)
+
+_EVERY_S = 600
+"""One notice is enough for all mail that an inbox holds within this time."""
+
+
+class HeldNotice(Sending):
+    """Tells the owner that mail of an inbox waits."""
+
+    inbox_id: str
+
+
+async def tell_owner(ctx: RequestContext, sent: Sent, inbox: Inbox) -> None:
+    """Tell the owner that a mail is held, if the settings name an address.
+
+    The notice says nothing that the mail says. It is no reason to fail if it cannot be sent.
+    """
+    if ctx.gate.notify is None or sent.status != "held" or sent.deduplicated:
+        return
+    number = int(ctx.clock().timestamp()) // _EVERY_S
+    request = HeldNotice(inbox_id=inbox.id, idempotency_key=f"{inbox.id}/{number}")
+    try:
+        await send_once(replace(ctx, caller=NOTICES), request, _notice)
+    except MailError as error:
+        log.warning("notice.failed", extra={"inbox_id": inbox.id, "error": str(error)})
+
+
+async def _notice(ctx: RequestContext, request: HeldNotice) -> OutgoingMail:
+    return OutgoingMail(
+        inbox_id=request.inbox_id,
+        to=[("", ctx.gate.notify or "")],
+        subject="Mail waits for your approval",
+        text=(
+            "An agent has written mail that waits for your approval. Nothing is sent until you "
+            f"decide.\n\nSign in to read and decide: {ctx.gate.page_url}\n"
+            "On the server: postroom outbox list --status held\n"
+        ),
+        headers=(("Auto-Submitted", "auto-generated"),),
+    )

@@ -16,8 +16,8 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from postroom.blocking import in_thread
 from postroom.model.event import AuditRecord
-from postroom.store.audit_hmac import AuditHmac
 from postroom.store.sql import audit
+from postroom.store.sql.audit import AuditHmac
 from postroom.store.transaction import Engine, Transaction
 
 P = ParamSpec("P")

@@ -1,20 +1,29 @@
-"""Opens a store: its database must be complete, active, and use our audit key."""
+"""Opens a store: its database must be complete, active, and use our audit key (a file)."""
 
 from __future__ import annotations
 
+import fcntl
 import hmac
-from collections.abc import Mapping
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 
 from postroom.blocking import in_thread
 from postroom.errors import Conflict
-from postroom.store.audit_hmac import KEY_FILE, MARK_FILE, AuditHmac, load_key, read_key
+from postroom.model.values import dataclass
 from postroom.store.maintenance.lifecycle import refuse_incomplete, refuse_migrated, state_of
 from postroom.store.search.index import add_missing_flag_sets
+from postroom.store.sql.audit import AuditHmac
 from postroom.store.store import Store
 from postroom.store.transaction import Engine, Transaction
 from postroom.store.webhooks import encrypt_secrets_in_clear, has_secrets_in_clear
+
+KEY_FILE, MARK_FILE = "audit.key", "audit.mark"
+_KEY_BYTES = 32
 
 INSERT_FINGERPRINT = """
     INSERT INTO metadata (name, value) VALUES ('audit_key', :value) ON CONFLICT (name) DO NOTHING
@@ -99,3 +108,84 @@ async def check_source(engine: Engine, folder: Path, key: bytes | None) -> bytes
     found = key or await in_thread(read_key, folder / KEY_FILE)
     check_audit_key(state, found)
     return found
+
+
+def load_key(path: Path) -> bytes:
+    """The key in a file that only its owner can read; created if there is none.
+
+    The file is created atomically, and by one process if several start at the same time.
+    """
+    if not path.exists():
+        with _folder_lock(path.parent) as folder:
+            if not path.exists():
+                write_private(path, secrets.token_bytes(_KEY_BYTES).hex().encode())
+                os.fsync(folder)
+    key = read_key(path)
+    assert key is not None
+    return key
+
+
+def read_key(path: Path) -> bytes | None:
+    """The key in a file; None if there is no file. Raises ValueError for another content."""
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    if len(text) != 2 * _KEY_BYTES:
+        raise ValueError(f"{path} is not a valid key; restore it from a backup")
+    return bytes.fromhex(text.decode())
+
+
+@contextmanager
+def _folder_lock(folder: Path) -> Iterator[int]:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that only its owner can read, atomically and to disk."""
+    new = path.with_suffix(".new")
+    new.unlink(missing_ok=True)
+    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    new.rename(path)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditKeyFiles:
+    """The key and the mark of a data folder, as they were at one moment."""
+
+    folder: Path
+    files: Mapping[str, bytes] = field(repr=False)
+
+    @classmethod
+    def of(cls, folder: Path, configured_key: bytes | None) -> AuditKeyFiles:
+        """Read the files of a folder; a key from the settings is not copied."""
+        names = [MARK_FILE] if configured_key is not None else [KEY_FILE, MARK_FILE]
+        paths = [folder / name for name in names]
+        return cls(folder, {path.name: path.read_bytes() for path in paths if path.exists()})
+
+    def check(self, target: Path) -> None:
+        """Check that the target has no other key.
+
+        Raises:
+            Conflict: it has one.
+        """
+        own, there = self.files.get(KEY_FILE), target / KEY_FILE
+        if own is not None and there.exists() and there.read_bytes() != own:
+            raise Conflict(
+                f"{there} is another key than {self.folder / KEY_FILE}, of another installation; "
+                "name another folder, or remove that file if its installation no longer exists"
+            )
+
+    def copy(self, name: str, target: Path) -> None:
+        """Copy one of the files: the key first, and the mark after the log was copied."""
+        if name in self.files and self.folder.resolve() != target.resolve():
+            write_private(target / name, self.files[name])

@@ -25,14 +25,12 @@ from postroom.model.page import Found, Slice
 from postroom.model.sending import StoredDraft
 from postroom.model.storage import MessageQuery, RawMessage
 from postroom.ports.events import Notifier
-from postroom.store.audit_hmac import AuditHmac
 from postroom.store.maintenance import lifecycle
 from postroom.store.memories import MemoryStore
 from postroom.store.methods import is_found, never, reads, writes, writes_unaudited
 from postroom.store.search.index import compact, find_problems, purge, rebuild
 from postroom.store.sql import audit as sql_audit
 from postroom.store.sql import conditions as sql_blobs
-from postroom.store.sql import contacts as sql_contacts
 from postroom.store.sql import inboxes as sql_inboxes
 from postroom.store.sql import installation as sql_health
 from postroom.store.sql import installation as sql_installation
@@ -41,6 +39,7 @@ from postroom.store.sql import web_sessions as sql_web_sessions
 from postroom.store.sql.accounts import accounts as sql_accounts
 from postroom.store.sql.accounts import identities as sql_identities
 from postroom.store.sql.accounts import pushes, remotes
+from postroom.store.sql.audit import AuditHmac
 from postroom.store.sql.events import events as sql_activity
 from postroom.store.sql.events import events as sql_events
 from postroom.store.sql.messages import mailboxes as sql_mailboxes
@@ -51,6 +50,7 @@ from postroom.store.sql.messages import (
     message_reparse,
     message_search,
 )
+from postroom.store.sql.messages import thread_choice as sql_contacts
 from postroom.store.sql.messages import threads as sql_threads
 from postroom.store.sql.outbox import claims, held_mail, holds, queue, sends
 from postroom.store.sql.outbox import drafts as sql_drafts
@@ -329,7 +329,7 @@ class Store(MemoryStore, WebhookStore):
 
     async def check_audit(self, limit_s: float = math.inf) -> AuditCheck:
         """Verify the chain of the whole audit log, or what can be read of it in a time."""
-        check, end = sql_audit.AuditVerification(self._audit_hmac), monotonic() + limit_s
+        check, end = lifecycle.AuditVerification(self._audit_hmac), monotonic() + limit_s
         while (is_more := await self.engine.read(check.read)) and monotonic() < end:
             pass
         return AuditCheck(check.number, tuple(check.problems), is_complete=not is_more)

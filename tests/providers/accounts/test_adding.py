@@ -26,7 +26,8 @@ from postroom.errors import (
 from postroom.model.key import OWNER
 from postroom.model.page import Slice
 from postroom.model.view import EVERYTHING
-from postroom.operations import accounts, drafts, identities, sending
+from postroom.operations import accounts
+from postroom.operations.outgoing import drafts, identities, sending
 from postroom.providers import oauth
 from tests.callers import a_caller
 from tests.mails import new_inbox

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from postroom.operations import outbox
+from postroom.operations.outgoing import outbox
 from tests.providers.accounts.conftest import AS_ROOT, Desk
 from tests.providers.accounts.test_every_provider import ask
 from tests.providers.accounts.test_refused import refusals

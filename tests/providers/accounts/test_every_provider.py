@@ -9,7 +9,9 @@ from typing import Any
 from postroom.calls.operation import call
 from postroom.model.key import OWNER
 from postroom.model.view import EVERYTHING
-from postroom.operations import accounts, message_changes, messages, sending
+from postroom.operations import accounts
+from postroom.operations.mail import message_changes, messages
+from postroom.operations.outgoing import sending
 from tests.mails import mail
 from tests.providers.accounts.conftest import Desk
 from tests.providers.accounts.worlds import ADDRESS, World

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.operations import accounts, message_changes
+from postroom.operations import accounts
+from postroom.operations.mail import message_changes
 from tests.providers.accounts.conftest import AS_ROOT, Desk
 from tests.providers.accounts.test_every_provider import ask, outgoing_mail
 from tests.providers.accounts.worlds import GmailWorld, GraphWorld, ImapWorld, World

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from postroom.errors import RateLimited
-from postroom.operations import message_changes
+from postroom.operations.mail import message_changes
 from tests.providers.accounts.conftest import AS_ROOT, Desk
 from tests.providers.accounts.test_every_provider import ask, outgoing_mail
 from tests.providers.accounts.test_refused import last_refusal, refusals

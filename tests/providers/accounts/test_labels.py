@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.operations import message_changes
+from postroom.operations.mail import message_changes
 from tests.providers.accounts.conftest import Desk
 from tests.providers.accounts.test_every_provider import ask, outgoing_mail
 from tests.providers.accounts.worlds import World

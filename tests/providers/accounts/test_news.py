@@ -20,9 +20,9 @@ from postroom.model.account import Account
 from postroom.model.key import OWNER
 from postroom.model.view import EVERYTHING
 from postroom.operations.accounts import add_account, check_account, list_accounts, log_in_account
-from postroom.operations.messages import search_messages, wait_for_message
-from postroom.operations.outbox import list_outbox
-from postroom.operations.sending import send_message
+from postroom.operations.mail.messages import search_messages, wait_for_message
+from postroom.operations.outgoing.outbox import list_outbox
+from postroom.operations.outgoing.sending import send_message
 from postroom.pipeline.outbox import NO_LOGIN_WAIT, Outbox
 from postroom.pipeline.services import Services
 from postroom.pipeline.sync import scheduler as pipeline_syncing

@@ -12,7 +12,8 @@ import pytest
 from postroom.app import open_app
 from postroom.config import read_settings
 from postroom.errors import TooLarge
-from postroom.operations import accounts, drafts, inboxes, sending
+from postroom.operations import accounts, inboxes
+from postroom.operations.outgoing import drafts, sending
 from postroom.providers.gmail import provider as gmail
 from postroom.providers.graph import provider as graph
 from tests.providers.accounts import worlds

@@ -13,7 +13,9 @@ from postroom.errors import MailError
 from postroom.model.account import RefusedChange
 from postroom.model.event import Event
 from postroom.model.view import EVERYTHING
-from postroom.operations import accounts, inboxes, message_changes, sending
+from postroom.operations import accounts, inboxes
+from postroom.operations.mail import message_changes
+from postroom.operations.outgoing import sending
 from postroom.providers.imap.client import Client
 from postroom.providers.imap.provider import ImapProvider
 from postroom.providers.web.api import Api

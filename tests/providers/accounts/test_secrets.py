@@ -21,7 +21,9 @@ from postroom.config import read_settings
 from postroom.errors import MailError
 from postroom.model.key import OWNER
 from postroom.model.view import EVERYTHING
-from postroom.operations import accounts, messages, sending
+from postroom.operations import accounts
+from postroom.operations.mail import messages
+from postroom.operations.outgoing import sending
 from postroom.pipeline.sync.scheduler import sync_once
 from tests.providers.accounts.test_every_provider import outgoing_mail
 from tests.providers.accounts.worlds import ADDRESS, GREETING

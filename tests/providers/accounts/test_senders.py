@@ -17,7 +17,7 @@ from postroom.model.account import Account
 from postroom.model.key import OWNER
 from postroom.model.sending import Envelope, Outcome
 from postroom.operations.accounts import add_account, remove_account
-from postroom.operations.sending import send_message
+from postroom.operations.outgoing.sending import send_message
 from postroom.pipeline.outbox import Outbox
 from postroom.pipeline.routing import AccountSenders
 from postroom.ports.provider import Accepted, NoProviders, Providers, Sender

@@ -16,7 +16,9 @@ import pytest
 
 from postroom.model.sending import Envelope, Outcome, Sent
 from postroom.model.view import EVERYTHING
-from postroom.operations import accounts, drafts, inboxes, message_changes, outbox, sending
+from postroom.operations import accounts, inboxes
+from postroom.operations.mail import message_changes
+from postroom.operations.outgoing import drafts, outbox, sending
 from postroom.pipeline.outbox import Outbox
 from postroom.ports.provider import Accepted
 from postroom.providers.jmap.client import JmapClient

@@ -9,7 +9,7 @@ import pytest
 
 from postroom.model.sending import OutboxEntry, Sent
 from postroom.model.view import EVERYTHING
-from postroom.operations import outbox
+from postroom.operations.outgoing import outbox
 from tests.providers.accounts.conftest import Desk
 from tests.providers.accounts.test_every_provider import ask
 from tests.providers.accounts.test_sent_copies import OUTSIDE, later, local, send, working

@@ -6,10 +6,10 @@ import subprocess
 
 import pytest
 
-from postroom.surfaces.cli.commands import COMMANDS, Bound
+from postroom.surfaces.cli.backends import LISTS
+from postroom.surfaces.cli.command_table import COMMANDS, Bound, operation_at
 from postroom.surfaces.cli.completion import SOURCES
-from postroom.surfaces.cli.options import fields_of, operation_of
-from postroom.surfaces.cli.short_ids import LISTS
+from postroom.surfaces.cli.options import fields_of
 from tests.mails import mail
 from tests.servers.postroom import command, environment
 
@@ -112,11 +112,11 @@ def test_every_argument_that_takes_a_stored_value_is_completed():
         field.name
         for row in COMMANDS
         if isinstance(row, Bound)
-        for field in fields_of(operation_of(row).request, row.plain)
+        for field in fields_of(operation_at(row.operation).request, row.plain)
     }
     ids = {name for name in names if name.endswith(("_id", "_ids"))}
 
     assert {"client_id", "delivery_id", "plan_id"} >= ids - SOURCES.keys()
     assert {"mailbox", "label", "labels", "destination", "inboxes"} <= SOURCES.keys()
     for place in [*(source[0] for source in SOURCES.values()), *LISTS.values()]:
-        assert operation_of(Bound("x", place))
+        assert operation_at(place)

@@ -14,7 +14,7 @@ import pytest
 
 from postroom.errors import Conflict, Forbidden
 from postroom.surfaces.cli import data_folder
-from postroom.surfaces.cli.commands import COMMANDS, Own
+from postroom.surfaces.cli.command_table import COMMANDS, Own
 from postroom.surfaces.cli.program import main
 from tests.mails import mail
 from tests.servers.postroom import command, environment

@@ -11,7 +11,7 @@ import pytest
 from postroom.calls.operation import call
 from postroom.errors import Unauthenticated
 from postroom.model.key import OWNER
-from postroom.operations.messages import get_message, list_messages
+from postroom.operations.mail.messages import get_message, list_messages
 from postroom.surfaces.cli.session import Session
 from postroom.surfaces.to_json import answer
 from tests.mails import mail

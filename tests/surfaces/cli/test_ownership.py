@@ -11,7 +11,7 @@ from pathlib import Path
 import obstore
 import pytest
 
-from postroom.surfaces.cli import administration
+from postroom.surfaces.cli.commands import administration
 from tests.mails import mail
 from tests.servers import s3
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.surfaces.cli.commands import COMMANDS, Own
+from postroom.surfaces.cli.command_table import COMMANDS, Own
 from tests.mails import mail
 from tests.servers.ports import free_port
 from tests.servers.postroom import Running, running

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroom import __version__
-from postroom.surfaces.cli.commands import COMMANDS
+from postroom.surfaces.cli.command_table import COMMANDS
 
 NAMES = [row.name for row in COMMANDS]
 

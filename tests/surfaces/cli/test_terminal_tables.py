@@ -11,8 +11,8 @@ import pytest
 from rich.cells import cell_len
 
 from postroom.surfaces.cli.rendering.lists import COLUMNS, TERMINAL
-from postroom.surfaces.cli.rendering.screen import Screen
 from postroom.surfaces.cli.rendering.tables import (
+    Screen,
     columns_of,
     lines_of,
     local_time,

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import postroom
-from postroom.surfaces.cli.commands import COMMANDS, Bound
-from postroom.surfaces.cli.options import fields_of, operation_of, spellings
-from postroom.surfaces.cli.rendering.wording import field_in_our_words, in_our_words
+from postroom.surfaces.cli.command_table import COMMANDS, Bound, operation_at
+from postroom.surfaces.cli.exit_codes import field_in_our_words, in_our_words
+from postroom.surfaces.cli.options import fields_of, spellings
 
 SOURCE = Path(postroom.__file__).parent
 RAISED = {
@@ -24,9 +24,9 @@ OPTIONS = {
     name: option
     for row in COMMANDS
     if isinstance(row, Bound)
-    for name, option in spellings(fields_of(operation_of(row).request, row.plain)).items()
+    for name, option in spellings(fields_of(operation_at(row.operation).request, row.plain)).items()
 }
-OPERATIONS = {row.operation.partition(".")[2] for row in COMMANDS if isinstance(row, Bound)}
+OPERATIONS = {row.operation.rpartition(".")[2] for row in COMMANDS if isinstance(row, Bound)}
 
 
 def messages() -> Iterator[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from postroom.calls.request import argument_names
 from postroom.errors import InvalidInput
-from postroom.operations import message_changes
+from postroom.operations.mail import message_changes
 from postroom.surfaces.mcp import toolsets
 from postroom.surfaces.mcp.listing import FILE, choose, read_listing
 from postroom.surfaces.mcp.tool import Tool, describe

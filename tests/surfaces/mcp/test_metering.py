@@ -17,7 +17,7 @@ from postroom.app import App
 from postroom.calls.operation import call
 from postroom.errors import RateLimited
 from postroom.model.key import AGENT, OWNER
-from postroom.operations import drafts, outbox, sending
+from postroom.operations.outgoing import drafts, outbox, sending
 from postroom.store.sqlite.connection import Role, connect
 from postroom.store.upgrade import SENDS_OF_AGENT
 from postroom.surfaces.rest.server import build

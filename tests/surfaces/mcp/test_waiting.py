@@ -6,7 +6,7 @@ import asyncio
 
 import anyio
 
-from postroom.operations import messages
+from postroom.operations.mail import messages
 from tests.mails import deliver, mail
 
 PATIENCE_S = 50

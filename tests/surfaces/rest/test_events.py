@@ -16,7 +16,7 @@ import pytest
 from postroom.app import App
 from postroom.calls.operation import call
 from postroom.model.view import EVERYTHING
-from postroom.operations.message_changes import delete_message
+from postroom.operations.mail.message_changes import delete_message
 from postroom.pipeline.ingest import Arrival, receive_many
 from postroom.surfaces.rest.server import build, listen, serve_on
 from tests.mails import deliver, mail, new_inbox

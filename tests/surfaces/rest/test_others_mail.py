@@ -18,8 +18,8 @@ from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.model.key import OWNER
 from postroom.operations.inboxes import delete_inbox
-from postroom.operations.message_changes import delete_message
-from postroom.operations.messages import search_messages
+from postroom.operations.mail.message_changes import delete_message
+from postroom.operations.mail.messages import search_messages
 from postroom.pipeline.maintenance import embed_pending
 from postroom.store.ranking import documents, scoring, searchers, vectors
 from tests.mails import deliver, mail, new_inbox

@@ -13,7 +13,7 @@ from postroom.config import read_settings
 from postroom.model.event import EventQuery
 from postroom.model.view import EVERYTHING
 from postroom.operations.inboxes import delete_inbox
-from postroom.operations.message_changes import delete_message
+from postroom.operations.mail.message_changes import delete_message
 from tests.mails import deliver, mail, new_inbox
 from tests.surfaces.rest.conftest import visiting
 

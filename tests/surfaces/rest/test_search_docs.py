@@ -9,7 +9,7 @@ from pathlib import Path
 
 from postroom.calls.context import RequestContext
 from postroom.model.inbox import Inbox
-from postroom.operations.messages import SearchMessages
+from postroom.operations.mail.messages import SearchMessages
 from tests.mails import deliver, mail
 from tests.surfaces.rest.conftest import Rest
 

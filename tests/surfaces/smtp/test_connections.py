@@ -14,8 +14,7 @@ from postroom.app import App
 from postroom.model.inbox import Inbox
 from postroom.surfaces import connections
 from postroom.surfaces.smtp import server
-from postroom.surfaces.smtp.server import listening
-from postroom.surfaces.smtp.session import Session
+from postroom.surfaces.smtp.server import Session, listening
 from tests.surfaces.smtp.conftest import Client, connect
 
 

@@ -13,8 +13,8 @@ from postroom.errors import StorageFull
 from postroom.model.inbox import Inbox
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
+from postroom.surfaces.smtp.connection import for_all
 from postroom.surfaces.smtp.server import Listener, listening
-from postroom.surfaces.smtp.session import for_all
 from tests.mails import mail, new_inbox
 from tests.surfaces.smtp.conftest import Client, connect
 from tests.surfaces.smtp.mails import MAIL, subjects

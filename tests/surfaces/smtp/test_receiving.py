@@ -20,9 +20,9 @@ from postroom.model.inbox import Inbox
 from postroom.model.key import AGENT, OWNER
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING, only
-from postroom.operations.approvals import set_policy
-from postroom.operations.identities import create_alias
-from postroom.operations.sending import reply_to_message
+from postroom.operations.outgoing.approvals import set_policy
+from postroom.operations.outgoing.identities import create_alias
+from postroom.operations.outgoing.sending import reply_to_message
 from postroom.surfaces.smtp.server import Listener, listening
 from tests.callers import a_caller
 from tests.mails import mail, new_inbox

@@ -23,7 +23,7 @@ from postroom.model.key import OWNER
 from postroom.model.message import Message
 from postroom.model.view import EVERYTHING
 from postroom.operations.keys import create_key
-from postroom.operations.sending import send_message
+from postroom.operations.outgoing.sending import send_message
 from postroom.surfaces.mcp.server import http_app, tool_text
 from postroom.surfaces.rest.server import AccessControl, build
 from postroom.surfaces.web.server import web_mounts

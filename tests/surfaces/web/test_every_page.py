@@ -15,10 +15,10 @@ from postroom.app import App, open_app
 from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.model.key import OWNER
-from postroom.operations.drafts import list_drafts
 from postroom.operations.keys import create_key
-from postroom.operations.messages import search_messages
-from postroom.operations.outbox import list_outbox
+from postroom.operations.mail.messages import search_messages
+from postroom.operations.outgoing.drafts import list_drafts
+from postroom.operations.outgoing.outbox import list_outbox
 from postroom.operations.rule_runs import list_rule_plans
 from postroom.operations.rules import list_rules
 from postroom.operations.webhooks import create_webhook, list_deliveries

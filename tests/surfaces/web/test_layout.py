@@ -7,9 +7,9 @@ from playwright.async_api import Browser, Page, expect
 
 from postroom.calls.operation import call
 from postroom.operations.inboxes import list_inboxes
-from postroom.operations.message_changes import update_message
-from postroom.operations.messages import search_messages
-from postroom.operations.outbox import list_outbox
+from postroom.operations.mail.message_changes import update_message
+from postroom.operations.mail.messages import search_messages
+from postroom.operations.outgoing.outbox import list_outbox
 from postroom.pipeline.ingest import Arrival, receive
 from postroom.surfaces.cli.demo import seed_demo
 from tests.mails import mail

@@ -8,9 +8,9 @@ import pytest
 
 from postroom.calls.operation import call
 from postroom.operations.inboxes import list_inboxes
-from postroom.operations.messages import get_message
-from postroom.operations.outbox import list_outbox
-from postroom.operations.sending import send_message
+from postroom.operations.mail.messages import get_message
+from postroom.operations.outgoing.outbox import list_outbox
+from postroom.operations.outgoing.sending import send_message
 from tests.mails import deliver, mail
 from tests.pipeline.posting import working
 from tests.servers.relay import CUT, relaying

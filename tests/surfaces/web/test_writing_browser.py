@@ -8,9 +8,9 @@ from playwright.async_api import Browser, Page, expect
 
 from postroom.calls.operation import call
 from postroom.model.sending import Draft
-from postroom.operations.drafts import list_drafts
-from postroom.operations.outbox import list_outbox
-from postroom.operations.sending import send_message
+from postroom.operations.outgoing.drafts import list_drafts
+from postroom.operations.outgoing.outbox import list_outbox
+from postroom.operations.outgoing.sending import send_message
 from tests.pipeline.posting import working
 from tests.servers.relay import CUT, relaying
 from tests.surfaces.web.chromium import DESKTOP, PHONE, browser, signed_in, violations

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from postroom.model.patterns import late_pattern
+from postroom.model.values import late_pattern
 
 
 def test_a_late_pattern_matches_like_a_compiled_one():

@@ -17,7 +17,7 @@ from postroom.model.imap import ImapCriteria
 from postroom.model.page import Found, Place
 from postroom.operations.imap.search import Place as LivePlace
 from postroom.operations.imap.search import open_place, seal_place
-from postroom.operations.messages import ListMessages, SearchMessages
+from postroom.operations.mail.messages import ListMessages, SearchMessages
 from postroom.operations.webhooks import ListEvents
 
 OURS = Cursors(b"s" * 32, "key_ana")
@@ -129,7 +129,7 @@ def test_the_length_of_a_live_cursor_does_not_tell_the_place():
 def test_nobody_pays_for_the_cipher_who_needs_no_cursor():
     """It takes longer to load than a short list to be read at the terminal."""
     program = (
-        "import sys, postroom.app, postroom.operations.messages, postroom.surfaces.cli.output;"
+        "import sys, postroom.app, postroom.operations.mail.messages, postroom.surfaces.cli.output;"
         "print([name for name in sys.modules if name.startswith('cryptography')])"
     )
 

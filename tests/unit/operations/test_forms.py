@@ -14,8 +14,8 @@ from postroom.errors import InvalidInput
 from postroom.mail.text.fold import fold
 from postroom.operations.accounts import RemoveAccount
 from postroom.operations.inboxes import CreateInbox
+from postroom.operations.mail.message_changes import ApplyLabel
 from postroom.operations.memories import MemoryAdd
-from postroom.operations.message_changes import ApplyLabel
 
 CHARACTERS = [chr(c) for c in range(1, sys.maxunicode + 1) if not 0xD800 <= c <= 0xDFFF]
 

@@ -19,7 +19,8 @@ from postroom.errors import Forbidden, InvalidInput, NotFound, RateLimited, Unau
 from postroom.model.account import Account
 from postroom.model.key import ALL_SCOPES, Scope
 from postroom.model.view import EVERYTHING, only
-from postroom.operations import accounts, inboxes, keys, message_changes, messages
+from postroom.operations import accounts, inboxes, keys
+from postroom.operations.mail import message_changes, messages
 from postroom.pipeline.ingest import Arrival, receive
 from tests.mails import deliver, mail, new_inbox
 

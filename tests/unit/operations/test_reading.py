@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
-from postroom.operations import messages, threads
-from postroom.operations.messages import fair_cut
+from postroom.operations.mail import messages, threads
+from postroom.operations.mail.messages import fair_cut
 from postroom.surfaces.to_json import answer
 from tests.mails import deliver, mail, new_inbox
 

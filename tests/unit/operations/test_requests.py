@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from postroom.calls.context import parse_request
 from postroom.calls.request import Paged, Request
 from postroom.errors import InvalidInput
-from postroom.operations.approvals import SetPolicy
-from postroom.operations.message_changes import ApplyLabel
-from postroom.operations.messages import ListMessages
-from postroom.operations.sending import SendMessage
+from postroom.operations.mail.message_changes import ApplyLabel
+from postroom.operations.mail.messages import ListMessages
+from postroom.operations.outgoing.approvals import SetPolicy
+from postroom.operations.outgoing.sending import SendMessage
 
 
 def after(written):

@@ -17,7 +17,8 @@ from postroom.model.key import Scope
 from postroom.model.limits import Limits
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING, only
-from postroom.operations import identities, message_changes, sending
+from postroom.operations.mail import message_changes
+from postroom.operations.outgoing import identities, sending
 from tests.callers import a_caller
 from tests.mails import deliver, mail, new_inbox
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.pipeline.transfer.mbox import MboxEntry, split_mbox, write_entry
+from postroom.pipeline.transfer.archives import MboxEntry, split_mbox, write_entry
 
 DATE = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 FROM = b"From ana@example.com Fri Jan  2 03:04:05 2026\n"

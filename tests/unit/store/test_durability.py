@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.store.audit_hmac import load_key
+from postroom.store.open import load_key
 
 RECEIVE_ONE = """
 import asyncio, os, sys

@@ -10,7 +10,7 @@ from encodings.aliases import aliases
 from functools import cache, lru_cache
 
 from postroom.mail.data import load
-from postroom.model.patterns import late_pattern
+from postroom.model.values import late_pattern
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
 _NOT_BASE64 = bytes(set(range(256)) - set(_ALPHABET))

@@ -12,9 +12,8 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 
 from postroom.model.message import AddressLine
-from postroom.model.patterns import late_pattern
 from postroom.model.storage import FIELD_BORDER, SearchTexts
-from postroom.model.values import dataclass
+from postroom.model.values import dataclass, late_pattern
 
 # Default_Ignorable_Code_Point of the Unicode character database: they show nothing, so a
 # search must not trip over them.

@@ -17,12 +17,13 @@ from postroom.model.rule import DryRunPlan
 from postroom.operations.agent.finding import MailSelection
 from postroom.operations.agent.lines import Ids
 from postroom.operations.agent.writing import change_receipt
-from postroom.operations.bulk_changes import (
+from postroom.operations.mail.bulk_changes import (
     MessageChanges,
     UpdateMessages,
     plan_change,
     update_messages,
 )
+from postroom.operations.mail.unsubscribing import Unsubscribe, unsubscribe
 from postroom.operations.rules import (
     EXAMPLE,
     LANGUAGE,
@@ -31,7 +32,6 @@ from postroom.operations.rules import (
     create_rule,
     run_rule_plan,
 )
-from postroom.operations.unsubscribing import Unsubscribe, unsubscribe
 
 _SHOWN = 5
 _LISTS = ("add_labels", "remove_labels", "add_flags", "remove_flags")

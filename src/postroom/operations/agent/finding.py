@@ -24,8 +24,8 @@ from postroom.model.key import Scope
 from postroom.model.message import Message, MessageRow
 from postroom.model.page import Page
 from postroom.operations.agent.lines import inbox_addresses, line_of
-from postroom.operations.message_selection import MessageFilter, MessageSelection, find_page
-from postroom.operations.messages import fair_cut
+from postroom.operations.mail.message_selection import MessageFilter, MessageSelection, find_page
+from postroom.operations.mail.messages import fair_cut
 
 Arguments = dict[str, Any]
 

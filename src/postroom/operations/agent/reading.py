@@ -29,12 +29,12 @@ from postroom.model.key import Scope
 from postroom.model.message import Message
 from postroom.model.sending import Sent
 from postroom.operations.agent.lines import Ids, inbox_addresses, line_of
-from postroom.operations.attachments import attachment_text
-from postroom.operations.message_changes import ListLabels, list_labels
-from postroom.operations.message_changes import ListMailboxes as ListAll
-from postroom.operations.message_changes import list_mailboxes as list_all
-from postroom.operations.messages import WaitForMessage, fair_cut, wait_for_message
-from postroom.operations.outbox import sent_of
+from postroom.operations.mail.attachments import attachment_text
+from postroom.operations.mail.message_changes import ListLabels, list_labels
+from postroom.operations.mail.message_changes import ListMailboxes as ListAll
+from postroom.operations.mail.message_changes import list_mailboxes as list_all
+from postroom.operations.mail.messages import WaitForMessage, fair_cut, wait_for_message
+from postroom.operations.outgoing.outbox import sent_of
 from postroom.sending.submission import is_pending, outcome
 
 _CHARS = 36_000

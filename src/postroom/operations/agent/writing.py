@@ -29,7 +29,7 @@ from postroom.model.page import Slice
 from postroom.model.sending import Draft, OutboxEntry, Sent
 from postroom.model.storage import MessageQuery
 from postroom.operations.agent.lines import Ids
-from postroom.operations.drafts import (
+from postroom.operations.outgoing.drafts import (
     CreateDraft,
     ListDrafts,
     SendDraft,
@@ -39,9 +39,13 @@ from postroom.operations.drafts import (
     send_draft,
     update_draft,
 )
-from postroom.operations.outbox import CancelMessage, ListOutbox, cancel_message, list_outbox
-from postroom.operations.rules import DeleteRule, UndoRulePlan, delete_rule, undo_rule_plan
-from postroom.operations.sending import (
+from postroom.operations.outgoing.outbox import (
+    CancelMessage,
+    ListOutbox,
+    cancel_message,
+    list_outbox,
+)
+from postroom.operations.outgoing.sending import (
     Body,
     ForwardMessage,
     ReplyToMessage,
@@ -51,6 +55,7 @@ from postroom.operations.sending import (
     reply_to_message,
     send_message,
 )
+from postroom.operations.rules import DeleteRule, UndoRulePlan, delete_rule, undo_rule_plan
 from postroom.sending.mail_options import Addresses
 from postroom.sending.outgoing_mail import AttachmentInput
 from postroom.sending.replies import forward_mail_of, reply_mail_of

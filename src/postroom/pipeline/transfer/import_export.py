@@ -30,6 +30,7 @@ from postroom.pipeline.transfer.archives import (
     SourceMail,
     Unreadable,
     has_mail_header,
+    write_entry,
 )
 from postroom.pipeline.transfer.mail_files import (
     Kind,
@@ -37,7 +38,6 @@ from postroom.pipeline.transfer.mail_files import (
     folder_for,
     info_for,
 )
-from postroom.pipeline.transfer.mbox import write_entry
 from postroom.rules.backtest import BackTest
 
 log = logging.getLogger(__name__)

@@ -23,13 +23,14 @@ from postroom.model.inbox import (
 )
 from postroom.model.message import FLAGS
 from postroom.pipeline.transfer.archives import (
+    Quoting,
     SourceMail,
     Unreadable,
     is_tar_header,
+    split_mbox,
     tar_members,
     zip_members,
 )
-from postroom.pipeline.transfer.mbox import Quoting, split_mbox
 
 COMPRESSED = (".xz", ".gz", ".txz", ".tgz")
 _ZIP = b"PK\x03\x04"

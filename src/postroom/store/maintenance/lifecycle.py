@@ -8,6 +8,7 @@ interrupted run recognizes its own target.
 from __future__ import annotations
 
 import asyncio
+import hmac
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,6 +19,7 @@ from typing import Literal, Self
 from postroom.errors import Conflict, MailError
 from postroom.model.storage import Reading, Words
 from postroom.store.sql import installation
+from postroom.store.sql.audit import AUDIT_COLUMNS, START, AuditHmac, entry_content
 from postroom.store.transaction import Engine, Row, Transaction
 
 Kind = Literal["PostgreSQL", "folder"]
@@ -308,3 +310,70 @@ def _reading(row: Row, files: tuple[str, ...]) -> Reading:
     number, id_, raw, subject, sender, internet_id, snippet, text, searchable = row
     words = Words(subject, sender, internet_id, snippet, text, searchable, files)
     return Reading(number, id_, raw, words)
+
+
+_BATCH_SIZE = 2_000
+_MAX_PROBLEMS = 50
+
+
+class AuditVerification:
+    """Verifies the log from its beginning, in batches, and collects problems."""
+
+    def __init__(self, audit_hmac: AuditHmac) -> None:
+        self._audit_hmac = audit_hmac
+        self._link = START
+        self.number = 0
+        self.problems: list[str] = []
+        try:
+            self._marked = audit_hmac.marked()
+        except ValueError:
+            self._marked = None
+            self._report("audit.mark beside the database is damaged or forged")
+
+    def read(self, tx: Transaction) -> bool:
+        """Verify the next batch; True if there may be more."""
+        rows = tx.all(
+            f"SELECT {AUDIT_COLUMNS} FROM audit WHERE number > :after ORDER BY number LIMIT :limit",
+            after=self.number,
+            limit=_BATCH_SIZE,
+        )
+        for row in rows:
+            self._verify(row)
+        if len(rows) < _BATCH_SIZE:
+            self._verify_head(tx)
+        return len(rows) == _BATCH_SIZE
+
+    def _verify(self, row: Row) -> None:
+        number = row[0]
+        if number != self.number + 1:
+            self._report(f"entries {self.number + 1} to {number - 1} are missing")
+        link = self._audit_hmac.link(self._link, entry_content(number, row[1:-1]))
+        stored = row[-1] if isinstance(row[-1], bytes) else b""
+        if not hmac.compare_digest(link, stored):
+            self._report(f"entry {number} ({row[1]}) was changed or moved")
+        self._link, self.number = stored, number
+        if self._marked is not None and number == self._marked[0] and stored != self._marked[1]:
+            self._report(f"entry {number} is not the one in audit.mark")
+
+    def _verify_head(self, tx: Transaction) -> None:
+        heads = tx.all("SELECT number, hash, hmac FROM audit_head")
+        if tx.one("SELECT 1 FROM audit_pending") is not None:
+            self._report("there are pending entries that were never chained")
+        if self._marked is not None and self._marked[0] > self.number:
+            self._report(
+                f"the log ends at {self.number}, but audit.mark names entry {self._marked[0]}"
+            )
+        if not heads and not self.number:
+            return
+        if len(heads) != 1:
+            self._report("there must be one audit head, but there is none or several")
+            return
+        number, link, proof = heads[0]
+        if (number, link) != (self.number, self._link):
+            self._report(f"the log ends at {self.number}, but should end at {number}")
+        elif not isinstance(proof, bytes) or proof != self._audit_hmac.head(number, link):
+            self._report("the HMAC of the audit head is wrong")
+
+    def _report(self, problem: str) -> None:
+        if len(self.problems) < _MAX_PROBLEMS:
+            self.problems.append(f"audit: {problem}")

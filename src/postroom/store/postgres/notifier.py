@@ -14,8 +14,8 @@ import psycopg
 from postroom.errors import MailError
 from postroom.ports.events import Topic
 from postroom.store.postgres.health import Hosts
-from postroom.store.subscriptions import Subscriptions
 from postroom.store.thread_pool import start_thread, wait_for_thread
+from postroom.store.transaction import Subscriptions
 
 CHANNEL = "postroom"
 TOPICS: frozenset[Topic] = frozenset(get_args(Topic))

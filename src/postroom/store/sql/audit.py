@@ -1,10 +1,17 @@
-"""The audit log: entries are recorded and chained by HMAC in the transaction of their effect."""
+"""The audit log: entries are recorded and chained by HMAC in the transaction of their effect.
+
+A mark of the newest entry is in a file outside the database.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import hmac
+import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import field, replace
+from pathlib import Path
 
 from postroom.model.event import AuditEntry, AuditQuery, AuditRecord, Via
 from postroom.model.memory import DEFAULT_NAMESPACE
@@ -13,8 +20,8 @@ from postroom.model.page import Found, random_id
 from postroom.model.rule import Action, shown_action
 from postroom.model.sending import Sent
 from postroom.model.storage import Added
+from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING, Everything, Only, View, view_of
-from postroom.store.audit_hmac import START, AuditHmac
 from postroom.store.sql.conditions import Conditions, Listing
 from postroom.store.sql.values import (
     any_of,
@@ -28,11 +35,12 @@ from postroom.store.sql.values import (
 )
 from postroom.store.transaction import Row, Transaction
 
-_BATCH_SIZE = 2_000
-_MAX_PROBLEMS = 50
+START = b"\x00" * 32
+"""The link before the first entry."""
+
 _CONTENT = "id, at, actor, action, target, inbox, details, namespace, via"
-_COLUMNS = f"number, {_CONTENT}, hash"
-_LISTING = Listing(_COLUMNS, "audit", "number", is_newest_first=True)
+AUDIT_COLUMNS = f"number, {_CONTENT}, hash"
+_LISTING = Listing(AUDIT_COLUMNS, "audit", "number", is_newest_first=True)
 
 PENDING = f"SELECT {_CONTENT} FROM audit_pending ORDER BY number"
 ENTRY = "SELECT 1 FROM audit WHERE number = :number AND hash = :hash"
@@ -63,6 +71,63 @@ SEEN_IN = "seen_in"
 
 _NOT_OF_MEMORY = "(namespace IS NULL AND substr(action, 1, 7) <> 'memory_')"
 """Entries on memories without a namespace are shown only to callers who may see all."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditHmac:
+    """Chains entries by an HMAC, and marks the newest one in a file beside the database.
+
+    Without the key no valid entry can be written, so a changed, missing or reordered entry is
+    detected. The mark detects missing entries at the end.
+    """
+
+    key: bytes = field(repr=False)
+    path: Path | None = None
+
+    def link(self, before: bytes, entry: bytes) -> bytes:
+        """The HMAC of an entry, given that of the entry before."""
+        return hmac.digest(self.key, b"entry" + before + entry, hashlib.sha256)
+
+    def head(self, number: int, link: bytes) -> bytes:
+        """The proof that the log ends, or ended, with this entry."""
+        return hmac.digest(self.key, b"head%d:" % number + link, hashlib.sha256)
+
+    @property
+    def fingerprint(self) -> bytes:
+        """Identifies the key without revealing it."""
+        return hmac.digest(self.key, b"fingerprint", hashlib.sha256)
+
+    def mark(self, number: int, link: bytes) -> None:
+        """Record that the log has at least this entry; an earlier entry changes nothing."""
+        if self.path is None:
+            return
+        handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            marked = _read(os.pread(handle, 1024, 0))
+            if marked is None or marked[0] < number:
+                proof = self.head(number, link).hex()
+                os.pwrite(handle, f"{number:020} {link.hex()} {proof}\n".encode(), 0)
+        finally:
+            os.close(handle)
+
+    def marked(self) -> tuple[int, bytes] | None:
+        """The marked entry; None if there is no mark. Raises ValueError if it is not valid."""
+        if self.path is None or not self.path.exists():
+            return None
+        found = _read(self.path.read_bytes())
+        if found is None or not hmac.compare_digest(found[2], self.head(found[0], found[1])):
+            raise ValueError("the mark was not written with our key")
+        return found[:2]
+
+
+def _read(line: bytes) -> tuple[int, bytes, bytes] | None:
+    words = line.decode("ascii", "replace").split()
+    try:
+        number, link, proof = words
+        return int(number), bytes.fromhex(link), bytes.fromhex(proof)
+    except ValueError:
+        return None
 
 
 def add_entry(tx: Transaction, record: AuditRecord, target: str, inbox_id: str | None) -> None:
@@ -162,7 +227,7 @@ def chain_entries(
     for *known, own_via in pending:
         row = (*known, own_via or via)
         number += 1
-        link = audit_hmac.link(link, _content(number, row))
+        link = audit_hmac.link(link, entry_content(number, row))
         content = dict(zip(_CONTENT.split(", "), row, strict=True))
         insert(tx, "audit", number=number, **content, hash=link)
     tx.put("DELETE FROM audit_pending")
@@ -182,7 +247,7 @@ def _has_marked(tx: Transaction, audit_hmac: AuditHmac, head: tuple[int, bytes])
     return tx.one(ENTRY, number=marked[0], hash=marked[1]) is not None
 
 
-def _content(number: int, row: Row) -> bytes:
+def entry_content(number: int, row: Row) -> bytes:
     """The authenticated bytes; what a later version has added is left out if it is empty."""
     *known, namespace, via = row
     if via is not None:
@@ -259,66 +324,3 @@ def _entry(row: Row) -> AuditEntry:
     return AuditEntry(
         entry_id, moment(at), actor, via, action, target, from_text(details), bytes(link).hex()
     )
-
-
-class AuditVerification:
-    """Verifies the log from its beginning, in batches, and collects problems."""
-
-    def __init__(self, audit_hmac: AuditHmac) -> None:
-        self._audit_hmac = audit_hmac
-        self._link = START
-        self.number = 0
-        self.problems: list[str] = []
-        try:
-            self._marked = audit_hmac.marked()
-        except ValueError:
-            self._marked = None
-            self._report("audit.mark beside the database is damaged or forged")
-
-    def read(self, tx: Transaction) -> bool:
-        """Verify the next batch; True if there may be more."""
-        rows = tx.all(
-            f"SELECT {_COLUMNS} FROM audit WHERE number > :after ORDER BY number LIMIT :limit",
-            after=self.number,
-            limit=_BATCH_SIZE,
-        )
-        for row in rows:
-            self._verify(row)
-        if len(rows) < _BATCH_SIZE:
-            self._verify_head(tx)
-        return len(rows) == _BATCH_SIZE
-
-    def _verify(self, row: Row) -> None:
-        number = row[0]
-        if number != self.number + 1:
-            self._report(f"entries {self.number + 1} to {number - 1} are missing")
-        link = self._audit_hmac.link(self._link, _content(number, row[1:-1]))
-        stored = row[-1] if isinstance(row[-1], bytes) else b""
-        if not hmac.compare_digest(link, stored):
-            self._report(f"entry {number} ({row[1]}) was changed or moved")
-        self._link, self.number = stored, number
-        if self._marked is not None and number == self._marked[0] and stored != self._marked[1]:
-            self._report(f"entry {number} is not the one in audit.mark")
-
-    def _verify_head(self, tx: Transaction) -> None:
-        heads = tx.all("SELECT number, hash, hmac FROM audit_head")
-        if tx.one("SELECT 1 FROM audit_pending") is not None:
-            self._report("there are pending entries that were never chained")
-        if self._marked is not None and self._marked[0] > self.number:
-            self._report(
-                f"the log ends at {self.number}, but audit.mark names entry {self._marked[0]}"
-            )
-        if not heads and not self.number:
-            return
-        if len(heads) != 1:
-            self._report("there must be one audit head, but there is none or several")
-            return
-        number, link, proof = heads[0]
-        if (number, link) != (self.number, self._link):
-            self._report(f"the log ends at {self.number}, but should end at {number}")
-        elif not isinstance(proof, bytes) or proof != self._audit_hmac.head(number, link):
-            self._report("the HMAC of the audit head is wrong")
-
-    def _report(self, problem: str) -> None:
-        if len(self.problems) < _MAX_PROBLEMS:
-            self.problems.append(f"audit: {problem}")

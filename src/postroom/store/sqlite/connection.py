@@ -21,8 +21,7 @@ import apsw
 
 from postroom.errors import MailError, StorageFull, Unstorable
 from postroom.ports.events import Topic
-from postroom.store.subscriptions import Subscriptions
-from postroom.store.transaction import ReadCache, Row
+from postroom.store.transaction import ReadCache, Row, Subscriptions
 
 MIN_SQLITE_VERSION = 3_051_003
 """Before 3.51.3, concurrent writes and checkpoints can corrupt a WAL."""

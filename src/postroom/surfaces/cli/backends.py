@@ -1,20 +1,25 @@
-"""Where a command finds its operations: in the data folder, or at a server."""
+"""Where a command finds its operations (the data folder or a server), and short ids."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 from postroom.calls.operation import Operation, call
+from postroom.errors import Forbidden, InvalidInput, NotFound
 from postroom.model.event import EventStream
 from postroom.model.key import OWNER, Scope
 from postroom.model.message import Download
+from postroom.surfaces.cli.command_table import operation_at
+from postroom.surfaces.cli.rendering.tables import KINDS, MIXED, is_id
 from postroom.surfaces.to_json import answer, presented, to_json
 
 if TYPE_CHECKING:
     from postroom.app import App
     from postroom.surfaces.rest.client import Client
+
 
 Body = dict[str, Any]
 Events = AsyncIterator[Body | None]
@@ -68,3 +73,90 @@ class Remote(Backend):
     async def call(self, operation: Operation[Any, Any], arguments: Mapping[str, Any]) -> Answer:
         answered = await self._client.call(operation, arguments)
         return presented(answered) if isinstance(answered, dict) else answered
+
+
+LISTS = {
+    "dlv": "webhooks.list_deliveries",
+    "drf": "outgoing.drafts.list_drafts",
+    "idn": "outgoing.identities.list_identities",
+    "key": "keys.list_keys",
+    "rul": "rules.list_rules",
+    "whk": "webhooks.list_webhooks",
+}
+"""Kinds of which there are few; the others are found by `find_ids`."""
+
+_SHORT = re.compile(r"(?:([a-z]{3})_)?([0-9a-z]{3,26})")
+_MAX_PAGES = 20
+
+
+async def with_whole_ids(backend: Backend, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with whole ids in place of short ones.
+
+    What is not known stays as it is, so that the operation says what is wrong.
+
+    Raises:
+        InvalidInput: a short id could be one of several.
+    """
+    whole = dict(arguments)
+    for name, value in arguments.items():
+        kind = KINDS.get(name)
+        if name == "attachments":
+            whole[name] = [await _with_attachment(backend, file) for file in value]
+        elif isinstance(value, str) and (kind or name in MIXED):
+            whole[name] = await _whole_id(backend, kind, value, whole)
+        elif isinstance(value, list) and kind:
+            whole[name] = [await _whole_id(backend, kind, one, whole) for one in value]
+    return whole
+
+
+async def _with_attachment(backend: Backend, file: dict[str, str]) -> dict[str, str]:
+    if "attachment_id" not in file:
+        return file
+    return {"attachment_id": await _whole_id(backend, "att", file["attachment_id"], {})}
+
+
+async def _whole_id(
+    backend: Backend, kind: str | None, written: str, others: dict[str, Any]
+) -> str:
+    match = _SHORT.fullmatch(written)
+    if match is None or is_id(written) or (kind and match[1] not in (None, kind)):
+        return written
+    kind = kind or match[1]
+    if kind is None:
+        return written
+    try:
+        found = await _ids(backend, f"{kind}_{match[2]}", others)
+    except (Forbidden, NotFound):  # without the scope to read, only a whole id works
+        return written
+    if len(found) > 1:
+        some = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
+        raise InvalidInput(f"{written} is ambiguous: {some}; type more characters of it")
+    return found[0] if found else written
+
+
+async def _ids(backend: Backend, prefix: str, others: dict[str, Any]) -> list[str]:
+    kind = prefix[:3]
+    if kind in ("inb", "msg", "thr", "att"):
+        from postroom.operations.inboxes import find_ids
+
+        return list((await backend.body(find_ids, {"prefix": prefix}))["ids"])
+    if kind not in LISTS:
+        return []
+    if kind == "dlv" and "webhook_id" not in others:
+        return []
+    of = {"webhook_id": others["webhook_id"]} if kind == "dlv" else {}
+    return [row["id"] for row in await rows_of(backend, kind, of) if row["id"].startswith(prefix)]
+
+
+async def rows_of(backend: Backend, kind: str, of: dict[str, Any]) -> list[dict[str, Any]]:
+    """All rows of a kind of which there are few."""
+    operation = operation_at(LISTS[kind])
+    rows: list[dict[str, Any]] = []
+    arguments: dict[str, Any] = {**of, "limit": 100}
+    for _page in range(_MAX_PAGES):
+        body = await backend.body(operation, arguments)
+        rows += body["results"]
+        if "next_cursor" not in body:
+            break
+        arguments["cursor"] = body["next_cursor"]
+    return rows

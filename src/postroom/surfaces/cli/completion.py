@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
-from importlib import import_module
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
+from postroom.surfaces.cli.command_table import operation_at
 from postroom.surfaces.cli.session import Session
 
 if TYPE_CHECKING:
@@ -24,27 +24,27 @@ _PATIENCE_S = 3.0
 SOURCES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "account_id": ("accounts.list_accounts", "id", ("address",)),
     "accounts": ("accounts.list_accounts", "id", ("address",)),
-    "attachment_id": ("attachments.list_attachments", "id", ("filename",)),
-    "attach_id": ("attachments.list_attachments", "id", ("filename",)),
-    "destination": ("mailboxes.list_mailboxes", "name", ()),
-    "draft_id": ("drafts.list_drafts", "id", ("subject",)),
-    "identity_id": ("identities.list_identities", "id", ("email",)),
+    "attachment_id": ("mail.attachments.list_attachments", "id", ("filename",)),
+    "attach_id": ("mail.attachments.list_attachments", "id", ("filename",)),
+    "destination": ("mail.message_changes.list_mailboxes", "name", ()),
+    "draft_id": ("outgoing.drafts.list_drafts", "id", ("subject",)),
+    "identity_id": ("outgoing.identities.list_identities", "id", ("email",)),
     "inbox": ("inboxes.list_inboxes", "address", ("name",)),
     "inbox_id": ("inboxes.list_inboxes", "address", ("name",)),
     "inboxes": ("inboxes.list_inboxes", "address", ("name",)),
-    "in_reply_to": ("messages.search_messages", "id", ("from_name", "subject")),
+    "in_reply_to": ("mail.messages.search_messages", "id", ("from_name", "subject")),
     "key_id": ("keys.list_keys", "id", ("name",)),
-    "label": ("message_changes.list_labels", "name", ()),
-    "labels": ("message_changes.list_labels", "name", ()),
-    "add_labels": ("message_changes.list_labels", "name", ()),
-    "remove_labels": ("message_changes.list_labels", "name", ()),
-    "mailbox": ("mailboxes.list_mailboxes", "name", ()),
-    "message_id": ("messages.search_messages", "id", ("from_name", "subject")),
-    "message_ids": ("messages.search_messages", "id", ("from_name", "subject")),
+    "label": ("mail.message_changes.list_labels", "name", ()),
+    "labels": ("mail.message_changes.list_labels", "name", ()),
+    "add_labels": ("mail.message_changes.list_labels", "name", ()),
+    "remove_labels": ("mail.message_changes.list_labels", "name", ()),
+    "mailbox": ("mail.message_changes.list_mailboxes", "name", ()),
+    "message_id": ("mail.messages.search_messages", "id", ("from_name", "subject")),
+    "message_ids": ("mail.messages.search_messages", "id", ("from_name", "subject")),
     "recipient": ("inboxes.list_inboxes", "address", ("name",)),
     "rule_id": ("rules.list_rules", "id", ("name",)),
-    "thread_id": ("threads.list_threads", "id", ("subject",)),
-    "thread_ids": ("threads.list_threads", "id", ("subject",)),
+    "thread_id": ("mail.threads.list_threads", "id", ("subject",)),
+    "thread_ids": ("mail.threads.list_threads", "id", ("subject",)),
     "webhook_id": ("webhooks.list_webhooks", "id", ("url",)),
 }
 """For each argument: the list that has its values, the field of the value, and what explains it."""
@@ -100,20 +100,15 @@ def _explained(row: Row, about: tuple[str, ...]) -> str:
 
 async def _rows(backend: Backend, name: str) -> list[Row]:
     place = SOURCES[name][0]
-    arguments = _EVERYWHERE if place == "messages.search_messages" else {}
-    if place != "attachments.list_attachments":
-        return list((await backend.body(_operation(place), arguments))["results"])
-    found = await backend.body(_operation(SOURCES["inbox_id"][0]), {})
+    arguments = _EVERYWHERE if place == "mail.messages.search_messages" else {}
+    if place != "mail.attachments.list_attachments":
+        return list((await backend.body(operation_at(place), arguments))["results"])
+    found = await backend.body(operation_at(SOURCES["inbox_id"][0]), {})
     rows: list[Row] = []
     for inbox in found["results"][:5]:
-        page = await backend.body(_operation(place), {"inbox_id": inbox["id"], "limit": 20})
+        page = await backend.body(operation_at(place), {"inbox_id": inbox["id"], "limit": 20})
         rows += page["results"]
     return rows
-
-
-def _operation(place: str) -> Any:
-    module, _, name = place.partition(".")
-    return getattr(import_module(f"postroom.operations.{module}"), name)
 
 
 def attach(params: Sequence[click.Parameter]) -> None:

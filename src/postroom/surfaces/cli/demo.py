@@ -21,13 +21,13 @@ from postroom.model.inbox import Inbox
 from postroom.model.key import AGENT, OWNER
 from postroom.model.message import Message
 from postroom.model.view import EVERYTHING
-from postroom.operations.drafts import create_draft, list_drafts
 from postroom.operations.inboxes import create_inbox
+from postroom.operations.mail.message_changes import update_message
+from postroom.operations.mail.messages import get_message
 from postroom.operations.memories import memory_add
-from postroom.operations.message_changes import update_message
-from postroom.operations.messages import get_message
+from postroom.operations.outgoing.drafts import create_draft, list_drafts
+from postroom.operations.outgoing.sending import reply_to_message
 from postroom.operations.rules import apply_rule_plan, create_rule, list_rules, run_rule_plan
-from postroom.operations.sending import reply_to_message
 from postroom.pipeline.ingest import Arrival, receive
 
 if TYPE_CHECKING:

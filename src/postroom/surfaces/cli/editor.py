@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from postroom.calls.operation import Operation
-from postroom.config.preferences import preference
+from postroom.config.reading import preference
 from postroom.errors import InvalidInput
-from postroom.surfaces.cli.backends import Backend, Body
+from postroom.surfaces.cli.backends import Backend, Body, with_whole_ids
 from postroom.surfaces.cli.session import Session
-from postroom.surfaces.cli.short_ids import with_whole_ids
 from postroom.surfaces.cli.terminal import inert
 
 COMMANDS = {"send_message": "send", "create_draft": "draft create"}
@@ -102,7 +101,7 @@ def _again(
 
 async def _original(backend: Backend, message_id: str) -> str:
     """The mail that is answered, as comment lines."""
-    from postroom.operations.messages import get_message
+    from postroom.operations.mail.messages import get_message
 
     asked = await with_whole_ids(backend, {"message_id": message_id})
     if not asked["message_id"].startswith("msg_"):

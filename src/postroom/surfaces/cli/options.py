@@ -6,20 +6,18 @@ import sys
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from postroom.calls.operation import Operation
 from postroom.calls.request import Request
 from postroom.errors import InvalidInput
 from postroom.model.limits import Limits
-from postroom.surfaces.cli.commands import Bound
+from postroom.surfaces.cli.command_table import Bound, operation_at
 from postroom.surfaces.cli.completion import Complete, completes, files
-from postroom.surfaces.cli.performing import perform
+from postroom.surfaces.cli.output import perform
 from postroom.surfaces.cli.session import Session
 from postroom.surfaces.schema import Schema, field_schema
 
@@ -271,17 +269,9 @@ def _attachment_input(path: str, limits: Limits) -> dict[str, str]:
     }
 
 
-def operation_of(row: Bound) -> Operation[Any, Any]:
-    """The operation of a row."""
-    module, _, name = row.operation.partition(".")
-    found = getattr(import_module(f"postroom.operations.{module}"), name)
-    assert isinstance(found, Operation)
-    return found
-
-
 def bind(row: Bound, name: str) -> click.Command:
     """Make the command of a row."""
-    operation = operation_of(row)
+    operation = operation_at(row.operation)
     unseen = {*dict(row.pin), *row.hide}
     fields = [f for f in fields_of(operation.request, row.plain) if f.name not in unseen]
     params = parameters_of(fields)

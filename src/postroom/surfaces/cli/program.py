@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from postroom.config.preferences import preference
+from postroom.config.reading import preference
 from postroom.errors import InvalidInput, MailError, StorageFull
-from postroom.surfaces.cli.commands import COMMANDS, TOP, Bound, Own
+from postroom.surfaces.cli.command_table import COMMANDS, TOP, Bound, Own
 from postroom.surfaces.cli.exit_codes import BROKEN_PIPE, EXIT_CODES, INTERRUPTED, OK, explain
 from postroom.surfaces.cli.logs import start_logging
 from postroom.surfaces.cli.session import Session
@@ -126,7 +126,7 @@ class Program(Commands):
 def _load(row: Bound | Own, name: str) -> click.Command:
     if isinstance(row, Own):
         name, _, attribute = row.place.partition(":")
-        module = import_module(f"postroom.surfaces.cli.{name}")
+        module = import_module(f"postroom.surfaces.cli.commands.{name}")
         command: click.Command = getattr(module, attribute)
     else:
         from postroom.surfaces.cli.options import bind

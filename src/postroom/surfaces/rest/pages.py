@@ -19,7 +19,7 @@ from postroom.errors import Forbidden, MailError, Unavailable
 from postroom.model.key import Caller, Scope
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.counters import COUNTED
-from postroom.pipeline.heartbeats import check_ready
+from postroom.pipeline.services import check_ready
 from postroom.surfaces.rest import metrics
 from postroom.surfaces.rest.access import AccessControl, presented_key
 from postroom.surfaces.rest.openapi import document

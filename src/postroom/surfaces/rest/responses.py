@@ -22,8 +22,12 @@ from postroom.errors import (
 from postroom.mail.text.display import shown
 from postroom.model.event import EventStream
 from postroom.model.message import Download, FailedAction
-from postroom.surfaces.downloads import download_response
-from postroom.surfaces.event_streams import event_lines, event_stream_response, written
+from postroom.surfaces.downloads import (
+    download_response,
+    event_lines,
+    event_stream_response,
+    written,
+)
 from postroom.surfaces.problem_kinds import KINDS
 from postroom.surfaces.rest.routing import Route
 from postroom.surfaces.to_json import answer

@@ -7,25 +7,23 @@ from typing import Any
 from postroom.calls.operation import Operation
 from postroom.operations import (
     accounts,
-    approvals,
-    attachments,
-    bulk_changes,
-    drafts,
-    identities,
     inbound,
     inboxes,
     keys,
     memories,
     memory_search,
-    message_changes,
-    messages,
-    outbox,
     rules,
-    sending,
-    threads,
-    unsubscribing,
     webhooks,
 )
+from postroom.operations.mail import (
+    attachments,
+    bulk_changes,
+    message_changes,
+    messages,
+    threads,
+    unsubscribing,
+)
+from postroom.operations.outgoing import approvals, drafts, identities, outbox, sending
 from postroom.surfaces.rest.routing import Route
 
 

@@ -23,14 +23,13 @@ from postroom.errors import MailError, NotFound, RateLimited, Unauthenticated, U
 from postroom.model.key import POSTING
 from postroom.surfaces.connections import cancel_on_disconnect, http_connections
 from postroom.surfaces.paths import Paths, segments_of
-from postroom.surfaces.problem_kinds import KINDS
+from postroom.surfaces.problem_kinds import KINDS, operations_named
 from postroom.surfaces.rest import requests
 from postroom.surfaces.rest.access import ACTOR, ATTEMPTS, AccessControl, peer_of, presented_key
 from postroom.surfaces.rest.failed_logins import Attempts, TooManyKeys
 from postroom.surfaces.rest.metrics import Metrics
 from postroom.surfaces.rest.responses import POSTED_BY, as_problem, problem, respond
 from postroom.surfaces.rest.routing import NOTHING_HERE, Route, names_of
-from postroom.surfaces.wording import operations_named
 
 log = logging.getLogger(__name__)
 access_log = logging.getLogger("postroom.access")

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from postroom.calls.web_sessions import session_end
 from postroom.operations.webhooks import stream_events
-from postroom.surfaces.event_streams import event_lines, event_stream_response
+from postroom.surfaces.downloads import event_lines, event_stream_response
 from postroom.surfaces.web.page import Visit
 
 PATH = "live"

@@ -11,11 +11,11 @@ from postroom.mail.text.diff import word_diff
 from postroom.model.key import Scope
 from postroom.model.message import Message
 from postroom.model.sending import EarlierMail, HeldMail, OutboxEntry
-from postroom.operations.approvals import approve_message, get_held_mail, reject_message
-from postroom.operations.attachments import download_attachment
-from postroom.operations.drafts import send_draft, update_draft
-from postroom.operations.messages import get_message
-from postroom.operations.outbox import (
+from postroom.operations.mail.attachments import download_attachment
+from postroom.operations.mail.messages import get_message
+from postroom.operations.outgoing.approvals import approve_message, get_held_mail, reject_message
+from postroom.operations.outgoing.drafts import send_draft, update_draft
+from postroom.operations.outgoing.outbox import (
     cancel_message,
     list_outbox,
     recipients_by_role,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from postroom.model.health import Load
 from postroom.model.key import Scope
-from postroom.operations.drafts import list_drafts
 from postroom.operations.health import get_activity
-from postroom.operations.outbox import list_outbox
+from postroom.operations.outgoing.drafts import list_drafts
+from postroom.operations.outgoing.outbox import list_outbox
 from postroom.surfaces.web.attention import LITTLE_SPACE, LONG_QUEUE, load_of, needs_of
 from postroom.surfaces.web.charts import charts_of
 from postroom.surfaces.web.outgoing import STATUSES, count, statuses_of

@@ -15,8 +15,8 @@ import pytest
 from postroom import checks
 from postroom.calls.operation import call
 from postroom.model.health import CallCount, Finding, ok
-from postroom.operations.outbox import pause_outbox
-from postroom.operations.sending import send_message
+from postroom.operations.outgoing.outbox import pause_outbox
+from postroom.operations.outgoing.sending import send_message
 from postroom.operations.webhooks import create_webhook
 from postroom.store.sql.installation import MAX_COUNTED
 from tests.mails import deliver, mail

@@ -8,9 +8,9 @@ import re
 import pytest
 
 from postroom.calls.operation import call
-from postroom.operations.attachments import get_attachment_content
-from postroom.operations.drafts import get_draft, list_drafts
-from postroom.operations.messages import search_messages
+from postroom.operations.mail.attachments import get_attachment_content
+from postroom.operations.mail.messages import search_messages
+from postroom.operations.outgoing.drafts import get_draft, list_drafts
 from tests.surfaces.web.conftest import Office, Person, words
 from tests.surfaces.web.forms import Editor, write
 from tests.surfaces.web.mail.conftest import Letters

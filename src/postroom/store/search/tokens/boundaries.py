@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from postroom.model.patterns import late_pattern
+from postroom.model.values import late_pattern
 
 LETTERS = "a-z\u00c0-\u0dff\u10c0-\u177f\u1800-\u1fff\u2c00-\u2dff\ua500-\ud7ff"
 """Every range is made of whole blocks of 64 characters, so the first two bytes of UTF-8 decide."""

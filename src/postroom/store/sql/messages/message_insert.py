@@ -13,9 +13,13 @@ from postroom.model.storage import Added, NewMessage
 from postroom.model.view import Numbers
 from postroom.store.search.index import index_message
 from postroom.store.sql.conditions import within
-from postroom.store.sql.contacts import update_contacts
 from postroom.store.sql.events.events import About, add_event, add_outcomes, count_mail
-from postroom.store.sql.messages.thread_choice import choose_thread, count_in, insert_thread_ids
+from postroom.store.sql.messages.thread_choice import (
+    choose_thread,
+    count_in,
+    insert_thread_ids,
+    update_contacts,
+)
 from postroom.store.sql.outbox.queue import apply_report
 from postroom.store.sql.rules.rules import apply_rule_effects
 from postroom.store.sql.values import (

@@ -7,7 +7,6 @@ from typing import Any
 
 from postroom.model.storage import NewMessage, Outdated
 from postroom.store.search.index import reindex_message
-from postroom.store.sql.contacts import ARRIVAL_FINDINGS
 from postroom.store.sql.messages.message_insert import (
     details_of,
     insert_attachments,
@@ -15,7 +14,12 @@ from postroom.store.sql.messages.message_insert import (
     parsed_columns,
 )
 from postroom.store.sql.messages.message_search import direction
-from postroom.store.sql.messages.thread_choice import choose_thread, insert_thread_ids, recount
+from postroom.store.sql.messages.thread_choice import (
+    ARRIVAL_FINDINGS,
+    choose_thread,
+    insert_thread_ids,
+    recount,
+)
 from postroom.store.sql.values import from_text, moment, scalar
 from postroom.store.transaction import Row, Transaction
 

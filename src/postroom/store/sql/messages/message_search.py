@@ -27,9 +27,9 @@ from postroom.model.message import (
     findings_of,
 )
 from postroom.model.page import Found
-from postroom.model.patterns import late_pattern
 from postroom.model.sending import overall_status, waits_until
 from postroom.model.storage import FIELD_BORDER, MessageQuery
+from postroom.model.values import late_pattern
 from postroom.model.view import Numbers, only
 from postroom.store.search.index import IndexSearcher, SearchQuery
 from postroom.store.sql.conditions import within

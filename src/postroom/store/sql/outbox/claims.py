@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from postroom.approval.policies import mail_digest
+from postroom.approval import mail_digest
 from postroom.model.message import Recipient
 from postroom.model.sending import (
     GIVE_UP_AFTER,

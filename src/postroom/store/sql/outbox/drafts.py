@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from postroom.approval.policies import digest_of
+from postroom.approval import digest_of
 from postroom.errors import Conflict, NotFound, no_such
 from postroom.model.approval import Asked
 from postroom.model.inbox import Visible

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
-from postroom.approval.policies import (
+from postroom.approval import (
     digest_of,
     hold_reasons,
     refuse_denied,

@@ -26,8 +26,8 @@ from postroom.model.storage import DeliveryReport, RecipientStatus
 from postroom.store.maintenance.lifecycle import CLEAR_STATE, refuse_sending
 from postroom.store.sql.accounts.pushes import drop_draft, insert_sent_copy
 from postroom.store.sql.conditions import Conditions, Listing
-from postroom.store.sql.contacts import add_reached
 from postroom.store.sql.events.events import About, add_event, add_outcomes
+from postroom.store.sql.messages.thread_choice import add_reached
 from postroom.store.sql.values import (
     dumps,
     from_text,

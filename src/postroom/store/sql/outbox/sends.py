@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from postroom.approval.policies import digest_of
+from postroom.approval import digest_of
 from postroom.errors import Conflict, RateLimited
 from postroom.mail.addresses import without_tag
 from postroom.mail.text.fold import as_key

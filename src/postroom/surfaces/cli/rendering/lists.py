@@ -13,9 +13,10 @@ from postroom.model.memory import MemoryHit, MemoryRow
 from postroom.model.message import Attachment, MessageRow, ThreadRow
 from postroom.model.rule import Rule
 from postroom.model.sending import Draft, OutboxEntry
-from postroom.surfaces.cli.rendering.screen import Screen, Text
 from postroom.surfaces.cli.rendering.tables import (
     Column,
+    Screen,
+    Text,
     columns_of,
     lines_of,
     local_time,

@@ -14,9 +14,9 @@ from postroom.model.page import is_page
 from postroom.model.rule import DryRunPlan
 from postroom.model.sending import HeldMail
 from postroom.surfaces.cli.rendering.lists import scope_words, show_page, size_words
-from postroom.surfaces.cli.rendering.screen import Text
 from postroom.surfaces.cli.rendering.tables import (
     Column,
+    Text,
     columns_of,
     lines_of,
     local_time,

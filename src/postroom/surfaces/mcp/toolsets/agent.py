@@ -7,7 +7,7 @@ from functools import partial
 from postroom.errors import MailError
 from postroom.operations.agent import changing, finding, memory, reading, writing
 from postroom.surfaces.mcp.tool import Body, Tool, explain_error
-from postroom.surfaces.wording import reword
+from postroom.surfaces.problem_kinds import reword
 
 SELDOM = frozenset({"allow_duplicate", "wait_s", "headers", "reply_to"})
 """Arguments of every send that are accepted but not listed."""

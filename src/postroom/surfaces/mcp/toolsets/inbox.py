@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from postroom.operations import attachments, drafts, inboxes, messages, outbox, sending, threads
+from postroom.operations import inboxes
+from postroom.operations.mail import attachments, messages, threads
+from postroom.operations.outgoing import drafts, outbox, sending
 from postroom.surfaces.mcp.tool import Tool
 
 TEXT = ("text", "truncated", "next_offset")

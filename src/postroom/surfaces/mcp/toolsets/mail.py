@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from postroom.operations import (
-    accounts,
-    drafts,
-    identities,
-    message_changes,
-    rules,
-    sending,
-)
+from postroom.operations import accounts, rules
+from postroom.operations.mail import message_changes
+from postroom.operations.outgoing import drafts, identities, sending
 from postroom.surfaces.mcp.tool import Tool
 from postroom.surfaces.mcp.toolsets.inbox import (
     GET_MESSAGE,

@@ -6,7 +6,7 @@ from typing import Any
 
 from postroom.errors import Conflict, InvalidInput
 from postroom.model.inbox import ARCHIVE, INBOX
-from postroom.operations.bulk_changes import update_messages
+from postroom.operations.mail.bulk_changes import update_messages
 from postroom.operations.rules import undo_rule_plan
 from postroom.surfaces.web.mail.listing import mail_url, place_of
 from postroom.surfaces.web.page import Redirect, Visit

@@ -15,8 +15,8 @@ from postroom.model.inbox import INBOX, STANDARD_MAILBOXES, Inbox, Label, Mailbo
 from postroom.model.message import MessageRow
 from postroom.model.page import Page
 from postroom.operations.inboxes import list_inboxes
-from postroom.operations.message_changes import list_labels, list_mailboxes
-from postroom.operations.messages import search_messages
+from postroom.operations.mail.message_changes import list_labels, list_mailboxes
+from postroom.operations.mail.messages import search_messages
 from postroom.surfaces.web.page import Values, Visit
 
 FILTERS = {

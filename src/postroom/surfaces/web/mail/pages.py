@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroom.operations.attachments import download_message
+from postroom.operations.mail.attachments import download_message
 from postroom.surfaces.web.mail import agent_view, changing, listing, reading, writing
 from postroom.surfaces.web.page import Document, File, Form, Link, Page, Section
 

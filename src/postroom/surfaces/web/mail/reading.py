@@ -7,10 +7,10 @@ from typing import Any
 from postroom.errors import MailError
 from postroom.model.message import Attachment, Message, Thread
 from postroom.model.sending import HeldMail
-from postroom.operations.attachments import download_message, get_attachment_content
-from postroom.operations.messages import PICTURES, get_message, get_message_html
-from postroom.operations.threads import get_thread
-from postroom.operations.unsubscribing import unsubscribe
+from postroom.operations.mail.attachments import download_message, get_attachment_content
+from postroom.operations.mail.messages import PICTURES, get_message, get_message_html
+from postroom.operations.mail.threads import get_thread
+from postroom.operations.mail.unsubscribing import unsubscribe
 from postroom.surfaces.web.mail.agent_view import FRAME_POLICY, agent_view
 from postroom.surfaces.web.mail.listing import mail_url, panes, place_of
 from postroom.surfaces.web.mail.sender import compare_domains, sender_findings, verdict_on_sender

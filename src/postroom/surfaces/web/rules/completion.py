@@ -8,8 +8,8 @@ from typing import Any
 from postroom.model.key import Scope
 from postroom.model.message import FLAGS
 from postroom.operations.inboxes import list_inboxes
-from postroom.operations.message_changes import list_labels, list_mailboxes
-from postroom.operations.messages import search_messages
+from postroom.operations.mail.message_changes import list_labels, list_mailboxes
+from postroom.operations.mail.messages import search_messages
 from postroom.operations.webhooks import list_webhooks
 from postroom.rules.definition import ACTIONS, FIELDS, GROUPS, KEYS, OPERATORS, SAFETY_KEYS
 from postroom.surfaces.web.page import Values, Visit

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from postroom.approval.policies import is_as_strict, parse_pattern
+from postroom.approval import is_as_strict, parse_pattern
 from postroom.blocking import in_thread
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import MessageId, inbox_of, operation, require, require_scope
@@ -39,7 +39,7 @@ from postroom.model.message import Header, Message, hidden_chars
 from postroom.model.page import Slice
 from postroom.model.sending import EarlierMail, HeldMail, OutboxQuery, Sent
 from postroom.model.view import Everything, only
-from postroom.operations.outbox import recipients_by_role, sent_of
+from postroom.operations.outgoing.outbox import recipients_by_role, sent_of
 from postroom.pipeline.ingest import check_size
 from postroom.pipeline.routing import inboxes_for, outside_of, route_all
 from postroom.sending.outgoing_mail import each_once

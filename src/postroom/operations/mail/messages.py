@@ -35,8 +35,7 @@ from postroom.model.key import Scope
 from postroom.model.message import Attachment, Header, Message, MessageHtml, MessageRow
 from postroom.model.page import Page
 from postroom.model.view import only
-from postroom.operations.memories import memories_about
-from postroom.operations.message_selection import (
+from postroom.operations.mail.message_selection import (
     CRITERIA,
     MessageFilter,
     MessageSelection,
@@ -45,6 +44,7 @@ from postroom.operations.message_selection import (
     folded,
     name_and_words,
 )
+from postroom.operations.memories import memories_about
 from postroom.pipeline.event_watch import WatchedEvent
 
 __all__ = ("MessageFilter", "MessageSelection", "SearchText", "find_page", "folded")

@@ -16,8 +16,8 @@ from postroom.model.inbox import Inbox
 from postroom.model.key import AGENT_ID, OWNER, Scope
 from postroom.model.message import Mark, MarkedMessage, Message
 from postroom.model.page import Slice
-from postroom.operations.approvals import is_limited, recipients_outside, verdict_of
-from postroom.operations.messages import own_pictures
+from postroom.operations.mail.messages import own_pictures
+from postroom.operations.outgoing.approvals import is_limited, recipients_outside, verdict_of
 from postroom.pipeline.apply_rules import caller_of_key
 from postroom.sending.replies import reply_mail_of
 

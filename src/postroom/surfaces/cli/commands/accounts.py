@@ -72,7 +72,7 @@ def _with_sign_in(command: Any) -> Any:
 @click.pass_obj
 def add(session: Session, /, *, provider: str, **given: Any) -> None:
     from postroom.operations.accounts import add_account
-    from postroom.surfaces.cli.performing import perform
+    from postroom.surfaces.cli.output import perform
 
     scopes = given.pop("scopes") or ("read", "draft", "send")
     ways = {name: given.pop(name) for name in ("password_stdin", "device", "paste")}
@@ -101,7 +101,7 @@ def login(session: Session, /, *, account_id: str, **ways: bool) -> None:
     from postroom.calls.operation import account_of
     from postroom.model.key import OWNER
     from postroom.operations.accounts import log_in_account
-    from postroom.surfaces.cli.performing import perform
+    from postroom.surfaces.cli.output import perform
 
     if session.server is not None:
         secret = _password("imap", from_stdin=ways["password_stdin"])
@@ -125,7 +125,7 @@ def sync(session: Session, /, *, account_id: str) -> None:
     from postroom.model.key import OWNER
     from postroom.operations.accounts import sync_account
     from postroom.pipeline.sync.scheduler import sync_once
-    from postroom.surfaces.cli.performing import perform
+    from postroom.surfaces.cli.output import perform
 
     if session.server is not None:
         perform(session, sync_account, {"account_id": account_id})

@@ -21,8 +21,8 @@ from postroom.model.key import Scope
 from postroom.model.message import Thread, ThreadMessage, ThreadRow
 from postroom.model.page import Page
 from postroom.model.storage import ThreadQuery
+from postroom.operations.mail.messages import IncludeMemories, fair_cut
 from postroom.operations.memories import memories_about
-from postroom.operations.messages import IncludeMemories, fair_cut
 
 THREAD_CHARS, ROW_CHARS = 38_000, 700
 """The size limit of a thread, and the size of a message in it without its texts."""

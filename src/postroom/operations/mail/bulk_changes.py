@@ -30,7 +30,7 @@ from postroom.model.key import Scope
 from postroom.model.message import ActionResult, FailedAction
 from postroom.model.rule import Action, DryRunPlan, Facts, Plan
 from postroom.model.storage import MessageQuery
-from postroom.operations.message_selection import MessageSelection
+from postroom.operations.mail.message_selection import MessageSelection
 from postroom.operations.rules import (
     PLAN_LIFETIME,
     ApplyRulePlan,

@@ -9,12 +9,11 @@ import click
 
 from postroom.calls.operation import Operation
 from postroom.errors import Forbidden
-from postroom.operations.approvals import approve_message, get_held_mail, reject_message
-from postroom.surfaces.cli.backends import Backend, Body
+from postroom.operations.outgoing.approvals import approve_message, get_held_mail, reject_message
+from postroom.surfaces.cli.backends import Backend, Body, with_whole_ids
 from postroom.surfaces.cli.exit_codes import OK
 from postroom.surfaces.cli.output import show
 from postroom.surfaces.cli.session import Session
-from postroom.surfaces.cli.short_ids import with_whole_ids
 
 _NO_TERMINAL = (
     "a person decides about held mail: run this in a terminal, use the web pages, or use a key "

@@ -26,8 +26,8 @@ from postroom.model.key import Scope
 from postroom.model.message import Header, Message
 from postroom.model.page import Found, Page
 from postroom.model.sending import Draft, DraftFile, Sent, StoredDraft
-from postroom.operations.outbox import sent_of
-from postroom.operations.sending import (
+from postroom.operations.outgoing.outbox import sent_of
+from postroom.operations.outgoing.sending import (
     NOT_BOTH,
     SOME_BODY,
     Body,

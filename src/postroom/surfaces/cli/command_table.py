@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from postroom.model.values import dataclass
+
+if TYPE_CHECKING:
+    from postroom.calls.operation import Operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +29,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """A command without an operation: `module:command` in this package."""
+    """A command without an operation: `module:command` in `commands`."""
 
     name: str
     place: str
@@ -71,7 +77,7 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Own("serve", "serve:serve"),
     Own("worker", "serve:worker"),
     Own("mcp", "serve:mcp"),
-    Own("web", "web:web"),
+    Own("web", "administration:web"),
     Own("account add", "accounts:add"),
     Bound("account list", "accounts.list_accounts"),
     Bound("account check", "accounts.check_account", ("account_id",)),
@@ -84,41 +90,43 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Bound("inbox show", "inboxes.get_inbox", ("inbox_id",)),
     Bound("inbox rename", "inboxes.rename_inbox", ("inbox_id", "name")),
     Bound("inbox delete", "inboxes.delete_inbox", ("inbox_id",)),
-    Bound("message list", "messages.list_messages", ("inbox_id",)),
-    Bound("message show", "messages.get_message", ("message_id",)),
-    Bound("message raw", "attachments.download_message", ("message_id",), saves_to="-"),
-    Bound("message link", "attachments.link_message", ("message_id",)),
-    Bound("message move", "message_changes.move_message", ("message_id", "destination")),
-    Bound("message label", "message_changes.apply_label", ("label", "message_ids")),
-    Bound("message flag", "message_changes.update_message", ("message_id", "flags")),
-    Bound("message update", "message_changes.update_message", ("message_id",)),
-    Bound("message change", "bulk_changes.update_messages", ("message_ids",)),
-    Bound("message delete", "message_changes.delete_message", ("message_id",)),
-    Bound("message reply", "sending.reply_to_message", ("message_id",)),
-    Bound("message forward", "sending.forward_message", ("message_id",)),
-    Bound("message unsubscribe", "unsubscribing.unsubscribe", ("message_id",)),
-    Bound("message wait", "messages.wait_for_message", ("inbox_id",)),
+    Bound("message list", "mail.messages.list_messages", ("inbox_id",)),
+    Bound("message show", "mail.messages.get_message", ("message_id",)),
+    Bound("message raw", "mail.attachments.download_message", ("message_id",), saves_to="-"),
+    Bound("message link", "mail.attachments.link_message", ("message_id",)),
+    Bound("message move", "mail.message_changes.move_message", ("message_id", "destination")),
+    Bound("message label", "mail.message_changes.apply_label", ("label", "message_ids")),
+    Bound("message flag", "mail.message_changes.update_message", ("message_id", "flags")),
+    Bound("message update", "mail.message_changes.update_message", ("message_id",)),
+    Bound("message change", "mail.bulk_changes.update_messages", ("message_ids",)),
+    Bound("message delete", "mail.message_changes.delete_message", ("message_id",)),
+    Bound("message reply", "outgoing.sending.reply_to_message", ("message_id",)),
+    Bound("message forward", "outgoing.sending.forward_message", ("message_id",)),
+    Bound("message unsubscribe", "mail.unsubscribing.unsubscribe", ("message_id",)),
+    Bound("message wait", "mail.messages.wait_for_message", ("inbox_id",)),
     Bound("message receive", "inbound.receive_message", ("recipient", "raw")),
-    Bound("thread list", "threads.list_threads", ("inbox_id",)),
-    Bound("thread show", "threads.get_thread", ("thread_id",)),
-    Bound("thread merge", "threads.merge_threads", ("thread_ids",)),
-    Bound("thread split", "threads.split_thread", ("thread_id", "message_ids")),
-    Bound("attachment list", "attachments.list_attachments", ("message_id",)),
-    Bound("attachment show", "attachments.get_attachment", ("attachment_id",)),
-    Bound("attachment content", "attachments.get_attachment_content", ("attachment_id",)),
+    Bound("thread list", "mail.threads.list_threads", ("inbox_id",)),
+    Bound("thread show", "mail.threads.get_thread", ("thread_id",)),
+    Bound("thread merge", "mail.threads.merge_threads", ("thread_ids",)),
+    Bound("thread split", "mail.threads.split_thread", ("thread_id", "message_ids")),
+    Bound("attachment list", "mail.attachments.list_attachments", ("message_id",)),
+    Bound("attachment show", "mail.attachments.get_attachment", ("attachment_id",)),
+    Bound("attachment content", "mail.attachments.get_attachment_content", ("attachment_id",)),
     Bound(
         "attachment text",
-        "attachments.get_attachment_content",
+        "mail.attachments.get_attachment_content",
         ("attachment_id",),
         pin=(("format", "text"),),
         hide=("max_bytes",),
     ),
-    Bound("attachment save", "attachments.download_attachment", ("attachment_id",), saves_to=""),
-    Bound("attachment link", "attachments.link_attachment", ("attachment_id",)),
-    Bound("mailbox list", "mailboxes.list_mailboxes", ("inbox_id",)),
-    Bound("label list", "message_changes.list_labels"),
-    Bound("label rename", "mailboxes.rename_label", ("label", "name")),
-    Bound("label delete", "mailboxes.delete_label", ("label",)),
+    Bound(
+        "attachment save", "mail.attachments.download_attachment", ("attachment_id",), saves_to=""
+    ),
+    Bound("attachment link", "mail.attachments.link_attachment", ("attachment_id",)),
+    Bound("mailbox list", "mail.message_changes.list_mailboxes", ("inbox_id",)),
+    Bound("label list", "mail.message_changes.list_labels"),
+    Bound("label rename", "mail.message_changes.rename_label", ("label", "name")),
+    Bound("label delete", "mail.message_changes.delete_label", ("label",)),
     Bound("memory list", "memory_search.memory_list"),
     Bound("memory add", "memories.memory_add", ("key", "text")),
     Bound("memory show", "memories.memory_get", ("key",)),
@@ -128,31 +136,31 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Bound("memory keywords", "memory_search.memory_fulltext_search", ("keywords",)),
     Own("memory import", "transfer:import_memories"),
     Own("memory export", "transfer:export_memories"),
-    Bound("search", "messages.search_messages", ("q",)),
-    Bound("send", "sending.send_message"),
+    Bound("search", "mail.messages.search_messages", ("q",)),
+    Bound("send", "outgoing.sending.send_message"),
     Own("import", "transfer:import_"),
     Own("export", "transfer:export"),
-    Bound("identity list", "identities.list_identities", ("inbox_id",)),
-    Bound("identity create", "identities.create_alias", ("email",)),
-    Bound("identity update", "identities.update_identity", ("identity_id",)),
-    Bound("identity delete", "identities.delete_identity", ("identity_id",)),
-    Bound("draft create", "drafts.create_draft"),
-    Bound("draft list", "drafts.list_drafts", ("inbox_id",)),
-    Bound("draft show", "drafts.get_draft", ("draft_id",)),
-    Bound("draft update", "drafts.update_draft", ("draft_id",)),
-    Bound("draft delete", "drafts.delete_draft", ("draft_id",)),
-    Bound("draft send", "drafts.send_draft", ("draft_id",)),
-    Bound("outbox list", "outbox.list_outbox", ("status",)),
-    Bound("outbox show", "approvals.get_held_mail", ("message_id",)),
+    Bound("identity list", "outgoing.identities.list_identities", ("inbox_id",)),
+    Bound("identity create", "outgoing.identities.create_alias", ("email",)),
+    Bound("identity update", "outgoing.identities.update_identity", ("identity_id",)),
+    Bound("identity delete", "outgoing.identities.delete_identity", ("identity_id",)),
+    Bound("draft create", "outgoing.drafts.create_draft"),
+    Bound("draft list", "outgoing.drafts.list_drafts", ("inbox_id",)),
+    Bound("draft show", "outgoing.drafts.get_draft", ("draft_id",)),
+    Bound("draft update", "outgoing.drafts.update_draft", ("draft_id",)),
+    Bound("draft delete", "outgoing.drafts.delete_draft", ("draft_id",)),
+    Bound("draft send", "outgoing.drafts.send_draft", ("draft_id",)),
+    Bound("outbox list", "outgoing.outbox.list_outbox", ("status",)),
+    Bound("outbox show", "outgoing.approvals.get_held_mail", ("message_id",)),
     Own("outbox approve", "approval:approve"),
     Own("outbox reject", "approval:reject"),
-    Bound("outbox retry", "outbox.retry_message", ("message_id",)),
-    Bound("outbox cancel", "outbox.cancel_message", ("message_id",)),
-    Bound("outbox pause", "outbox.pause_outbox"),
-    Bound("outbox resume", "outbox.resume_outbox"),
-    Bound("policy show", "approvals.get_policy", ("inbox_id",)),
-    Bound("policy set", "approvals.set_policy", ("inbox_id",)),
-    Bound("policy test", "approvals.check_policy", ("raw",)),
+    Bound("outbox retry", "outgoing.outbox.retry_message", ("message_id",)),
+    Bound("outbox cancel", "outgoing.outbox.cancel_message", ("message_id",)),
+    Bound("outbox pause", "outgoing.outbox.pause_outbox"),
+    Bound("outbox resume", "outgoing.outbox.resume_outbox"),
+    Bound("policy show", "outgoing.approvals.get_policy", ("inbox_id",)),
+    Bound("policy set", "outgoing.approvals.set_policy", ("inbox_id",)),
+    Bound("policy test", "outgoing.approvals.check_policy", ("raw",)),
     Bound("webhook create", "webhooks.create_webhook", ("url",)),
     Bound("webhook list", "webhooks.list_webhooks"),
     Bound("webhook update", "webhooks.update_webhook", ("webhook_id",)),
@@ -161,8 +169,8 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Bound("webhook renew", "webhooks.renew_webhook", ("webhook_id",)),
     Bound("webhook deliveries", "webhooks.list_deliveries", ("webhook_id",)),
     Bound("webhook redeliver", "webhooks.redeliver", ("webhook_id", "delivery_id")),
-    Bound("events list", "events.list_events", ("inbox_id",)),
-    Bound("events tail", "events.stream_events", ("inbox_id",)),
+    Bound("events list", "webhooks.list_events", ("inbox_id",)),
+    Bound("events tail", "webhooks.stream_events", ("inbox_id",)),
     Own("rule check", "rules:check"),
     Bound("rule create", "rules.create_rule", ("rule_yaml",)),
     Bound("rule list", "rules.list_rules"),
@@ -191,3 +199,10 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Own("completion", "administration:completion"),
     Own("version", "administration:version"),
 )
+
+
+def operation_at(place: str) -> Operation[Any, Any]:
+    """The operation of a row: `module.name` in `postroom.operations`."""
+    module, _, name = place.rpartition(".")
+    found: Operation[Any, Any] = getattr(import_module(f"postroom.operations.{module}"), name)
+    return found

@@ -60,7 +60,7 @@ _read_only = click.option(
 def serve(session: Session, /, *, no_auth: bool, demo: bool, workers: int, **given: Any) -> int:
     from postroom.app import open_app
     from postroom.pipeline.counters import SharedCounters
-    from postroom.surfaces.cli.supervisor import Supervisor, apart
+    from postroom.surfaces.cli.commands.supervisor import Supervisor, apart
     from postroom.surfaces.connections import allow_files
     from postroom.surfaces.rest.server import new_attempts
 

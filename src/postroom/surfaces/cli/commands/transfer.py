@@ -19,7 +19,7 @@ from postroom.model.inbox import INBOX, Inbox
 from postroom.model.key import OWNER
 from postroom.model.view import EVERYTHING
 from postroom.operations.inboxes import create_inbox
-from postroom.pipeline.transfer.archives import NO_HEADER, Unreadable
+from postroom.pipeline.transfer.archives import NO_HEADER, Quoting, Unreadable
 from postroom.pipeline.transfer.import_export import (
     BATCH_MAILS,
     ExportResult,
@@ -31,7 +31,6 @@ from postroom.pipeline.transfer.import_export import (
     open_target,
 )
 from postroom.pipeline.transfer.mail_files import Kind, Source, open_source
-from postroom.pipeline.transfer.mbox import Quoting
 from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK, PARTIAL
 from postroom.surfaces.cli.session import Session, private
 from postroom.surfaces.cli.terminal import Progress, cell, json_line

@@ -17,8 +17,8 @@ from postroom.errors import Conflict, InvalidInput, NotFound, no_such
 from postroom.model.key import Scope
 from postroom.model.sending import Draft, StoredDraft
 from postroom.model.view import EVERYTHING
-from postroom.operations.drafts import DraftId, SendAt, public_draft, unsent_draft
-from postroom.operations.sending import NOT_BOTH, Body, InReplyTo, InThread
+from postroom.operations.outgoing.drafts import DraftId, SendAt, public_draft, unsent_draft
+from postroom.operations.outgoing.sending import NOT_BOTH, Body, InReplyTo, InThread
 from postroom.sending.mail_options import check_send_at
 from postroom.sending.outgoing_mail import (
     AttachmentInput,

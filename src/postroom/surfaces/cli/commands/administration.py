@@ -1,15 +1,18 @@
-"""`config`, `completion`, `version`, `audit verify`, `verify` and `reparse`."""
+"""`config`, `completion`, `version`, `web`, `audit verify`, `verify` and `reparse`."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from postroom import __version__
 from postroom.config import SETTINGS
+from postroom.config.settings import base_url
+from postroom.errors import Forbidden
 from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
 from postroom.surfaces.cli.session import Session
 from postroom.surfaces.cli.terminal import Progress, cell, table
@@ -17,6 +20,8 @@ from postroom.surfaces.cli.terminal import Progress, cell, table
 if TYPE_CHECKING:
     from postroom.app import App
     from postroom.model.event import AuditCheck
+    from postroom.model.message import BlobKey
+
 
 _NAMES = "\n".join(f"{setting.variable}: {setting.summary}" for setting in SETTINGS)
 
@@ -102,10 +107,6 @@ async def _reparse(app: App, *, everything: bool) -> int:
             progress.tell(done, share=min(done / total, 1.0) if total else None)
     return done
 
-
-if TYPE_CHECKING:
-    from postroom.app import App
-    from postroom.model.message import BlobKey
 
 SWEEP_AGE = timedelta(hours=1)
 """A blob that nothing uses may belong to a message that is being stored right now."""
@@ -195,3 +196,39 @@ def _tell(findings: Findings) -> None:
         print(f"search index rebuilt; problems found: {findings.repaired}")
     if findings.swept is not None:
         print(f"{findings.swept} unused blobs removed")
+
+
+@click.command(
+    help="Print a link that signs you in to the web pages of the running server, once, within 10 "
+    "minutes. It is printed to a terminal only, because it lets its bearer approve held mail."
+)
+@click.option("--host", metavar="ADDRESS", help="The address of the server.  [default: 127.0.0.1]")
+@click.option("--port", metavar="NUMBER", help="The port of the server.  [default: 8700]")
+@click.option("--sign-out", is_flag=True, help="End every session of the web pages instead.")
+@click.pass_obj
+def web(session: Session, /, *, sign_out: bool, **given: Any) -> None:
+    if sign_out:
+        ended = session.run(_sign_out)
+        session.report({"ended": ended}, lambda: print(f"Sessions ended: {ended}"))
+        return
+    settings = session.configuration(**given).settings
+    url = settings.public_url or base_url(settings.host, settings.port)
+    link = session.run(lambda app: _link(app, url))
+    session.report({"url": link}, lambda: print(link))
+    if not session.as_json:
+        print("It signs you in once, within 10 minutes.", file=sys.stderr)
+
+
+async def _link(app: App, url: str) -> str:
+    if not sys.stdout.isatty():
+        raise Forbidden("the link is printed to a terminal only; run `postroom web` on one")
+    from postroom.surfaces.web.server import sign_in_link
+
+    return await sign_in_link(app, url)
+
+
+async def _sign_out(app: App) -> int:
+    from postroom.calls.web_sessions import sign_out
+    from postroom.model.key import OWNER
+
+    return await sign_out(app.services, OWNER)

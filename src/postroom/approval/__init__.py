@@ -1,1 +1,0 @@
-"""Approval: policies, and the rules by which outgoing mail is held for a person."""

@@ -1,0 +1,1 @@
+"""Operations on outgoing mail: sending, drafts, the outbox, approval."""
