@@ -242,7 +242,7 @@ def _run_on(run: RuleRun, message: NewMessage, parsed: ParsedMessage) -> NewMess
         labels=chain.state.labels,
         flags=chain.state.flags,
         mailboxes=chain.state.mailboxes,
-        effects=(*broken, *_effects(chain, refused, run, message.brought_by)),
+        effects=(*broken, *_effects(chain, refused, run, message.submitted_by)),
     )
 
 
@@ -262,7 +262,7 @@ def _effects(
     chain: Chain,
     refused: Mapping[str, tuple[str, ...]],
     run: RuleRun,
-    brought_by: tuple[str, ...],
+    submitted_by: tuple[str, ...],
 ) -> list[RuleEffect]:
     """What each rule did; rules that changed nothing are left out."""
     found = []
@@ -281,7 +281,7 @@ def _effects(
                     problems,
                     caller,
                     caller.key_id,
-                    (*made_by[link.rule_id], *brought_by),
+                    (*made_by[link.rule_id], *submitted_by),
                     known,
                 )
             )

@@ -171,7 +171,7 @@ class Store(MemoryStore, WebhookStore):
     retry_mail = writes(sql_drafts.retry_mail)
     approve_mail = writes(holds.approve_mail)
     reject_mail = writes(holds.reject_mail)
-    judge_mail = reads(holds.judge_mail)
+    evaluate_mail = reads(holds.evaluate_mail)
     held_mail_facts = reads(held_mail.held_mail_facts)
     suspicious_among = reads(holds.suspicious_among)
     record_reads = writes_unaudited(holds.record_reads)
