@@ -369,7 +369,7 @@ _TAKE_OVER = "renewing its secret with another key makes it a webhook of that ke
 
 
 async def webhook_refusal(services: Services, made_by: str | None, inboxes: View) -> str:
-    """Why a webhook is told nothing of these inboxes any more; empty if it is."""
+    """Why a webhook no longer receives events of these inboxes; empty if it does."""
     if not made_by or made_by == OWNER.key_id:
         return ""
     callers = await current_callers(services, [made_by])
@@ -378,7 +378,7 @@ async def webhook_refusal(services: Services, made_by: str | None, inboxes: View
 
 
 async def stopped_webhooks(services: Services, webhooks: Iterable[Webhook]) -> dict[str, str]:
-    """The webhooks that are told nothing any more, by id, with the reason."""
+    """The webhooks that no longer receive events, by id, with the reason."""
     reasons = {
         webhook.id: await webhook_refusal(services, webhook.made_by, webhook.inboxes)
         for webhook in webhooks

@@ -59,7 +59,7 @@ _MAX_THREAD = 200
 
 
 def explain_hold(reasons: Sequence[str]) -> str:
-    """What a caller is told whose mail is held."""
+    """What the caller whose mail is held is shown."""
     return (
         f"held until a person approves it: {'; '.join(reasons)}. Go on with other work; wait_s or "
         "waiting for mail tells the outcome, and cancelling it makes it a draft again"
