@@ -100,7 +100,7 @@ async def test_an_imap_account_is_added_synced_checked_and_removed(
     assert "The sign-in works." in words(checked.text)
     assert (303, 303) == (again.status_code, asked.status_code)
     assert "app password" in words(wrong.text)
-    assert "At IMAP, everything stays as it is" in leaving
+    assert "Nothing changes at IMAP" in leaving
     with pytest.raises(NotFound):
         await account_of(office, "work")
     pages = [waiting, synced, checked.text, wrong.text]
@@ -156,7 +156,7 @@ async def test_a_login_that_no_longer_works_is_explained_with_its_fix(
     assert "The provider refused the sign-in: work: the server refused it." in words(page)
     assert "postroom account login" not in page
     assert 'href="/accounts/work#sign-in-again"' in page
-    assert "Its owner has to sign in again" in words(theirs)
+    assert "The owner must sign in again" in words(theirs)
     assert "New password" not in theirs
     assert "127.0.0.1" not in theirs.partition("<main")[2]
 
@@ -257,7 +257,7 @@ async def test_a_browser_comes_back_from_google_and_is_asked_to_go_on(
 
     assert back.startswith(f"{office.url}/accounts/back?")
     assert onward.startswith("/accounts/back?")
-    assert "You are signed out here" in words(lost.text)
+    assert "You are not signed in to Postroom" in words(lost.text)
     # The emulated Google has no mailbox, so the account is not added, but the code was taken.
     assert login.web.asked[-1].path == "/token"
     assert 502 == finished.status_code

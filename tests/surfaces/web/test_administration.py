@@ -55,15 +55,15 @@ async def make_key(page: Page, name: str) -> str:
     await follow(page, "New key")
     await page.get_by_label("Name").fill(name)
     await page.get_by_role("radio", name="Agent that sends with approval").check()
-    await press(page, "Make the key")
+    await press(page, "Create key")
     return await page.locator("#key").inner_text()
 
 
 async def revoke_key(page: Page, name: str) -> None:
     await page.goto("/keys")
     await follow(page, name)
-    await follow(page, "Revoke this key")
-    await press(page, "Revoke the key")
+    await follow(page, "Revoke key…")
+    await press(page, "Revoke key")
     await page.wait_for_url("**/keys?notice=key+revoked")
 
 
@@ -76,17 +76,17 @@ async def test_a_key_is_copied_tried_and_revoked(browser: Browser, office: Offic
     copied = await page.evaluate("navigator.clipboard.readText()")
     await page.goto("/connect?client=codex")
     await page.get_by_role("textbox", name=KEY).fill(copied)
-    await press(page, "Call it as the agent would")
+    await press(page, "Run test")
     works = await page.locator("#test [role=status]").inner_text()
     await revoke_key(page, "Helper")
     await page.goto("/connect")
     await page.get_by_role("textbox", name=KEY).fill(copied)
-    await press(page, "Call it as the agent would")
+    await press(page, "Run test")
     refused = await page.locator("#test [role=status]").inner_text()
 
     assert key == copied
-    assert works.startswith("It works")
-    assert refused.startswith("It does not work")
+    assert works.startswith("The test succeeded")
+    assert refused.startswith("The test failed")
     assert page.url.endswith("/connect"), "the answer is put into the page"
 
 
@@ -102,7 +102,7 @@ async def test_memories_are_searched_as_one_types_and_a_conflict_is_shown(
     await call(office.owner, memory_add, {"key": "bo", "text": "Bo is on holiday in July."})
 
     await page.goto("/memories")
-    await page.get_by_role("radio", name="with all these words").check()
+    await page.get_by_role("radio", name="containing all words").check()
     await page.get_by_role("searchbox").press_sequentially("holiday")
     await expect(page.locator(".memory-row")).to_have_count(1)
     found = await page.locator(".memory-row .who").inner_text()
@@ -112,7 +112,7 @@ async def test_memories_are_searched_as_one_types_and_a_conflict_is_shown(
     await page.get_by_label("Text", exact=True).fill("Ana wants XML.")
     await press(page, "Save")
     theirs = await page.locator(".theirs pre").inner_text()
-    await press(page, "Save mine over it")
+    await press(page, "Overwrite with my version")
 
     assert "bo" == found
     assert "Ana wants paper." == theirs
@@ -129,18 +129,18 @@ async def test_a_webhook_is_pinged_and_a_delivery_made_again(
         await follow(page, "New webhook")
         await page.get_by_label("URL").fill(receiver.url)
         await page.get_by_role("checkbox", name="message.received").check()
-        await press(page, "Make the webhook")
+        await press(page, "Create webhook")
         secret = await page.locator("#secret").inner_text()
-        await follow(page, "Go on, and send a ping")
-        await press(page, "Send a ping")
-        await expect(page.get_by_text("The ping was taken: 204.")).to_be_visible()
+        await follow(page, "Continue to the webhook")
+        await press(page, "Send ping")
+        await expect(page.get_by_text("Ping succeeded: 204.")).to_be_visible()
         await deliver(office.app.services, inbox, mail("An order"))
         (webhook,) = (await call(office.owner, list_webhooks, {})).results
         await settled(office.owner, webhook, "delivered")
         await page.goto(f"/webhooks/{webhook.id}")
         await page.locator("#deliveries a.row").click()
         body = await page.locator("#body").inner_text()
-        await press(page, "Deliver again")
+        await press(page, "Redeliver")
         await receiver.has(3)
 
     assert secret.startswith("whsec_")
@@ -165,7 +165,7 @@ async def test_accounts_are_added_with_a_password_and_with_a_code(
     await page.get_by_label("IMAP server").fill("127.0.0.1")
     await page.get_by_label("Port").first.fill(str(dovecot.imaps))
     await page.get_by_label("User name").fill("alice")
-    await page.get_by_text("Server with a certificate of its own").click()
+    await page.get_by_text("Custom certificate").click()
     await page.get_by_label("Certificate file").fill(str(dovecot.certificate))
     await page.get_by_label("Password").fill("wrong")
     await press(page, "Test and add")
@@ -185,7 +185,7 @@ async def test_accounts_are_added_with_a_password_and_with_a_code(
     await page.goto("/accounts/new?provider=outlook")
     await page.get_by_label("E-mail address").fill("bob@example.com")
     await page.get_by_label("Short name").fill("office")
-    await press(page, "Go on to the sign-in")
+    await press(page, "Continue to sign-in")
     code = await page.locator("#code").inner_text()
     await page.wait_for_url("**/accounts/office?notice=account+added", timeout=15_000)
 
@@ -203,10 +203,10 @@ async def test_everything_works_without_javascript(
     key = await make_key(page, "Phone")
     await page.goto("/connect?client=curl")
     await page.get_by_role("textbox", name=KEY).fill(key)
-    await press(page, "Call it as the agent would")
+    await press(page, "Run test")
     works = await page.locator("#test [role=status]").inner_text()
     await page.goto("/connect?client=curl")
-    await press(page, "Make a key for curl")
+    await press(page, "Create a key for curl")
     line = await page.locator("#lines-1").inner_text()
     await revoke_key(page, "Phone")
     await page.goto("/memories/new")
@@ -214,21 +214,21 @@ async def test_everything_works_without_javascript(
     await page.get_by_label("Text", exact=True).fill("Learnt.")
     await press(page, "Save")
     await follow(page, "Delete")
-    await press(page, "Delete the memory")
+    await press(page, "Delete memory")
     await page.wait_for_url("**/memories?namespace=default&notice=forgotten")
     login.pending = 1
     await page.goto("/accounts/new?provider=outlook")
     await page.get_by_label("E-mail address").fill("alice@example.com")
     await page.get_by_label("Short name").fill("office")
-    await press(page, "Go on to the sign-in")
-    await press(page, "I have signed in")
-    await press(page, "I have signed in")
+    await press(page, "Continue to sign-in")
+    await press(page, "Check now")
+    await press(page, "Check now")
     await page.wait_for_url("**/accounts/office?notice=account+added")
-    await follow(page, "Remove this account")
-    await press(page, "Remove the account")
+    await follow(page, "Remove account…")
+    await press(page, "Remove account")
     await page.wait_for_url("**/accounts?notice=account+removed")
 
-    assert works.startswith("It works")
+    assert works.startswith("The test succeeded")
     assert not await page.get_by_role("button", name="Copy").count()
     assert re.search(r"Bearer pk_[\w-]+", line)
 
@@ -255,7 +255,7 @@ async def populated(office: Office, dovecot: Dovecot, page: Page) -> list[str]:
             "password": PASSWORD, "host": "127.0.0.1", "port": str(dovecot.imaps)}  # fmt: skip
     for name, value in form.items():
         await page.locator(f"#{name}").fill(value)
-    await page.get_by_text("Server with a certificate of its own").click()
+    await page.get_by_text("Custom certificate").click()
     await page.locator("#ca_file").fill(str(dovecot.certificate))
     await press(page, "Test and add")
     await page.wait_for_url("**/accounts/work?*")
@@ -291,10 +291,10 @@ async def test_no_page_is_wider_than_the_screen_and_all_can_be_used(
         await page.emulate_media(color_scheme="light")
 
     await page.goto("/keys/new")
-    await page.get_by_text("Limit what it sees").click()
+    await page.get_by_text("Limit access").click()
     await page.get_by_role("radio", name="Custom").check()
     assert "" == await violations(page)
     await page.get_by_label("Name").fill("Seen")
     await page.get_by_role("radio", name="Read only").check()
-    await press(page, "Make the key")
+    await press(page, "Create key")
     assert "" == await violations(page)

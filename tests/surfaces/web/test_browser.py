@@ -32,7 +32,7 @@ async def test_a_person_without_javascript_approves_a_mail(
     message_id = await office.hold()
     page = await signed_in(browser, office, viewport=size, java_script_enabled=False)
 
-    await page.get_by_role("link", name="1 mail waits for your decision").click()
+    await page.get_by_role("link", name="1 message is waiting for your approval").click()
     await page.get_by_role("link", name="mallory@evil.example").click()
     await page.get_by_role("button", name="Approve").click()
 
@@ -50,8 +50,8 @@ async def test_a_person_without_javascript_rejects_a_mail(
 
     await page.goto(f"/outgoing/{message_id}")
     await page.get_by_text("Reject…").click()
-    await page.get_by_label("Note for its sender").fill("Too much.")
-    await page.get_by_role("button", name="Reject: it does not leave").click()
+    await page.get_by_label("Note to the sender").fill("Too much.")
+    await page.get_by_role("button", name="Reject message").click()
 
     await page.wait_for_url(f"{office.url}/outgoing?notice=rejected")
     assert "rejected" == (await office.message(message_id)).status
@@ -67,7 +67,7 @@ async def test_a_person_edits_a_mail_and_approves_what_they_wrote(
     await page.get_by_role("button", name="Edit").click()
     await page.get_by_label("Text").fill("Two per cent.\nNo more.")
     await page.get_by_role("button", name="Send").click()
-    changes = await page.get_by_label("Changed since the mail before").inner_text()
+    changes = await page.get_by_label("Changed since the previous version").inner_text()
     assert "removed: Ten added: Two per cent added: . No more." in " ".join(changes.split())
     new_id = page.url.partition("?")[0].rpartition("/")[2]
     await page.get_by_role("button", name="Approve").click()

@@ -60,7 +60,7 @@ async def test_only_the_owner_is_told_where_the_data_are(office: Office, owner: 
 
     assert folder in await owner.read("/connect")
     assert folder not in page
-    assert "Make a key" not in page
+    assert "Create a key" not in page
     assert 403 == refused.status_code
 
 
@@ -87,7 +87,7 @@ async def test_a_call_is_made_with_the_rights_of_the_key(office: Office, owner: 
 
     assert "A canary" in own
     said = words(theirs.text)
-    assert "It works: find_mail answered." in said
+    assert "The test succeeded: find_mail returned a result." in said
     assert (True, False) == ("An order" in said, "canary" in said)
     assert key not in theirs.text
 
@@ -107,7 +107,7 @@ async def test_what_is_wrong_with_a_key_is_said(
 
     answer = await owner.post("/connect/test", test="mailboxes", key=given)
 
-    assert "It does not work" in words(answer.text)
+    assert "The test failed" in words(answer.text)
     assert reason in words(answer.text)
 
 

@@ -149,7 +149,7 @@ async def test_the_tour_of_the_documentation_works(browser: Browser, demo: Offic
     await seed_demo(demo.app)
     page = await signed_in(browser, demo, viewport=DESKTOP)
 
-    await page.get_by_role("link", name="wait for your decision").click()
+    await page.get_by_role("link", name="waiting for your approval").click()
     await page.get_by_role("link", name="accounts@payments-desk.example").first.click()
     assert "a misleading sender" in await page.locator(".reasons").inner_text()
     mail_path = await page.locator(".answered a").first.get_attribute("href")
@@ -161,7 +161,7 @@ async def test_the_tour_of_the_documentation_works(browser: Browser, demo: Offic
     await page.get_by_role("link", name="Outgoing").click()
     await page.get_by_role("link", name="accounts@payments-desk.example").first.click()
     await page.locator("summary", has_text="Reject").click()
-    await page.get_by_role("button", name="Reject: it does not leave").click()
+    await page.get_by_role("button", name="Reject message").click()
     await page.get_by_role("button", name="Approve").click()
     await expect(page.get_by_role("status").first).to_contain_text("Approved")
 

@@ -43,7 +43,7 @@ async def test_the_help_lists_only_pages_that_one_may_open(owner: Person, visito
     page = await owner.read("/sessions")
 
     dialog = page.partition('<dialog id="keyboard"')[2].partition("</dialog>")[0]
-    assert "j or ↓ go to the next mail" in words(dialog)
+    assert "j or ↓ next message" in words(dialog)
     assert 'data-keys="g o" data-action="/outgoing"' in dialog
     await visitor.sign_in(key=await owner.office.key("approve"))
     page = await visitor.read("/sessions")

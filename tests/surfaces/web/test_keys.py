@@ -42,8 +42,8 @@ async def test_a_new_key_is_shown_once_and_can_do_what_was_chosen(
     listed = await owner.read("/keys")
     assert not _KEY.search(listed)
     said = words(listed)
-    assert "All of its mail that leaves waits for you." in said
-    assert "Never to: @evil.example" in said
+    assert "All messages to other servers are held for approval." in said
+    assert "Blocked recipients: @evil.example" in said
 
 
 async def test_a_key_is_limited_to_what_is_ticked(office: Office, owner: Person) -> None:
@@ -72,8 +72,8 @@ async def test_only_these_and_no_tick_means_none(office: Office, owner: Person) 
 @pytest.mark.parametrize(
     ("form", "reason"),
     [
-        ({"kind": ""}, "choose what the key may do"),
-        ({"kind": "custom"}, "tick at least one scope"),
+        ({"kind": ""}, "choose the permissions of the key"),
+        ({"kind": "custom"}, "select at least one scope"),
         ({"kind": "custom", "scope": ["approve", "read"]}, "can have no other scope"),
         ({"kind": "custom", "scope": ["root"]}, "scopes"),
         ({"name": ""}, "name"),
@@ -104,7 +104,7 @@ async def test_a_key_is_changed_and_revoked(office: Office, owner: Person) -> No
     done = await owner.post(f"{path}/revoke")
 
     assert "renamed" in changed
-    assert "Never to: x@y.example" in changed
+    assert "Blocked recipients: x@y.example" in changed
     assert "Revoke renamed?" in asked
     assert "/keys?notice=key+revoked" == done.headers["location"]
     with pytest.raises(Unauthenticated):
@@ -153,3 +153,24 @@ async def test_a_session_without_the_right_sees_no_key(office: Office) -> None:
         assert (name, 403) == (name, listed.status_code)
         assert (name, 403) == (name, made.status_code)
         assert ("limited" == name) == ('href="/keys"' in menu)
+
+
+@pytest.mark.parametrize(
+    ("path", "scope"),
+    [
+        ("/keys/new", "admin"),
+        ("/webhooks/new", "admin"),
+        ("/accounts/new", "admin"),
+        ("/memories/new", "write"),
+    ],
+)
+async def test_a_form_that_a_session_may_not_send_is_not_shown(
+    office: Office, visitor: Person, path: str, scope: str
+) -> None:
+    await visitor.sign_in(key=await office.key("read"))
+
+    response = await visitor.get(path)
+
+    assert 403 == response.status_code
+    assert f"this page requires the scope {scope}" in words(response.text)
+    assert "<textarea" not in response.text

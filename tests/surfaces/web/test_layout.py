@@ -6,9 +6,13 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from postroom.calls.operation import call
+from postroom.operations.inboxes import list_inboxes
+from postroom.operations.mail.message_changes import update_message
 from postroom.operations.mail.messages import search_messages
 from postroom.operations.outgoing.outbox import list_outbox
+from postroom.pipeline.ingest import Arrival, receive
 from postroom.surfaces.cli.demo import seed_demo
+from tests.mails import mail
 from tests.surfaces.web.chromium import DESKTOP, PHONE, SIZES, browser, signed_in
 from tests.surfaces.web.conftest import Office
 
@@ -79,3 +83,28 @@ async def test_the_heading_and_button_of_each_list_are_of_one_size(
 
     assert button is not None
     assert ("24px", 44) == (heading, round(button["height"]))
+
+
+async def test_long_and_right_to_left_texts_stay_readable(browser: Browser, demo: Office) -> None:
+    inbox = (await call(demo.owner, list_inboxes, {})).results[0]
+    arabic, long = "فاتورة رقم 12345 مستحقة الدفع اليوم", "Pneumono" * 100
+    await receive(demo.owner, Arrival(mail(arabic, to=inbox.address), inbox.id))
+    received = await receive(demo.owner, Arrival(mail(long, to=inbox.address), inbox.id))
+    labels = [f"label {number}" for number in range(30)]
+    await call(
+        demo.owner, update_message, {"message_id": received.message_id, "add_labels": labels}
+    )
+    page = await signed_in(browser, demo, viewport=DESKTOP)
+
+    await page.goto(f"/mail/{received.message_id}")
+    subject = page.locator(".mail-row .what", has_text="12345")
+    direction = await subject.evaluate("(e) => getComputedStyle(e).direction")
+    row = await page.locator(f"#row-{received.message_id}").bounding_box()
+    head = await page.locator("#reading h1").bounding_box()
+
+    assert "rtl" == direction
+    assert row is not None
+    assert row["height"] < 150
+    assert head is not None
+    assert head["height"] < 300
+    await expect(page.locator("header.head")).to_contain_text("10 more labels")

@@ -75,7 +75,7 @@ async def test_memories_are_found_by_meaning_and_by_words(office: Office, owner:
     bad = await owner.read("/memories?q=%22%22&how=words")
 
     assert (True, False) == (KEY in by_words, "holiday" in by_words)
-    assert "Nothing found" in without
+    assert "No results" in without
     assert by_meaning.index(KEY) < by_meaning.find("Bo is on holiday") % len(by_meaning)
     assert "give at least one word" in words(bad)
 

@@ -245,7 +245,7 @@ async def test_a_key_that_only_approves_sees_held_mail_and_nothing_else(
     message_id, sha256 = await held_by_agent(office)
     await visitor.sign_in(key=await office.key("approve"))
 
-    assert "1 mail waits" in words(await visitor.read("/"))
+    assert "1 message is waiting" in words(await visitor.read("/"))
     assert "Ten per cent." in await visitor.read(f"/outgoing/{message_id}")
     others = [await visitor.get(path) for path in ("/drafts", "/outgoing?status=failed")]
     assert [403, 403] == [response.status_code for response in others]
@@ -319,10 +319,10 @@ async def test_signing_in_leads_back_to_the_page_that_was_asked_for(
 FORGED = {
     "without a token": ({}, ""),
     "with a token of zeros": ({}, "0" * 64),
-    "from another site": ({"Origin": "https://evil.example"}, None),
+    "from other sites": ({"Origin": "https://evil.example"}, None),
     "from another port": ({"Origin": "http://127.0.0.1:1"}, None),
     "from nowhere": ({"Origin": "null"}, None),
-    "from another site, without an origin": ({"Sec-Fetch-Site": "cross-site"}, None),
+    "from other sites, without an origin": ({"Sec-Fetch-Site": "cross-site"}, None),
     "from the same site, without an origin": ({"Sec-Fetch-Site": "same-site"}, None),
     "with a header of programs": (
         {"Origin": "http://127.0.0.1:1", "X-Requested-With": "x"},

@@ -46,7 +46,7 @@ async def test_a_webhook_is_made_and_pinged_and_its_secret_shown_once(
     listed = await owner.read("/webhooks")
 
     (secret,) = _SECRET.findall(unescape(made.text))
-    assert "The ping was taken: 204." in words(pinged.text)
+    assert "Ping succeeded: 204." in words(pinged.text)
     assert "webhook.ping" == json.loads(receiver.got[0][1])["type"]
     assert not _SECRET.search(unescape(pinged.text + listed))
     assert "message.received, message.sent of all inboxes" in words(listed)
@@ -87,7 +87,7 @@ async def test_a_webhook_that_fails_says_so(
 
     answer = words((await owner.post(f"/webhooks/{webhook.id}/ping")).text)
 
-    assert "The ping failed: 500" in answer
+    assert "Ping failed: 500" in answer
 
 
 async def test_a_webhook_is_changed_paused_and_removed(
@@ -108,7 +108,7 @@ async def test_a_webhook_is_changed_paused_and_removed(
     assert (("message.held",), False) == (changed.types, changed.enabled)
     assert "paused" in paused
     assert resumed.enabled
-    assert "Remove this webhook?" in asked
+    assert "Delete this webhook?" in asked
     assert [] == await webhooks_of(office)
     assert 404 == (await owner.get(path)).status_code
     assert 404 == (await owner.post(f"{path}/ping")).status_code
@@ -120,7 +120,7 @@ async def test_a_webhook_is_changed_paused_and_removed(
         ({"url": "http://10.0.0.1/"}, "not on the public Internet"),
         ({"url": "ftp://example.com/"}, "https://host/path"),
         ({"url": "https://example.com/", "type": "message.eaten"}, "there is no event"),
-        ({"url": "https://example.com/", "limit_inboxes": "some"}, "tick at least one inbox"),
+        ({"url": "https://example.com/", "limit_inboxes": "some"}, "select at least one inbox"),
         (
             {"url": "https://example.com/", "limit_inboxes": "some", "inbox": "inb_no"},
             "no inbox inb_no",

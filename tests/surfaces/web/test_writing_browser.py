@@ -78,7 +78,9 @@ async def test_files_are_dropped_removed_and_sent_once(browser: Browser, office:
     await page.goto("/compose")
 
     await page.evaluate(DROP, [f"{number}.txt" for number in range(21)])
-    await expect(page.locator("#file-error")).to_have_text("choose at most 20 files for one mail")
+    await expect(page.locator("#file-error")).to_have_text(
+        "choose at most 20 files for one message"
+    )
     await page.evaluate(DROP, ["a.txt", "b.txt"])
     await expect(page.locator("#draft-files li")).to_have_count(2)
     await expect(page.locator("#draft-files")).to_contain_text("a.txt 500 bytes")
@@ -116,13 +118,13 @@ async def test_a_mail_for_later_is_in_the_zone_of_its_writer(
 
     (entry,) = (await call(office.owner, list_outbox, {"status": "scheduled"})).results
     assert "2027-01-31T14:30:00+00:00" == (entry.send_at and entry.send_at.isoformat())
-    assert "2027-01-31T09:30" == await page.get_by_label("Other time").input_value()
-    await page.get_by_label("Other time").fill("2027-02-01T08:00")
-    await page.get_by_role("button", name="Change the time").click()
-    await expect(page.get_by_role("status")).to_have_text("It leaves at its time.")
+    assert "2027-01-31T09:30" == await page.get_by_label("New time").input_value()
+    await page.get_by_label("New time").fill("2027-02-01T08:00")
+    await page.get_by_role("button", name="Reschedule").click()
+    await expect(page.get_by_role("status")).to_have_text("Scheduled.")
     (entry,) = (await call(office.owner, list_outbox, {"status": "scheduled"})).results
     assert "2027-02-01T13:00:00+00:00" == (entry.send_at and entry.send_at.isoformat())
-    await page.get_by_role("button", name="Stop it and make it a draft").click()
+    await page.get_by_role("button", name="Cancel and edit as draft").click()
     await page.wait_for_url("**/drafts/drf_*")
     assert "2027-02-01T08:00" == await page.get_by_label("Time").input_value()
 

@@ -35,18 +35,18 @@ _BACK = "/accounts/back"
 """Where the browser comes back to after a sign-in on this machine."""
 
 STATES = {
-    "new": ("waiting", "The first sync starts in a moment."),
-    "syncing": ("syncing", "Its mail is read, the newest first; you can search what is here."),
+    "new": ("waiting", "The first sync starts shortly."),
+    "syncing": ("syncing", "Syncing, newest first. You can already search what has arrived."),
     "ready": ("up to date", ""),
-    "failing": ("failing", "It is tried again by itself; nothing is lost."),
-    "needs_reauth": ("sign in", "Until then its new mail stays at the provider."),
+    "failing": ("failing", "It is retried automatically; nothing is lost."),
+    "needs_reauth": ("sign-in required", "Until then, new mail stays at the provider."),
 }
 """The states of an account in words, and what happens meanwhile."""
 
 PROVIDERS = {
     "imap": ("IMAP", "Any mail server, with a user name and a password."),
     "gmail": ("Gmail", "Sign in with Google in a browser."),
-    "outlook": ("Outlook", "Microsoft 365 and Outlook.com: type a code at Microsoft."),
+    "outlook": ("Outlook", "Microsoft 365 and Outlook.com. Sign in with a code."),
     "fastmail": ("Fastmail", "With an API token from its settings."),
 }
 SCOPES = {
@@ -109,7 +109,7 @@ async def add(visit: Visit) -> Redirect | Shown:
 def _password(visit: Visit) -> str:
     """What was typed. Raises InvalidInput."""
     if not visit.form.get("password"):
-        raise InvalidInput("type the password, or the API token")
+        raise InvalidInput("enter the password or the API token")
     return visit.form["password"]
 
 
@@ -117,10 +117,12 @@ def _with_advice(error: MailError, provider: str) -> MailError:
     """The error, with what a person can do about it."""
     advice = ""
     if isinstance(error, ProviderAuthFailed):
-        advice = "Check the user name and the password. Many providers want an app password here, "
-        advice += "which you make in the security settings of your account."
+        advice = "Check the user name and the password. Many providers require an app password, "
+        advice += "which you create in the security settings of your account."
         if provider == "fastmail":
-            advice = "Make an API token in Fastmail: Settings → Privacy & Security → Manage tokens."
+            advice = (
+                "Create an API token in Fastmail: Settings → Privacy & Security → Manage tokens."
+            )
     elif isinstance(error, (ProviderTimeout, ProviderError)):
         advice = "Check the server and the port; your provider lists them under IMAP and SMTP."
     return type(error)(f"{str(error).rstrip('.')}. {advice}", **error.details) if advice else error
@@ -220,11 +222,13 @@ async def sign_in_failed(_visit: Visit) -> Values:
 
 
 ACCOUNTS = Page("/accounts", "accounts/list.html", accounts)
-NEW = Page("/accounts/new", "accounts/new.html", new_account)
+NEW = Page("/accounts/new", "accounts/new.html", new_account, scope=Scope.ADMIN)
 BACK = Page(_BACK, "accounts/back.html", back, is_public=True)
 FAILED = Page("/accounts/sign-in", "accounts/sign_in_failed.html", sign_in_failed)
 ACCOUNT = Page("/accounts/{account_id}", "accounts/account.html", one_account)
-REMOVE = Page("/accounts/{account_id}/remove", "accounts/remove.html", one_account)
+REMOVE = Page(
+    "/accounts/{account_id}/remove", "accounts/remove.html", one_account, scope=Scope.ADMIN
+)
 
 SECTION = Section(
     links=(Link("Accounts", "/accounts", menu=True),),
@@ -244,9 +248,9 @@ SECTION = Section(
         ),
     ),
     notices={
-        "account added": "Signed in. Its mail is read now, the newest first.",
-        "asked to sync": "It is looked at now.",
-        "signed in again": "Signed in. It goes on where it stopped.",
-        "account removed": "Removed, with its mail here. At the provider, everything is as it was.",
+        "account added": "Account added. Its mail is being synced, newest first.",
+        "asked to sync": "Sync started.",
+        "signed in again": "Signed in. Syncing resumes where it stopped.",
+        "account removed": "Account removed, with its mail here. Nothing changed at the provider.",
     },
 )

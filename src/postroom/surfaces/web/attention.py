@@ -58,26 +58,30 @@ def sees_installation(visit: Visit) -> bool:
     return sees and visit.may(Scope.ADMIN) and visit.may(Scope.READ)
 
 
-def _mails(count: int) -> str:
-    return "1 mail" if count == 1 else f"{count} mails"
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count} messages"
 
 
 def _of_mail(counts: Mapping[str, int], *, is_paused: bool) -> Iterator[Need]:
     if held := counts.get("held", 0):
-        waits = "waits" if held == 1 else "wait"
-        why = "Read what an agent wants to send; approve or reject it."
-        yield Need("warn", f"{_mails(held)} {waits} for your decision", why, "/outgoing", "Decide")
+        is_waiting = "is waiting" if held == 1 else "are waiting"
+        why = "See what an agent wants to send, then approve or reject it."
+        yield Need(
+            "warn", f"{_messages(held)} {is_waiting} for your approval", why, "/outgoing", "Review"
+        )
     if is_paused:
-        why = "Mail is accepted and waits; `postroom outbox resume` lets it leave."
-        yield Need("bad", "The outbox is paused", why, "/outgoing", "See what waits")
+        why = "Mail is accepted but not sent. Run `postroom outbox resume` to send it."
+        yield Need("bad", "The outbox is paused", why, "/outgoing", "View outgoing mail")
     if failed := counts.get("failed", 0):
-        why = "The other server refused for good. See why, and send again if it helps."
+        why = "The recipient's server rejected it. See why, then send it again if that helps."
         link = "/outgoing?status=failed"
-        yield Need("bad", f"{_mails(failed)} could not be delivered", why, link, "See why")
+        yield Need("bad", f"{_messages(failed)} could not be delivered", why, link, "See why")
     if unknown := counts.get("unknown", 0):
-        why = "The connection broke at the end. Ask the recipient before you send again."
+        why = (
+            "The connection broke before the server confirmed. Ask the recipient before you resend."
+        )
         link = "/outgoing?status=unknown"
-        yield Need("bad", f"{_mails(unknown)} may or may not have left", why, link, "Look")
+        yield Need("bad", f"{_messages(unknown)} may or may not have been sent", why, link, "View")
 
 
 def _of_accounts(accounts: tuple[Account, ...]) -> Iterator[Need]:
@@ -86,7 +90,7 @@ def _of_accounts(accounts: tuple[Account, ...]) -> Iterator[Need]:
             what = f"{account.address} needs you to sign in"
             yield Need("bad", what, account.detail, "/accounts", "Sign in")
         elif account.state == "failing":
-            what = f"{account.address} does not sync"
+            what = f"{account.address} is not syncing"
             yield Need("bad", what, account.detail, "/accounts", "Open accounts")
 
 
@@ -98,7 +102,7 @@ async def _of_webhooks(visit: Visit) -> list[Need]:
             what = f"The webhook {webhook.url} has stopped"
             found.append(Need("bad", what, webhook.stopped, "/webhooks", "Open webhooks"))
         elif webhook.enabled and (why := await _failure(visit, webhook.id)):
-            what = f"The webhook {webhook.url} does not answer as it should"
+            what = f"The webhook {webhook.url} is failing"
             found.append(Need("warn", what, why, "/webhooks", "Open webhooks"))
     return found
 
@@ -130,7 +134,7 @@ def _of_keys(keys: list[Key], now: datetime) -> list[Need]:
         Need(
             "warn",
             f"The key “{key.name}” expires soon",
-            f"It ends on {key.expires_at:%-d %b %Y}. Extend it, or give its user a new one.",
+            f"It expires on {key.expires_at:%-d %b %Y}. Extend it, or replace it with a new key.",
             "/keys",
             "Open keys",
         )

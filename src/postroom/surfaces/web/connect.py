@@ -66,7 +66,7 @@ async def test_call(visit: Visit) -> Shown:
     """Call a tool as the agent with a key would, and show what it answers."""
     words, tool, arguments = _TESTS.get(visit.form.get("test", ""), ("", "", {}))
     if not tool:
-        raise InvalidInput("choose a call")
+        raise InvalidInput("choose a tool call")
     values = _values(visit, KEY_PLACEHOLDER)
     try:
         ctx = visit.app.context(await _caller(visit), "web")

@@ -22,25 +22,25 @@ class Shortcut:
 
 SHORTCUTS: dict[str, tuple[Shortcut, ...]] = {
     "In the list": (
-        Shortcut(("j", "ArrowDown"), "go to the next mail", "next"),
-        Shortcut(("k", "ArrowUp"), "go to the mail before", "previous"),
-        Shortcut(("Enter",), "open the mail", ""),
-        Shortcut(("Escape",), "return to the list, on the same mail", "return"),
-        Shortcut(("x",), "select the mail", "select"),
+        Shortcut(("j", "ArrowDown"), "next message", "next"),
+        Shortcut(("k", "ArrowUp"), "previous message", "previous"),
+        Shortcut(("Enter",), "open the message", ""),
+        Shortcut(("Escape",), "back to the list", "return"),
+        Shortcut(("x",), "select the message", "select"),
         Shortcut(("/",), "search", "search"),
     ),
-    "With a mail, or those selected": (
+    "With the current or selected messages": (
         Shortcut(("e",), "archive", "archive"),
         Shortcut(("#",), "move to Trash", "trash"),
         Shortcut(("u",), "mark as read or unread", "toggle-read"),
-        Shortcut(("s",), "flag, or take the flag off", "toggle-flag"),
+        Shortcut(("s",), "add or remove the flag", "toggle-flag"),
         Shortcut(("r",), "reply", "reply"),
         Shortcut(("a",), "reply to all", "reply-all"),
         Shortcut(("f",), "forward", "forward"),
         Shortcut(("z",), "undo the last change", "undo"),
     ),
     "Anywhere": (
-        Shortcut(("c",), "write a mail", "compose"),
+        Shortcut(("c",), "new message", "compose"),
         Shortcut(("?",), "show this help", "help"),
     ),
 }

@@ -34,7 +34,7 @@ class Kind:
 
 
 KINDS = (
-    Kind("read", "Read only", "Searches and reads mail, changes nothing.", (Scope.READ,)),
+    Kind("read", "Read only", "Searches and reads mail. Changes nothing.", (Scope.READ,)),
     Kind(
         "organise",
         "Read and organise",
@@ -44,7 +44,7 @@ KINDS = (
     Kind(
         "agent",
         "Agent that sends with approval",
-        "Also sends. Risky mail waits in Outgoing until you approve it.",
+        "Also sends. Risky messages are held in Outgoing until you approve them.",
         (Scope.READ, Scope.WRITE, Scope.SEND),
     ),
     Kind(
@@ -62,10 +62,10 @@ SCOPES = {
     Scope.ADMIN: "manage keys, accounts, webhooks and the audit log",
 }
 APPROVAL_WORDS = {
-    "never": "Its mail leaves without asking.",
-    "risky": "Its mail waits for you if it is risky: a new recipient, files or many recipients "
-    "outside, or after reading suspicious mail.",
-    "always": "All of its mail that leaves waits for you.",
+    "never": "Its messages are sent without approval.",
+    "risky": "Risky messages are held for approval: a new recipient, attachments or many "
+    "recipients outside, or after reading suspicious mail.",
+    "always": "All messages to other servers are held for approval.",
 }
 EXPIRIES = {
     "": "Never",
@@ -142,7 +142,7 @@ async def _limits(visit: Visit) -> tuple[Limit, ...]:
         rows = (await visit.call(list_namespaces, limit=_ROWS)).results
         namespaces = tuple((row.name, row.name) for row in rows)
     return (
-        Limit("inboxes", "Inboxes", "inbox", inboxes, "and no mail of others"),
+        Limit("inboxes", "Inboxes", "inbox", inboxes, "and no others"),
         Limit("accounts", "Accounts", "account", accounts, "with their inboxes"),
         Limit("namespaces", "Namespaces of memories", "namespace", namespaces),
     )
@@ -203,12 +203,12 @@ def _scopes(visit: Visit) -> list[str]:
     if chosen == CUSTOM:
         scopes = visit.posted.all("scope")
         if not scopes:
-            raise InvalidInput("tick at least one scope, or choose one of the usual kinds")
+            raise InvalidInput("select at least one scope, or choose another set of permissions")
         return scopes
     for kind in KINDS:
         if kind.id == chosen:
             return list(kind.scopes)
-    raise InvalidInput("choose what the key may do")
+    raise InvalidInput("choose the permissions of the key")
 
 
 def _policy(form: Mapping[str, str]) -> dict[str, Any]:
@@ -252,7 +252,7 @@ async def change_key(visit: Visit) -> Redirect:
 
 
 KEYS = Page("/keys", "keys/list.html", keys)
-NEW = Page("/keys/new", "keys/new.html", new_key)
+NEW = Page("/keys/new", "keys/new.html", new_key, scope=Scope.ADMIN)
 KEY = Page("/keys/{key_id}", "keys/key.html", one_key)
 REVOKE = Page("/keys/{key_id}/revoke", "keys/revoke.html", one_key)
 
@@ -268,6 +268,6 @@ SECTION = Section(
     ),
     notices={
         "key changed": "Saved.",
-        "key revoked": "The key is revoked: it opens nothing from now on.",
+        "key revoked": "Key revoked.",
     },
 )

@@ -34,9 +34,9 @@ _NAMESPACES = 100
 _MAX_CHARS = 100_000
 _WRITES = 10
 TRUST = {
-    "user": ("yours", "You vouch for it: agents may rely on it."),
-    "agent": ("by an agent", "An agent wrote it; you have not confirmed it."),
-    "mail": ("from mail", "It repeats what a mail says: nobody vouches for it."),
+    "user": ("yours", "You confirmed it. Agents can rely on it."),
+    "agent": ("by an agent", "Written by an agent, not confirmed by you."),
+    "mail": ("from mail", "It repeats what a message says and is not confirmed."),
 }
 """What is said of a memory by its trust."""
 
@@ -193,7 +193,7 @@ async def add(visit: Visit) -> Redirect:
         fields.pop("expires_at")  # one that comes from mail then expires by itself
     with suppress(NotFound):
         await visit.call(memory_get, namespace=fields["namespace"], key=fields["key"])
-        raise Conflict(f"there is a memory {fields['key']} already; open it to change it")
+        raise Conflict(f"the memory {fields['key']} already exists; open it to change it")
     added = await visit.call(memory_add, **fields)
     return Redirect(memory_url(added.namespace, added.key), "remembered")
 
@@ -244,9 +244,9 @@ async def delete(visit: Visit) -> Redirect:
 
 LIST = Page("/memories", "memories/list.html", memories)
 READ = Page("/memories/read", "memories/memory.html", read)
-NEW = Page("/memories/new", "memories/new.html", new)
-EDIT = Page("/memories/edit", "memories/edit.html", edit)
-DELETE = Page("/memories/delete", "memories/delete.html", read)
+NEW = Page("/memories/new", "memories/new.html", new, scope=Scope.WRITE)
+EDIT = Page("/memories/edit", "memories/edit.html", edit, scope=Scope.WRITE)
+DELETE = Page("/memories/delete", "memories/delete.html", read, scope=Scope.WRITE)
 
 SECTION = Section(
     links=(Link("Memories", "/memories"),),
@@ -258,9 +258,9 @@ SECTION = Section(
         Form("/memories/delete", delete, DELETE),
     ),
     notices={
-        "remembered": "Saved. Agents that see this namespace find it from now on.",
-        "memory saved": "Saved. The version before is kept.",
-        "vouched": "You vouch for it now.",
-        "forgotten": "The memory is gone, with its older versions.",
+        "remembered": "Saved. Agents with access to this namespace can find it.",
+        "memory saved": "Saved. The previous version is kept.",
+        "vouched": "Confirmed.",
+        "forgotten": "Memory deleted, with its older versions.",
     },
 )

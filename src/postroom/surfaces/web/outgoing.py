@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from postroom.blocking import in_thread
@@ -23,38 +24,40 @@ from postroom.operations.outgoing.outbox import (
 from postroom.surfaces.web.mail import writing
 from postroom.surfaces.web.mail.reading import attachment_preview, is_picture
 from postroom.surfaces.web.page import File, Form, Link, Page, Redirect, Section, Values, Visit
+from postroom.surfaces.web.rendering import message_ids
 
 STATUSES = {
-    "held": ("Held", "waits for a decision"),
-    "scheduled": ("Scheduled", "leaves at its time"),
-    "queued": ("Queued", "waits for the next attempt"),
-    "unknown": ("Unknown", "perhaps sent; not tried again"),
-    "failed": ("Failed", "was refused for good"),
-    "bounced": ("Bounced", "left, and came back"),
-    "rejected": ("Rejected", "a person said no, or nobody decided in time"),
+    "held": ("Held", "waiting for approval"),
+    "scheduled": ("Scheduled", "sent at a set time"),
+    "queued": ("Queued", "waiting for the next attempt"),
+    "unknown": ("Unknown", "may have been sent; not retried"),
+    "failed": ("Failed", "rejected by the server"),
+    "bounced": ("Bounced", "sent, then returned"),
+    "rejected": ("Rejected", "not approved, or expired"),
 }
 """The parts of the outbox, in order: their titles, and what mail in them does."""
 
 ADVICE = {
-    "scheduled": "It leaves at its time. Until then you can change or stop it.",
-    "queued": "It waits for the next attempt. If the server keeps refusing it, it is given up "
-    "after two days.",
-    "unknown": "It may have arrived: the connection broke before the server answered, so it is "
-    "not sent again by itself. Ask its recipient. If it did not arrive, send it again; if you "
-    "cannot ask, it may arrive twice.",
-    "failed": "The server refused it, and it is not tried again. Read its answer: if the address "
-    "is wrong, write it again to another one; if the reason is gone, send it again.",
-    "bounced": "It left, and the server of its recipient sent it back later. Check the address, "
-    "then write it again, or send it again as it is.",
-    "rejected": "It does not leave. To send something else instead, write it again.",
-    "captured": "It is kept here and did not leave: this Postroom has no relay. Set "
-    "POSTROOM_RELAY_URL, then send it again.",
+    "scheduled": "It is sent at the scheduled time. Until then you can change or cancel it.",
+    "queued": "It is waiting for the next attempt. If the server keeps refusing it, Postroom "
+    "gives up after two days.",
+    "unknown": "It may have been delivered: the connection broke before the server confirmed, so "
+    "it is not resent automatically. Ask the recipient. If it did not arrive, send it again; if "
+    "you send it without asking, it may arrive twice.",
+    "failed": "The server rejected it, and it is not retried. Read the server's response: if the "
+    "address is wrong, edit the message and send it to the right one; otherwise send it again.",
+    "bounced": "It was sent, and the recipient's server returned it later. Check the address, "
+    "then send it again, or edit it first.",
+    "rejected": "It was not sent. To send a different message instead, edit it.",
+    "captured": "It was not sent: this Postroom has no relay. Set POSTROOM_RELAY_URL, then send it "
+    "again.",
 }
 """What to do about mail with a status."""
 
 _ROWS = 50
 _FEW_ROWS = 10
 _MAX_HELD = 100
+_MAX_NAMED = 5
 _MAX_CHARS = 100_000
 _STOPPABLE = ("held", "scheduled", "queued")
 _RETRIABLE = ("failed", "bounced", "unknown", "captured")
@@ -127,6 +130,7 @@ async def outgoing_mail(visit: Visit) -> Values:
         "advice": ADVICE.get(mail.status or "", ""),
         "entry": await _entry(visit, mail.status, message_id),
         "answered": await _answered(visit, mail),
+        "subjects": await _subjects(visit, mail),
         "changes": await _changes(mail) if isinstance(mail, HeldMail) else None,
         "preview": await attachment_preview(visit, mail) if visit.may(Scope.READ) else None,
         "is_picture": is_picture,
@@ -153,6 +157,17 @@ async def _answered(visit: Visit, mail: HeldMail | Message) -> Message | None:
         return await visit.call(get_message, message_id=mail.answers, max_chars=_MAX_CHARS)
     except NotFound:
         return None
+
+
+async def _subjects(visit: Visit, mail: HeldMail | Message) -> dict[str, str]:
+    """The subjects of messages that the reasons of a hold name, as far as they can be read."""
+    named = message_ids(" ".join(mail.hold.reasons)) if mail.hold else []
+    found = {}
+    for message_id in list(dict.fromkeys(named))[:_MAX_NAMED] if visit.may(Scope.READ) else ():
+        with suppress(NotFound):
+            message = await visit.call(get_message, message_id=message_id, max_chars=1)
+            found[message_id] = f"“{message.subject or '(no subject)'}”"
+    return found
 
 
 async def _changes(mail: HeldMail) -> Values | None:
@@ -252,7 +267,7 @@ def _coming_time(visit: Visit) -> str:
     except ValueError:
         raise InvalidInput("choose another time, or send it now") from None
     if moment <= visit.app.services.clock():
-        raise InvalidInput("this time is over; choose a later one, or send it now")
+        raise InvalidInput("this time is in the past; choose a later one, or send it now")
     return moment.isoformat()
 
 
@@ -285,13 +300,13 @@ SECTION = Section(
         Form("/drafts/{draft_id}/discard", writing.discard, DRAFT),
     ),
     notices={
-        "approved": "Approved. The mail leaves now, or at its time.",
-        "rejected": "Rejected. The mail does not leave; its sender is told.",
-        "taken back": "Taken back. Change the mail and send it; the policies look at it again.",
-        "not sent": "Taken back, but not sent: choose another time, and send it again.",
-        "retried": "It is tried again, unless it is held first.",
+        "approved": "Approved. The message is sent now, or at its scheduled time.",
+        "rejected": "Rejected. The message is not sent, and its sender is told.",
+        "taken back": "Moved to drafts. Edit it and send it; it is checked again then.",
+        "not sent": "Moved to drafts, not sent. Choose another time and send it again.",
+        "retried": "Sending again. It may be held for approval first.",
         "sent": "Sent.",
-        "stopped": "Stopped for those who did not have it yet.",
-        "discarded": "The draft is gone.",
+        "stopped": "Cancelled for the recipients who had not received it yet.",
+        "discarded": "Draft discarded.",
     },
 )

@@ -112,6 +112,8 @@ class Page:
     template: str
     values: Callable[[Visit], Awaitable[Values]]
     is_public: bool = False
+    scope: Scope | None = None
+    """The scope without which the form on this page is of no use."""
 
 
 @dataclass(frozen=True, slots=True)

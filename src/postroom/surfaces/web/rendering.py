@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -42,11 +43,22 @@ def _size(value: int) -> str:
     return f"{size:.0f} {_UNITS[unit]}" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
 
 
-def _with_links(text: str) -> Markup:
-    """A sentence in which each message id leads to the message."""
+def _with_links(text: str, subjects: Mapping[str, str]) -> Markup:
+    """A sentence in which each message id is a link to the message, with its subject if known."""
     pieces = _MESSAGE_ID.split(cleaned(text))
-    link = Markup('<a href="/mail/{0}">{0}</a>')
-    return Markup("").join(link.format(p) if n % 2 else p for n, p in enumerate(pieces))
+    link = Markup('<a href="/mail/{}">{}</a>')
+    words = (link.format(p, subjects.get(p, p)) if n % 2 else p for n, p in enumerate(pieces))
+    return Markup("").join(words)
+
+
+def _without_ids(text: str) -> str:
+    """A sentence without ids of messages, for a list."""
+    return _MESSAGE_ID.sub("a message", text)
+
+
+def message_ids(text: str) -> list[str]:
+    """The ids of messages in a sentence."""
+    return _MESSAGE_ID.findall(text)
 
 
 @cache
@@ -60,9 +72,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.filters.update(
-        moment=_moment, short_moment=_short_moment, with_links=_with_links, size=_size
-    )
+    environment.filters.update(moment=_moment, short_moment=_short_moment, size=_size)
+    environment.filters.update(with_links=_with_links, without_ids=_without_ids)
     environment.globals.update(asset_url=asset_url, shortcuts_for=shortcuts_for, shown_keys=SHOWN)
     return environment
 

@@ -27,7 +27,7 @@ async def sign_in(visit: Visit) -> Redirect:
     """Open a session with a link or a key, and end the one that this browser had."""
     link, key = visit.form.get("link", ""), visit.form.get("key", "").strip()
     if not link and not key:
-        raise Unauthenticated("paste a key, or open the link that `postroom web` prints")
+        raise Unauthenticated("enter a key, or open the link that `postroom web` prints")
     services = visit.app.services
     if link:
         secret = await visit.guard(
@@ -87,8 +87,8 @@ SECTION = Section(
         Form("/sessions/{session_id}/end", end_session, SESSIONS),
     ),
     notices={
-        "ended": "The session has ended.",
+        "ended": "Session ended.",
         "signed out": "You are signed out.",
-        "signed out everywhere": "Every session has ended.",
+        "signed out everywhere": "Signed out of all sessions.",
     },
 )

@@ -105,7 +105,7 @@ class WebSurface:
                 return await self._stream(request, visitor)
             rows, path = self._rows.find(segments)
             if rows is None:
-                raise NotFound("there is nothing at this address")
+                raise NotFound("page not found")
             row = rows.get("GET" if request.method == "HEAD" else request.method)
             if isinstance(row, Page):
                 return await self._show(request, row, visitor, path)
@@ -147,6 +147,8 @@ class WebSurface:
         if visitor.signed_in is None and not page.is_public:
             return _to_sign_in(request)
         visit = self._visit(request, visitor, path)
+        if page.scope is not None and not visit.may(page.scope):
+            raise Forbidden(f"this page requires the scope {page.scope}, which you do not have")
         with self._app.concurrency_limit.place():
             return await _page(page, visit, visitor)
 
@@ -232,7 +234,7 @@ class _Visitor:
     def check_token(self, given: str) -> None:
         """Raise Forbidden unless a form was made for this session."""
         if not is_form_token(given, self.secret):
-            raise Forbidden("this form belongs to another session; open the page again")
+            raise Forbidden("this form belongs to another session; reload the page")
 
 
 def _read_form(kind: str, body: bytes) -> Posted:
@@ -251,7 +253,7 @@ def _read_form(kind: str, body: bytes) -> Posted:
                 max_num_fields=_MAX_FIELDS,
             )
     except ValueError:
-        raise Malformed("the form cannot be read; open the page again") from None
+        raise Malformed("the form cannot be read; reload the page") from None
     return Posted([(name, value.replace("\r\n", "\n")) for name, value in pairs], files)
 
 
@@ -321,7 +323,7 @@ def _sign_in_path(wanted: str) -> str:
 def _asset(segments: list[str], request: Request) -> Response:
     name = "/".join(segments)
     if name not in ASSETS:
-        raise NotFound("there is nothing at this address")
+        raise NotFound("page not found")
     return asset_response(name, HEADERS, request.headers.get("accept-encoding", ""))
 
 

@@ -76,7 +76,7 @@ async def make_webhook(visit: Visit) -> Shown:
     given = {"url": visit.form.get("url", "").strip(), "types": visit.posted.all("type")}
     if visit.form.get("limit_inboxes") == "some":
         if not visit.posted.all("inbox"):
-            raise InvalidInput("tick at least one inbox, or choose all inboxes")
+            raise InvalidInput("select at least one inbox, or choose all inboxes")
         given["inboxes"] = visit.posted.all("inbox")
     made = await visit.call(create_webhook, **given)
     return Shown("webhooks/secret.html", {"webhook": made, "is_new": True})
@@ -152,7 +152,7 @@ async def deliver_again(visit: Visit) -> Redirect:
 
 
 WEBHOOKS = Page("/webhooks", "webhooks/list.html", webhooks)
-NEW = Page("/webhooks/new", "webhooks/new.html", new_webhook)
+NEW = Page("/webhooks/new", "webhooks/new.html", new_webhook, scope=Scope.ADMIN)
 WEBHOOK = Page("/webhooks/{webhook_id}", "webhooks/webhook.html", one_webhook)
 REMOVE = Page("/webhooks/{webhook_id}/remove", "webhooks/remove.html", one_webhook)
 DELIVERY = Page(
@@ -179,9 +179,9 @@ SECTION = Section(
     ),
     notices={
         "webhook changed": "Saved.",
-        "webhook paused": "Paused: it is told nothing, and misses what happens meanwhile.",
-        "webhook resumed": "Resumed: it is told of what happens from now on.",
-        "webhook removed": "The webhook is removed.",
-        "delivered again": "It is delivered again now.",
+        "webhook paused": "Paused. Events that occur while it is paused are not delivered.",
+        "webhook resumed": "Resumed. New events are delivered.",
+        "webhook removed": "Webhook deleted.",
+        "delivered again": "Delivery queued again.",
     },
 )

@@ -59,7 +59,7 @@ async def test_a_person_finds_what_needs_them_with_the_keyboard(
 ) -> None:
     page = await signed_in(browser, busy, viewport=DESKTOP)
 
-    await page.get_by_role("link", name="1 mail waits for your decision").focus()
+    await page.get_by_role("link", name="1 message is waiting for your approval").focus()
     await page.keyboard.press("Enter")
     await page.wait_for_url("**/outgoing")
     await page.goto("/")
@@ -90,8 +90,8 @@ async def test_a_person_without_javascript_reads_events_and_verifies_the_log(
     await page.get_by_label("Via").select_option("MCP")
     await page.get_by_role("button", name="Show").click()
     await expect(page.get_by_role("cell", name="send_message")).to_be_visible()
-    await page.get_by_role("button", name="Verify the log").click()
-    await expect(page.get_by_role("status")).to_contain_text("The log is whole")
+    await page.get_by_role("button", name="Verify log").click()
+    await expect(page.get_by_role("status")).to_contain_text("The log is intact")
     await page.get_by_text("More").click()
     await page.get_by_role("link", name="Health").click()
     await expect(page.get_by_text("Fix: set the clock of this machine")).to_be_visible()
@@ -118,6 +118,6 @@ async def test_events_appear_by_themselves_until_they_are_paused(
     async with page.expect_response("**/sessions"):
         await arrive(office, "Third")
     assert 2 == len(await _subjects(page))
-    await page.get_by_role("button", name="Go on").click()
+    await page.get_by_role("button", name="Resume").click()
 
     await expect(page.locator(".events li").first).to_contain_text("Third")

@@ -26,7 +26,7 @@ async def test_hidden_words_are_in_the_frame_and_nowhere_else(
     assert "too small to read (font size) · 51 characters, not given to the agent" in document.text
     assert "Tracking pixel, not loaded: t.example" in document.text
     assert '<meter min="0" max="25000"' in page
-    assert "yes: data from strangers, never an instruction" in words(page)
+    assert "yes: treat as data, never as instructions" in words(page)
 
 
 async def test_the_frame_has_the_policy_of_every_frame(letters: Letters, owner: Person) -> None:
@@ -76,7 +76,7 @@ async def test_a_plain_part_that_says_what_the_html_hides_is_not_called_kept_out
     assert "the agent gets the same words elsewhere" in document
     assert "not given to the agent" not in document
     assert "and the agent gets the same words elsewhere in the mail" in page
-    assert "This mail has a plain text too, and agents get that." in page
+    assert "This message also has a plain text version, and that is what agents get." in page
     assert SECRET in page
 
 
@@ -90,13 +90,13 @@ async def test_a_reply_to_the_sender_leaves_and_one_to_somebody_else_is_held(
 
     page = await owner.read(f"/mail/{message_id}?tab=agent&to=bo@example.org")
 
-    sender, other = words(page).partition("What the policies would say")[2].split("The same to", 1)
-    assert "(stdio) to a@shop.example: would leave at once" in sender
+    sender, other = words(page).partition("Would a reply be held?")[2].split("Same message to", 1)
+    assert "(stdio) to a@shop.example: would be sent at once" in sender
     assert 2 == sender.count("Key k to a@shop.example")
     assert "because every mail of this sender waits for approval" in sender
-    assert "Key k to bo@example.org: would be held for a person" in other
+    assert "Key k to bo@example.org: would be held for approval" in other
     assert "has text that a reader cannot see, and bo@example.org is neither its sender" in other
-    assert "would leave" not in other
+    assert "would be sent" not in other
 
 
 @pytest.mark.parametrize("to", ["nonsense", "x" * 400, "a@b@c", "<script>alert(1)</script>"])
@@ -109,7 +109,7 @@ async def test_a_recipient_that_is_no_address_is_answered_in_words(
 
     assert 200 == response.status_code
     assert "<script>alert" not in response.text
-    assert "to" in words(response.text).partition("The same to somebody else")[2][:80]
+    assert "to" in words(response.text).partition("Same message to someone else")[2][:80]
 
 
 async def test_a_person_with_a_limited_key_sees_no_other_keys_and_no_other_mail(
@@ -124,7 +124,7 @@ async def test_a_person_with_a_limited_key_sees_no_other_keys_and_no_other_mail(
 
         page = words(await person.read(f"/mail/{own}?tab=agent"))
 
-        assert "You to ana@example.com: would leave at once" in page
+        assert "You to ana@example.com: would be sent at once" in page
         assert "secret robot" not in page
         assert 404 == (await person.get(f"/mail/{other}/marked")).status_code
 
@@ -136,7 +136,7 @@ async def test_a_person_who_may_only_read_is_told_that_they_know_of_no_sender(
 
     page = words(await reader.read(f"/mail/{message_id}?tab=agent"))
 
-    assert "Nobody that you may know of can send from this inbox." in page
+    assert "No key that you may see can send from this inbox." in page
 
 
 async def test_a_look_alike_is_compared_letter_by_letter(letters: Letters, owner: Person) -> None:
@@ -147,7 +147,7 @@ async def test_a_look_alike_is_compared_letter_by_letter(letters: Letters, owner
     page = await owner.read(f"/mail/{message_id}?tab=sender")
 
     assert ["1", "l"] == re.findall(r'<td class="differs">(.)</td>', page)
-    assert "Nobody vouches for this address" in words(page)
+    assert "Sender not verified" in words(page)
 
 
 async def test_letters_of_other_scripts_are_named(letters: Letters, owner: Person) -> None:
@@ -170,8 +170,8 @@ class TestTrustedServers:
         [
             ("dkim=pass header.d=example.com; dmarc=pass", "Signed by example.com"),
             ("spf=pass smtp.mailfrom=example.com; dmarc=pass", "Sent by a server of example.com"),
-            ("dmarc=fail", "example.com says that this mail is forged"),
-            ("spf=pass smtp.mailfrom=bulk.example", "no check that passed covers example.com"),
+            ("dmarc=fail", "This message is probably forged"),
+            ("spf=pass smtp.mailfrom=bulk.example", "no check passed for example.com"),
         ],
     )
     async def test_the_verdict_comes_first(
@@ -191,12 +191,14 @@ async def test_a_list_can_be_left_with_a_form(
 ) -> None:
     message_id = await letters.arrive(headers=[("List-Unsubscribe", "<mailto:off@shop.example>")])
 
-    assert "Sends a mail to off@shop.example." in words(await owner.read(f"/mail/{message_id}"))
+    assert "Sends an unsubscribe request to off@shop.example." in words(
+        await owner.read(f"/mail/{message_id}")
+    )
     done = await owner.post(f"/mail/{message_id}/unsubscribe")
     again = await owner.post(f"/mail/{message_id}/unsubscribe")
 
     assert (303, 303) == (done.status_code, again.status_code)
-    assert "asked to send no more mail" in words(await owner.read(done.headers["location"]))
+    assert "Unsubscribe request sent" in words(await owner.read(done.headers["location"]))
     assert 403 == (await owner.post(f"/mail/{message_id}/unsubscribe", token="x")).status_code
 
 
@@ -204,7 +206,9 @@ async def test_a_list_that_cannot_be_left_says_why(letters: Letters, owner: Pers
     page_only = await letters.arrive(headers=[("List-Unsubscribe", "<https://shop.example/off>")])
     plain = await letters.arrive()
 
-    assert "only a web page, at shop.example" in words(await owner.read(f"/mail/{page_only}"))
+    assert "only be left on its web page, at shop.example" in words(
+        await owner.read(f"/mail/{page_only}")
+    )
     refused = await owner.post(f"/mail/{plain}/unsubscribe")
 
     assert 409 == refused.status_code

@@ -102,8 +102,8 @@ async def test_all_of_a_page_can_be_ticked_without_a_script(
 @pytest.mark.parametrize(
     ("form", "reason"),
     [
-        ({"do": "read"}, "tick at least one mail"),
-        ({"do": "explode", "id": "msg_1"}, "choose what to do"),
+        ({"do": "read"}, "select at least one message"),
+        ({"do": "explode", "id": "msg_1"}, "choose an action"),
         ({"do": "move", "id": "msg_1", "mailbox": " "}, "choose the mailbox"),
         ({"do": "label", "id": "msg_1"}, "type the label"),
         ({"do": "move", "id": "msg_1", "mailbox": "*"}, "every mailbox"),

@@ -22,7 +22,7 @@ async def test_the_list_shows_what_it_takes_to_choose_a_mail(
     page = await owner.read("/mail")
 
     said = words(page)
-    for part in ("Ana Lee", "Lunch?", "Where do we meet?", "Unread:", "file", "1 mail, found in"):
+    for part in ("Ana Lee", "Lunch?", "Where do we meet?", "Unread:", "attachment", "1 message ("):
         assert part in said
     assert f'href="/mail/{message_id}"' in page
     assert "me@postroom.localhost" in said
@@ -30,7 +30,7 @@ async def test_the_list_shows_what_it_takes_to_choose_a_mail(
 
 
 async def test_without_mail_the_page_says_so(owner: Person) -> None:
-    assert "There is no mail yet." in words(await owner.read("/mail"))
+    assert "No messages yet." in words(await owner.read("/mail"))
 
 
 async def test_older_mail_follows_page_by_page(letters: Letters, owner: Person) -> None:
@@ -45,7 +45,7 @@ async def test_older_mail_follows_page_by_page(letters: Letters, owner: Person) 
     ]
     assert (50, 3) == tuple(map(len, seen))
     assert made == seen[0] | seen[1]
-    assert "53 mails" in words(second)
+    assert "53 messages" in words(second)
     opened = await owner.read(_LINK.findall(second)[-1].replace("&amp;", "&"))
     assert seen[1] == {
         m.rpartition("/")[2].partition("?")[0]
@@ -99,7 +99,7 @@ async def test_a_chip_removes_its_filter(letters: Letters, owner: Person) -> Non
 
     page = await owner.read("/mail?q=nothing&unread=true")
 
-    assert "No mail fits these filters." in words(page)
+    assert "No messages match these filters." in words(page)
     links = re.findall(r'class="chip" href="([^"]*)"', page)
     assert ["/mail?unread=true", "/mail?q=nothing"] == links
 

@@ -132,7 +132,7 @@ async def test_a_person_with_a_keyboard_archives_and_undoes(
     assert ("Archive",) == (await office.message(ids[2])).mailboxes
     await keys.press("z")
     await expect(subjects(page)).to_have_text(["Mail 3", "Mail 2", "Mail 1", "Mail 0"])
-    await expect(page.locator("#toast")).to_have_text("Taken back.")
+    await expect(page.locator("#toast")).to_have_text("Undone.")
     assert "Mail 2" == await focused(page)
     assert ("Inbox",) == (await office.message(ids[2])).mailboxes
 
@@ -149,7 +149,7 @@ async def test_a_person_with_a_keyboard_archives_and_undoes(
     await page.get_by_role("link", name="Mail 1").click()
     await page.get_by_role("button", name="Archive").last.click()
     await expect(subjects(page)).to_have_text(["Mail 3", "Mail 2", "Mail 0"])
-    await expect(page.locator("#reading")).to_contain_text("Choose a mail")
+    await expect(page.locator("#reading")).to_contain_text("Select a message")
     assert page.url.endswith("/mail")
     assert "Mail 0" == await focused(page)
 
@@ -183,7 +183,7 @@ async def test_a_search_follows_what_is_typed(
     await expect(subjects(page)).to_have_text(["Soup 3"])
     await expect(page.locator("#q")).to_be_focused()
     await expect(page.locator("#q")).to_have_value("soup 3")
-    await expect(page.locator(".found")).to_contain_text("1 mail, found in")
+    await expect(page.locator(".found")).to_contain_text("1 message (")
     await expect(page.locator(".chip")).to_have_text("q: soup 3 ×, remove this filter")
     assert "q=soup+3" in page.url
     await deliver_elsewhere(office, "Beans")
@@ -201,7 +201,7 @@ async def test_a_search_follows_what_is_typed(
     await page.get_by_role("link", name="Cake").click()
     await expect(page.locator("#reading h1")).to_have_text("Cake")
     await page.locator("#q").press_sequentially("cake")
-    await expect(page.locator("#reading")).to_contain_text("Choose a mail")
+    await expect(page.locator("#reading")).to_contain_text("Select a message")
     await expect(subjects(page)).to_have_text(["Cake"])
     await page.go_back()
     await expect(page.locator("#reading h1")).to_have_text("Cake")

@@ -102,7 +102,7 @@ async def test_a_mail_can_be_kept_as_a_draft_and_changed(
     draft = await call(office.owner, get_draft, {"draft_id": id_in(location)})
     assert ("a@example.com",) == draft.to
     assert "Words" in (draft.body_text or "")
-    assert "Saved as a draft." in words(await owner.read(location))
+    assert "Draft saved." in words(await owner.read(location))
     saved = await owner.post(
         f"/drafts/{draft.id}", to="b@example.com", subject="T", body_text="New", do="draft"
     )
@@ -119,7 +119,7 @@ async def test_a_mail_for_later_waits_for_its_time(office: Office, owner: Person
     assert "scheduled" == message.status
     assert "2027-01-31T09:30:00+00:00" == (message.send_at and message.send_at.isoformat())
     assert location.startswith("/outgoing/")
-    assert "It leaves at its time." in words(await owner.read(location))
+    assert "Scheduled." in words(await owner.read(location))
 
 
 async def test_what_is_held_says_so_and_leads_to_the_decision(office: Office) -> None:
@@ -130,7 +130,7 @@ async def test_what_is_held_says_so_and_leads_to_the_decision(office: Office) ->
         location = await write(person, to="a@example.com", subject="S", body_text="x")
 
         assert location.startswith("/outgoing/")
-        assert "Held: it leaves when it is approved." in words(await person.read(location))
+        assert "Held for approval." in words(await person.read(location))
         page = await person.read(f"/mail/{id_in(location)}")
         assert f'href="/outgoing/{id_in(location)}"' in page
     assert "held" == (await office.message(id_in(location))).status

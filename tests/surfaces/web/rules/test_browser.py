@@ -33,7 +33,7 @@ async def labels_of(office: Office, message_id: str) -> tuple[object, object]:
 
 
 async def type_at_the_end(page: Page, text: str) -> None:
-    await page.get_by_label("The rule in YAML").focus()
+    await page.get_by_label("Rule (YAML)").focus()
     await page.keyboard.press("Control+End")
     await page.keyboard.type(text)
 
@@ -50,7 +50,7 @@ async def test_a_rule_is_written_planned_applied_and_undone(
 
     await page.get_by_role("link", name="Rules").click()
     await page.get_by_role("link", name="New rule").click()
-    text = page.get_by_label("The rule in YAML")
+    text = page.get_by_label("Rule (YAML)")
     await text.fill(BROKEN)
     problem = page.locator("#problems li")
     await expect(problem).to_contain_text("unknown field `subjct`")
@@ -69,7 +69,7 @@ async def test_a_rule_is_written_planned_applied_and_undone(
     await type_at_the_end(page, "]")
     await expect(page.locator("#problems")).to_contain_text("No problems.")
 
-    await page.get_by_role("button", name="Plan", exact=True).click()
+    await page.get_by_role("button", name="Preview plan", exact=True).click()
     row = page.locator("table.plan tbody tr")
     await expect(row).to_have_count(1)
     await expect(row).to_contain_text("Invoice 7")
@@ -98,13 +98,13 @@ async def test_a_person_without_javascript_writes_plans_applies_and_undoes_a_rul
 
     await page.goto("/rules")
     await page.get_by_role("link", name="Archive receipts").click()
-    await page.get_by_label("The rule in YAML").fill(BROKEN)
+    await page.get_by_label("Rule (YAML)").fill(BROKEN)
     await page.get_by_role("button", name="Save rule").click()
     assert "Line 3" in await page.locator("#problems").inner_text()
-    await page.get_by_label("The rule in YAML").fill(BILLS)
+    await page.get_by_label("Rule (YAML)").fill(BILLS)
     await page.get_by_role("button", name="Save rule").click()
     await page.wait_for_url("**/rules/rul_*?notice=*")
-    await page.get_by_role("button", name="Plan", exact=True).click()
+    await page.get_by_role("button", name="Preview plan", exact=True).click()
     await page.get_by_role("button", name="Apply to 1 message").click()
     await page.wait_for_url("**/rules/plans/pln_*?notice=*")
     assert ((), ("Archive",)) == await labels_of(office, invoice)
@@ -145,7 +145,7 @@ async def test_names_and_values_are_suggested_where_they_may_stand(
     assert "Bookkeeping" in (await office.message(message)).labels
     page = await signed_in(browser, office)
     await page.goto("/rules/new")
-    field = page.get_by_label("The rule in YAML")
+    field = page.get_by_label("Rule (YAML)")
 
     found = {}
     for typed in COMPLETIONS:
@@ -169,7 +169,7 @@ async def test_two_versions_are_compared_on_stored_mail(
     page = await signed_in(browser, office)
     await page.goto(f"/rules/{made.id}")
 
-    await page.get_by_label("The rule in YAML").fill(
+    await page.get_by_label("Rule (YAML)").fill(
         BILLS.replace("invoice", "receipt").replace("archive", "flag")
     )
     await page.get_by_text("Back-test").click()
@@ -194,7 +194,7 @@ async def test_the_pages_of_rules_fit_every_screen(
     for name, path in paths.items():
         await page.goto(path)
         if name == "planned":
-            await page.get_by_role("button", name="Plan", exact=True).click()
+            await page.get_by_role("button", name="Preview plan", exact=True).click()
             await page.locator("table.plan").wait_for()
         if name == "compared":
             await page.get_by_text("Back-test").click()

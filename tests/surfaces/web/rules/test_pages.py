@@ -173,7 +173,7 @@ async def test_a_limited_key_sees_its_own_rules_only(
     assert "Mine" in seen
     assert "Secret" not in seen
     assert [404] * 4 == [response.status_code for response in hidden]
-    assert "Looked at 0 messages" in words(compared.text)
+    assert "Compared 0 messages" in words(compared.text)
 
 
 async def test_words_of_rules_and_mail_are_escaped(
@@ -216,4 +216,4 @@ async def test_a_rule_whose_key_is_gone_is_warned_of(office: Office, owner: Pers
 
     page = words(await owner.read("/rules"))
     assert "the key of the rule was revoked or has expired" in page
-    assert "by a key that is gone" in page
+    assert "by a deleted key" in page

@@ -70,8 +70,8 @@ const pages = (() => {
     if (!hasTyped()) return location.assign(signIn);
     const notice = document.createElement("p"), link = document.createElement("a");
     notice.className = "notice bad";
-    Object.assign(link, {href: signIn, target: "_blank", textContent: "Sign in in another window"});
-    notice.append("You are signed out. What you typed is still here. ", link);
+    Object.assign(link, {href: signIn, target: "_blank", textContent: "Sign in in a new window"});
+    notice.append("You are signed out. Your text is still here. ", link);
     toast.show(notice);
   }
 
@@ -833,7 +833,7 @@ const live = (() => {
       field.closest("details")?.setAttribute("open", "");
       field.dispatchEvent(new Event("input", {bubbles: true}));
     }
-    if (changed.length) say("What you typed before is here again.");
+    if (changed.length) say("Your unsaved text was restored.");
   }
 
   function address(isSaved) {
@@ -867,7 +867,7 @@ const live = (() => {
       return true;
     } catch {
       isDirty = true;
-      say("Not saved: the server does not answer. Your text stays in this window.");
+      say("Not saved: the server does not respond. Your text stays in this window.");
       return false;
     }
   }
@@ -946,7 +946,7 @@ const live = (() => {
     const stored = [...document.querySelectorAll("#draft-files li:not(:has(input:not(:checked)))")];
     const all = [...list], most = Number(form.dataset.mostFiles), bytes = Number(form.dataset.mostBytes);
     const total = [...stored.map((row) => Number(row.dataset.size)), ...all.map((file) => file.size)].reduce((a, b) => a + b, 0);
-    if (stored.length + all.length > most) return void reject(`choose at most ${most} files for one mail`);
+    if (stored.length + all.length > most) return void reject(`choose at most ${most} files for one message`);
     if (total > bytes) return void reject(`the attachments have ${total} bytes together; the limit is ${bytes}`);
     fileError("");
     choose(all);
@@ -1165,7 +1165,7 @@ const live = (() => {
   button.hidden = false;
   button.addEventListener("click", () => {
     const isLive = list.toggleAttribute("data-live");
-    button.textContent = isLive ? "Pause" : "Go on";
+    button.textContent = isLive ? "Pause" : "Resume";
     if (isLive) location.reload();
   });
 })();

@@ -33,10 +33,10 @@ document of a stranger is never of our origin, whatever else may fail.
 
 _SOMEBODY = "somebody.else@example.com"
 _VERDICTS = {
-    "leaves": ("would leave at once", "good"),
-    "held": ("would be held for a person", "warn"),
+    "leaves": ("would be sent at once", "good"),
+    "held": ("would be held for approval", "warn"),
     "refused": ("would be refused", "bad"),
-    "stays": ("stays here: the recipient has an inbox of this installation", "good"),
+    "stays": ("would be delivered here: the recipient is an inbox of this Postroom", "good"),
 }
 
 
@@ -87,8 +87,8 @@ async def _replies(visit: Visit, mail: Message) -> list[Preview]:
         return []
     other = visit.query.get("to", "").strip() or _SOMEBODY
     return [
-        await _preview(visit, mail, "A reply to its sender"),
-        await _preview(visit, mail, "The same to somebody else", to=other),
+        await _preview(visit, mail, "Reply to the sender"),
+        await _preview(visit, mail, "Same message to someone else", to=other),
     ]
 
 

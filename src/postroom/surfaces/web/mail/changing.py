@@ -29,7 +29,7 @@ _NOTICES = {
     "read": "marked as read",
     "unread": "marked as unread",
     "flag": "flagged",
-    "unflag": "flag taken off",
+    "unflag": "flag removed",
     "archive": "archived",
     "inbox": "moved to Inbox",
     "trash": "moved to Trash",
@@ -38,8 +38,8 @@ _NOTICES = {
     "unlabel": "label removed",
 }
 NOTICES = {name: f"{name[:1].upper()}{name[1:]}." for name in _NOTICES.values()} | {
-    "changed in part": "Changed, but not all of it: some of the mail is gone.",
-    "undone": "Taken back.",
+    "changed in part": "Changed in part: some of the messages no longer exist.",
+    "undone": "Undone.",
 }
 _LEAVES = ("archive", "trash", "move", "inbox")
 """Changes after which a mail is not in the list any more."""
@@ -50,7 +50,7 @@ def _change_of(visit: Visit, do: str) -> dict[str, Any]:
     if do in _CHANGES:
         return _CHANGES[do]
     if do not in _WITH_A_NAME:
-        raise InvalidInput("choose what to do with the mail")
+        raise InvalidInput("choose an action")
     argument, advice = _WITH_A_NAME[do]
     name = visit.form.get("mailbox" if do == "move" else "label", "").strip()
     if not name:
@@ -63,7 +63,7 @@ async def change(visit: Visit) -> Redirect:
     do, place = visit.form.get("do", ""), place_of(visit.query)
     ids = visit.posted.all("id")
     if not ids:
-        raise InvalidInput("tick at least one mail first")
+        raise InvalidInput("select at least one message first")
     result: Any = await visit.call(update_messages, message_ids=ids, **_change_of(visit, do))
     if result.status == "failed":
         raise Conflict(result.failed[0].message)

@@ -30,11 +30,11 @@ SECTION = Section(
     ),
     notices={
         **changing.NOTICES,
-        "unsubscribed": "The list was asked to send no more mail.",
-        "saved": "Saved as a draft.",
-        "held": "Held: it leaves when it is approved.",
-        "scheduled": "It leaves at its time.",
-        "queued": "It leaves with the next attempt.",
-        "captured": "Kept here: without a relay, mail to other servers does not leave.",
+        "unsubscribed": "Unsubscribe request sent.",
+        "saved": "Draft saved.",
+        "held": "Held for approval. It is sent once it is approved.",
+        "scheduled": "Scheduled.",
+        "queued": "Queued. It is sent with the next attempt.",
+        "captured": "Not sent: without a relay, messages to other servers stay here.",
     },
 )

@@ -26,26 +26,24 @@ def verdict_on_sender(mail: Message) -> Finding:
     """The answer in one sentence: does anybody vouch for the address in From?"""
     domain = readable(mail.from_address.rpartition("@")[2].lower())
     if mail.direction == "outbound":
-        return Finding("You sent it", "It left from an inbox of this installation.", "good")
+        return Finding("Sent by you", "It was sent from an inbox of this Postroom.", "good")
     if not domain:
-        return Finding("The mail names no sender", "Its From has no address.", "bad")
+        return Finding("No sender", "The From header has no address.", "bad")
     auth = {name: mail.auth.get(name) or "unknown" for name in _AUTH}
     if auth["dmarc"] == "fail":
         return Finding(
-            f"{domain} says that this mail is forged",
-            "The domain asks servers to check its mail (DMARC), and the check failed.",
+            f"This message is probably forged: it failed the checks of {domain}",
+            "The domain asks receivers to check its mail (DMARC), and the check failed.",
             "bad",
         )
     if mail.auth.get("aligned") or auth["dmarc"] == "pass":
         how = "Signed by" if auth["dkim"] == "pass" else "Sent by a server of"
         why = f"It really comes from {domain}. That says nothing about whether {domain} is honest."
         return Finding(f"{how} {domain}", why, "good")
-    why = "Anybody can write any address into From"
+    why = "Anyone can put any address into From"
     if set(auth.values()) == {"unknown"}:
-        return Finding("Nobody vouches for this address", f"{why}, and no check was made.", "warn")
-    return Finding(
-        "Nobody vouches for this address", f"{why}; no check that passed covers {domain}.", "warn"
-    )
+        return Finding("Sender not verified", f"{why}, and no check was made.", "warn")
+    return Finding("Sender not verified", f"{why}, and no check passed for {domain}.", "warn")
 
 
 def sender_findings(mail: Message) -> list[Finding]:
@@ -71,16 +69,18 @@ def _authentication(mail: Message) -> Iterator[Finding]:
 
 def _disguises(security: dict[str, Any]) -> Iterator[Finding]:
     for words in security.get("lookalike") or ():
-        yield Finding(words[:1].upper() + words[1:], "The sender may be a disguise.", "bad")
+        yield Finding(
+            words[:1].upper() + words[1:], "The sender may be impersonating someone.", "bad"
+        )
     if imitated := security.get("imitates"):
         yield Finding(
             f"The domain resembles {imitated}, which this inbox knows",
-            "The sender is new. Compare the addresses letter by letter.",
+            "The sender is new. Compare the domains character by character.",
             "bad",
         )
     if security.get("first_time_sender"):
         yield Finding(
-            "First mail from this address",
+            "First message from this address",
             "It has not written to this inbox before, and the inbox has not written to it.",
             "warn",
         )
@@ -91,7 +91,7 @@ def _disguises(security: dict[str, Any]) -> Iterator[Finding]:
             "bad",
         )
     for name in security.get("disguised_attachments") or ():
-        yield Finding(f"The file {name} is not what it says", "Do not open it.", "bad")
+        yield Finding(f"The file {name} is not the type it claims to be", "Do not open it.", "bad")
 
 
 @dataclass(frozen=True, slots=True)

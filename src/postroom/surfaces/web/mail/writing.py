@@ -298,7 +298,7 @@ def _files_of(visit: Visit) -> list[dict[str, Any]]:
     """
     form, files, most = visit.form, visit.posted.files, visit.app.settings.limits.attachments_count
     if len(files) > most:
-        raise InvalidInput(f"choose at most {most} files for one mail")
+        raise InvalidInput(f"choose at most {most} files for one message")
     kept = [
         {"attachment_id": name.removeprefix(_FILE), **({"filename": value} if value else {})}
         for name, value in form.items()

@@ -79,7 +79,7 @@ async def submit(visit: Visit) -> Redirect | Shown:
         return await _shown(visit, await _compare(visit))
     if do == "save":
         return await _save(visit)
-    raise InvalidInput("choose what to do with the rule: save, plan or compare")
+    raise InvalidInput("choose an action: save, plan or compare")
 
 
 async def _shown(visit: Visit, more: Values) -> Shown:
@@ -106,7 +106,7 @@ async def _compare(visit: Visit) -> Values:
     number = int(newest) if newest.isascii() and newest.isdigit() else NEWEST[1]
     other = form.get("against_yaml", "")
     if not other.strip() and rule_id is None:
-        raise InvalidInput("paste the text to compare with; this rule has no saved version yet")
+        raise InvalidInput("enter a version to compare with; this rule has no saved version yet")
     old = {"against_yaml": other} if other.strip() else {"rule_id": rule_id}
     text = form.get("rule_yaml", "")
     return {"compared": await visit.call(compare_rules, rule_yaml=text, newest=number, **old)}

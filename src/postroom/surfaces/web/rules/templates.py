@@ -16,7 +16,7 @@ class Template(NamedTuple):
 TEMPLATES: dict[str, Template] = {
     "empty": Template(
         "Empty rule",
-        "a condition and an action to change",
+        "one condition and one action",
         """\
 name: New rule
 when:
@@ -26,7 +26,7 @@ then: [mark_read]
     ),
     "newsletters": Template(
         "Label newsletters",
-        "mail of mailing lists gets a label",
+        "label messages from mailing lists",
         """\
 name: Newsletters
 when:
@@ -36,7 +36,7 @@ then: [{apply_label: Newsletters}]
     ),
     "receipts": Template(
         "Archive receipts",
-        "receipts and invoices are labelled, read and archived",
+        "label receipts and invoices, mark them as read and archive them",
         """\
 name: Receipts
 when:
@@ -48,7 +48,7 @@ then: [{apply_label: Receipts}, mark_read, archive]
     ),
     "important": Template(
         "Flag a sender",
-        "mail of a domain is flagged; its sender is authenticated",
+        "flag authenticated messages from a domain",
         """\
 name: Mail of the team
 when:
@@ -59,7 +59,7 @@ then: [flag]
     ),
     "clean": Template(
         "Clear out old mail",
-        "old newsletters go to Trash, but only when you apply a plan",
+        "move old newsletters to Trash when you apply a plan",
         """\
 name: Old newsletters
 when:
@@ -72,7 +72,7 @@ safety: {require_plan: true}
     ),
     "notify": Template(
         "Notify a program",
-        "a webhook is called for urgent mail",
+        "call a webhook for urgent messages",
         """\
 name: Urgent mail
 when:
@@ -82,7 +82,7 @@ then: [{webhook: "https://hooks.example.com/urgent"}]
     ),
     "forward": Template(
         "Forward to a colleague",
-        "mail about a subject is forwarded with its files",
+        "forward messages about a subject, with attachments",
         """\
 name: Applications to Ana
 when:
