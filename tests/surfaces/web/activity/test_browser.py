@@ -22,7 +22,7 @@ from tests.surfaces.web.conftest import Office
 __all__ = ["browser"]
 
 PAGES = ("/", "/events", "/audit", "/health")
-IS_LIVE = find_spec("postroom.surfaces.web.live") is not None
+IS_LIVE = find_spec("postroom.surfaces.web.events") is not None
 
 
 async def arrive(office: Office, subject: str) -> None:
