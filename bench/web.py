@@ -35,7 +35,7 @@ from postroom.operations.mail.messages import get_message, search_messages
 from postroom.operations.mail.threads import get_thread
 from postroom.surfaces.mcp.server import tool_text
 from postroom.surfaces.rest.server import AccessControl
-from postroom.surfaces.web.delivery import ASSETS, compressed_asset
+from postroom.surfaces.web.rendering import ASSETS, compressed_asset
 from postroom.surfaces.web.surface import WebSurface
 
 LABELS = 120

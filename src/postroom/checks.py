@@ -164,7 +164,7 @@ async def _keys(services: Services, settings: Settings) -> Finding:
     keys = await services.store.keys(Slice(limit=1_000))
     if settings.api_key is None and not await services.store.has_key(OWNER_KEY_ID):
         return ok("keys", "no owner's key yet; the first `postroom serve` creates it")
-    free = [key.id for key in keys.rows if _sends_freely(key)]
+    free = [key.id for key in keys.rows if _sends_unapproved(key)]
     if free:
         named = ", ".join(free[:_MAX_NAMED])
         fix = "hold risky mail of agents: `postroom key update KEY_ID --approval risky`"
@@ -172,7 +172,7 @@ async def _keys(services: Services, settings: Settings) -> Finding:
     return ok("keys", f"{keys.total}, including the owner's")
 
 
-def _sends_freely(key: Key) -> bool:
+def _sends_unapproved(key: Key) -> bool:
     """Whether a key may send anything to anybody. The owner's is meant to."""
     return key.id != OWNER_KEY_ID and Scope.SEND in key.scopes and key.policy.is_open
 

@@ -130,14 +130,14 @@ def make_inbound(settings: Settings, leases: Leases) -> dict[str, Inbound]:
 def _bucket(settings: Settings) -> Bucket | None:
     if settings.ses_bucket is None:
         return None
-    from postroom.providers.inbound.json_posts import MailBucket
+    from postroom.providers.inbound.fetch import MailBucket
 
     return MailBucket.named(settings.ses_bucket, settings.limits.message_bytes)
 
 
 def _fetcher(settings: Settings) -> Fetcher:
     from postroom.providers.allowed_hosts import Guard
-    from postroom.providers.inbound.json_posts import HttpsFetcher
+    from postroom.providers.inbound.fetch import HttpsFetcher
 
     return HttpsFetcher(Guard(settings.webhook_allow), settings.limits.message_bytes)
 

@@ -62,8 +62,8 @@ class NewMessage:
     `searchable` has the folded fields, joined by `FIELD_BORDER`. Without `thread_id`, the thread
     follows from the references and then from the subject. Labels, flags and mailboxes are those
     after rules ran; `effects` are what else rules do. `auto_answered` are the addresses, in lower
-    case, that get an automatic reply with it. With `is_heard`, its sender is one that the inbox
-    has heard from. `brought_by` are the ids of the keys that sent it here or handed it in: their
+    case, that get an automatic reply with it. With `adds_contact`, its sender counts as a contact
+    of the inbox. `submitted_by` are the ids of the keys that sent it here or handed it in: their
     policies hold for what rules send because of it.
     """
 
@@ -96,8 +96,8 @@ class NewMessage:
     recipients: tuple[Recipient, ...] | None = None
     thread_id: str | None = None
     is_imported: bool = False
-    is_heard: bool = True
-    brought_by: tuple[str, ...] = ()
+    adds_contact: bool = True
+    submitted_by: tuple[str, ...] = ()
     report: DeliveryReport | None = None
     effects: tuple[RuleEffect, ...] = ()
     auto_answered: tuple[str, ...] = ()

@@ -43,13 +43,13 @@ async def receive_message(ctx: RequestContext, request: ReceiveMessage) -> Recei
     if inbox is None or not ctx.visible.sees(inbox.id):
         raise NotFound(f"no inbox has the address {address}")
     arrival = Arrival(request.raw, inbox.id)
-    if not _is_believed(ctx.caller):
-        arrival = replace(arrival, is_heard=False, brought_by=ctx.caller.authors)
+    if not _is_trusted(ctx.caller):
+        arrival = replace(arrival, adds_contact=False, submitted_by=ctx.caller.authors)
     return _received(await receive(ctx, arrival))
 
 
-def _is_believed(caller: Caller) -> bool:
-    """Whether mail that a caller hands in is taken for mail that has arrived.
+def _is_trusted(caller: Caller) -> bool:
+    """Whether mail that a caller hands in counts as mail that has arrived.
 
     An agent could make up a mail of somebody to whom its own mail would be held.
     """

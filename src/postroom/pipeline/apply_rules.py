@@ -242,7 +242,7 @@ def _run_on(run: RuleRun, message: NewMessage, parsed: ParsedMessage) -> NewMess
         labels=chain.state.labels,
         flags=chain.state.flags,
         mailboxes=chain.state.mailboxes,
-        effects=(*broken, *_effects(chain, refused, run, message.brought_by)),
+        effects=(*broken, *_effects(chain, refused, run, message.submitted_by)),
     )
 
 
@@ -262,7 +262,7 @@ def _effects(
     chain: Chain,
     refused: Mapping[str, tuple[str, ...]],
     run: RuleRun,
-    brought_by: tuple[str, ...],
+    submitted_by: tuple[str, ...],
 ) -> list[RuleEffect]:
     """What each rule did; rules that changed nothing are left out."""
     found = []
@@ -281,7 +281,7 @@ def _effects(
                     problems,
                     caller,
                     caller.key_id,
-                    (*made_by[link.rule_id], *brought_by),
+                    (*made_by[link.rule_id], *submitted_by),
                     known,
                 )
             )
@@ -369,7 +369,7 @@ _TAKE_OVER = "renewing its secret with another key makes it a webhook of that ke
 
 
 async def webhook_refusal(services: Services, made_by: str | None, inboxes: View) -> str:
-    """Why a webhook is told nothing of these inboxes any more; empty if it is."""
+    """Why a webhook no longer receives events of these inboxes; empty if it does."""
     if not made_by or made_by == OWNER.key_id:
         return ""
     callers = await current_callers(services, [made_by])
@@ -378,7 +378,7 @@ async def webhook_refusal(services: Services, made_by: str | None, inboxes: View
 
 
 async def stopped_webhooks(services: Services, webhooks: Iterable[Webhook]) -> dict[str, str]:
-    """The webhooks that are told nothing any more, by id, with the reason."""
+    """The webhooks that no longer receive events, by id, with the reason."""
     reasons = {
         webhook.id: await webhook_refusal(services, webhook.made_by, webhook.inboxes)
         for webhook in webhooks

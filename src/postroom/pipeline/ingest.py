@@ -45,7 +45,7 @@ class Arrival:
 
     Mail of an account or a file may be in other mailboxes too, carry labels, and have arrived
     earlier. `envelope_sender` is None if there was no envelope, and empty for the null sender.
-    `is_heard` and `brought_by` are those of `NewMessage`.
+    `adds_contact` and `submitted_by` are those of `NewMessage`.
     """
 
     raw: bytes
@@ -58,8 +58,8 @@ class Arrival:
     labels: tuple[str, ...] = ()
     arrived_at: datetime | None = None
     envelope_sender: str | None = None
-    is_heard: bool = True
-    brought_by: tuple[str, ...] = ()
+    adds_contact: bool = True
+    submitted_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +190,8 @@ def _arrived_message(
         labels=arrival.labels,
         flags=arrival.flags,
         is_imported=arrival.is_imported,
-        is_heard=arrival.is_heard,
-        brought_by=arrival.brought_by,
+        adds_contact=arrival.adds_contact,
+        submitted_by=arrival.submitted_by,
         report=_delivery_report(arrival, mail.parsed),
     )
 

@@ -353,7 +353,7 @@ class Outbox:
         local = await inboxes_for(services, job.envelope.recipients)
         raw = await services.blobs.read(job.raw)
         inboxes = dict.fromkeys(inbox.id for inbox in local.values())
-        arrivals = [Arrival(raw, inbox_id, brought_by=job.authors) for inbox_id in inboxes]
+        arrivals = [Arrival(raw, inbox_id, submitted_by=job.authors) for inbox_id in inboxes]
         mails = await write_blobs(services, await parse_mails(services, [raw] * len(arrivals)))
         copies = await arrived_messages(services, arrivals, mails)
         recipients = await route_all(services, job.envelope.recipients, local, job.account_id)

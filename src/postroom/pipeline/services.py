@@ -22,8 +22,7 @@ from postroom.model.storage import Gate
 from postroom.model.values import dataclass
 from postroom.pipeline.counters import CallCounts, Counts
 from postroom.pipeline.event_watch import Watch
-from postroom.pipeline.parser import Parser
-from postroom.pipeline.text_extractor import TextExtractor
+from postroom.pipeline.parser import Parser, TextExtractor
 from postroom.ports.blobs import BlobStore
 from postroom.ports.embeddings import Embedder
 from postroom.ports.events import NoWebhookClient, Topic, WebhookClient

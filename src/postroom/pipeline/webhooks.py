@@ -185,7 +185,7 @@ class Webhooks:
             self._in_progress[job.webhook] -= 1
 
     async def _stopped(self, job: WebhookJob) -> str:
-        """Why the key of the webhook may not have it told of this event; empty if it may."""
+        """Why the key of the webhook does not allow it this event; empty if it does."""
         if job.event is None:
             return ""
         return await webhook_refusal(self.services, job.made_by, only(job.event.inbox_id))

@@ -199,7 +199,7 @@ async def _send(
         recipients = list((await route_all(ctx, addresses, local, inbox.account_id)).values())
         outside = [recipient.address for recipient in recipients if recipient.status == "queued"]
         inbox_ids = dict.fromkeys(i.id for i in local.values())
-        arrivals = [Arrival(raw, id_, brought_by=authors) for id_ in inbox_ids]
+        arrivals = [Arrival(raw, id_, submitted_by=authors) for id_ in inbox_ids]
     (mail,) = await write_blobs(ctx, [mail])
     message = await build_sent_message(ctx, mail, inbox.id, [a for _, a in outgoing_mail.bcc])
     answered = dict.fromkeys(a.lower() for a in parent.senders if a and outgoing_mail.is_automatic)

@@ -52,7 +52,7 @@ from postroom.store.sql.messages import (
 )
 from postroom.store.sql.messages import thread_choice as sql_contacts
 from postroom.store.sql.messages import threads as sql_threads
-from postroom.store.sql.outbox import claims, held_mail, holds, queue, sends
+from postroom.store.sql.outbox import claims, holds, queue, sends
 from postroom.store.sql.outbox import drafts as sql_drafts
 from postroom.store.sql.rules import plans, rule_jobs, rule_runs
 from postroom.store.sql.rules import rules as sql_rules
@@ -171,8 +171,8 @@ class Store(MemoryStore, WebhookStore):
     retry_mail = writes(sql_drafts.retry_mail)
     approve_mail = writes(holds.approve_mail)
     reject_mail = writes(holds.reject_mail)
-    judge_mail = reads(holds.judge_mail)
-    held_mail_facts = reads(held_mail.held_mail_facts)
+    evaluate_mail = reads(holds.evaluate_mail)
+    held_mail_facts = reads(sql_drafts.held_mail_facts)
     suspicious_among = reads(holds.suspicious_among)
     record_reads = writes_unaudited(holds.record_reads)
     inbox_policy = reads(holds.policy_of_inbox)

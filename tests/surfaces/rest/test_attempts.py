@@ -253,7 +253,7 @@ async def test_right_keys_cost_nothing_however_many_there_are(clock):
         clock.now += 0.001
         assert await looked_up(attempts, "192.0.2.1", f"pk_{number}", is_right=True)
 
-    assert 4_096 * 16 == attempts._right._words.nbytes
+    assert 4_096 * 16 == attempts._valid._words.nbytes
     assert [0] == list(set(clock.waited))
 
 

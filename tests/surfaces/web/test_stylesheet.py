@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from postroom.surfaces.web.delivery import asset
+from postroom.surfaces.web.rendering import asset
 
 PART = re.compile(r"/\* (.+?) \*/")
 RULE = re.compile(r"([^{}]+)\{[^{}]*\}")

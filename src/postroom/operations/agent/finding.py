@@ -245,7 +245,7 @@ async def _nearest(
     ctx: RequestContext, request: FindMail, nothing: Page[MessageRow]
 ) -> Page[MessageRow]:
     """What has the words that matter, or comes nearest, if no message has all words of q."""
-    if words := _words_that_matter(request.q or ""):
+    if words := _significant_words(request.q or ""):
         found = await find_page(ctx, request.model_copy(update={"q": words}))
         if found.results:
             return replace(found, hint=f"{_NOT_ALL}these have {words}")
@@ -257,7 +257,7 @@ async def _nearest(
     return replace(nothing, results=found.results, hint="; ".join(hints))
 
 
-def _words_that_matter(q: str) -> str:
+def _significant_words(q: str) -> str:
     """The words of a question without those that only ask; empty if these are all or none."""
     # Imported on first use: its patterns are slow to compile.
     from postroom.mail.text.terms import STOP_WORDS
@@ -281,7 +281,7 @@ def _shown(row: MessageRow, message: Message, q: str) -> str:
     files = " ".join(file.filename for file in message.attachments)
     seen = fold(f"{row.subject} {row.snippet} {row.from_name} {row.from_address} {files}")
     excerpt = row.excerpt or ""
-    sought = words_of(fold(_words_that_matter(q) or q)) if excerpt else ()
+    sought = words_of(fold(_significant_words(q) or q)) if excerpt else ()
     is_seen = fold(excerpt.strip("… ")) in seen or all(word in seen for word in sought)
     return row.snippet if is_seen else excerpt
 

@@ -363,7 +363,7 @@ async def verdict_of(ctx: RequestContext, mail: Asked, inbox: Inbox) -> Verdict:
     """What the policies say of a mail from an inbox."""
     outside = tuple(mail.outside)
     try:
-        hold = await ctx.store.judge_mail(mail, inbox.id, ctx.gate)
+        hold = await ctx.store.evaluate_mail(mail, inbox.id, ctx.gate)
     except Forbidden as refused:
         return Verdict("refused", (str(refused),), tuple(mail.recipients))
     if hold is not None:

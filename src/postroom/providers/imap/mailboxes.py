@@ -170,12 +170,12 @@ class ImapMailboxes:
         """Request the list of mailboxes."""
         client = await self.client()
         listed = await client.list()
-        unnameable = {row.name for row in listed if has_controls(row.name)}
-        for name in unnameable - self._skipped:
+        unusable = {row.name for row in listed if has_controls(row.name)}
+        for name in unusable - self._skipped:
             context = {"account": self.account.account_id, "mailbox": repr(name)}
             log.warning("imap.mailbox_skipped", extra={**context, "error": _CANNOT_BE_NAMED})
-        self._skipped |= unnameable
-        self.all = remote_mailboxes(row for row in listed if row.name not in unnameable)
+        self._skipped |= unusable
+        self.all = remote_mailboxes(row for row in listed if row.name not in unusable)
 
     async def open(self, box: RemoteMailbox, *, writing: bool = False) -> Position:
         """Open a mailbox and return its position."""

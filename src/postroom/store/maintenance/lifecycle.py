@@ -176,7 +176,7 @@ _ITS_MESSAGE = "y.message = x.number AND y.inbox = x.inbox"
 _MAILBOX = """
     message_mailboxes y JOIN mailboxes b ON b.number = y.mailbox AND b.inbox = y.inbox
 """
-_FED_INBOXES = "(SELECT id, account_id FROM inboxes WHERE account_id IS NOT NULL)"
+_SYNCED_INBOXES = "(SELECT id, account_id FROM inboxes WHERE account_id IS NOT NULL)"
 _PUSHED = "(SELECT message_id, message FROM pushes WHERE message IS NOT NULL)"
 _PLACED = """
     (SELECT r.message, a.inbox FROM remote_messages r JOIN accounts a ON a.number = r.account
@@ -223,7 +223,7 @@ REQUIRED = {
     },
     "identities y WHERE y.inbox = x.number": {"inbox {} has no address to send from": "inboxes.id"},
     "accounts y WHERE y.id = x.account_id": {
-        "inbox {} is fed by an account that does not exist": f"{_FED_INBOXES}.id",
+        "inbox {} is fed by an account that does not exist": f"{_SYNCED_INBOXES}.id",
     },
     "accounts y WHERE y.number = x.account": {
         "a place at a provider ({}) belongs to no account": "remote_messages.key",

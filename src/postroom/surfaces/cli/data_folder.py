@@ -55,22 +55,24 @@ def check_owner(folder: Path) -> None:
     A folder that root made for us is ours as long as it holds no store. Raises Forbidden.
     """
     me = os.geteuid()
-    owner, keeper = _uid(folder), _uid(folder / DATABASE)
-    if keeper not in (None, me):
-        path, other = folder / DATABASE, keeper
-    elif owner not in (None, me) and (me == _ROOT or (keeper is None and owner != _ROOT)):
+    owner, database_owner = _uid(folder), _uid(folder / DATABASE)
+    if database_owner not in (None, me):
+        path, other = folder / DATABASE, database_owner
+    elif owner not in (None, me) and (me == _ROOT or (database_owner is None and owner != _ROOT)):
         path, other = folder, owner
     else:
         return
     assert other is not None
-    raise Forbidden(_another_user(path, other, me, folder_is_mine=owner == me, left=keeper == me))
+    raise Forbidden(
+        _another_user(path, other, me, owns_folder=owner == me, left=database_owner == me)
+    )
 
 
-def _another_user(path: Path, other: int, me: int, *, folder_is_mine: bool, left: bool) -> str:
+def _another_user(path: Path, other: int, me: int, *, owns_folder: bool, left: bool) -> str:
     """What to do about the folder of another user, in which we may have *left* our files."""
     says = f"{path.absolute()} belongs to {_user(other)}, but this runs as {_user(me)}"
     folder = path if path.is_dir() else path.parent
-    if folder_is_mine and me != _ROOT:
+    if owns_folder and me != _ROOT:
         fix = f"`sudo chown -R {_user(me)} {shlex.quote(str(folder.absolute()))}` makes it yours"
     else:
         fix = f"run `{_as_user(other)}`"

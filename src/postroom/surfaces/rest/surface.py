@@ -241,7 +241,7 @@ class Surface:
 
 def new_attempts() -> Attempts:
     """A table of wrong keys, for one server and all its processes."""
-    return Attempts(most_waiting=http_connections() // 4)
+    return Attempts(max_delayed=http_connections() // 4)
 
 
 def _most_open() -> int:

@@ -21,13 +21,18 @@ from postroom.surfaces.downloads import download_response
 from postroom.surfaces.paths import Paths, segments_of
 from postroom.surfaces.problem_kinds import KINDS
 from postroom.surfaces.web.cookies import form_token, is_form_token, session_cookie, session_secret
-from postroom.surfaces.web.delivery import ASSETS, asset_response, compress, compressed_asset
-from postroom.surfaces.web.live import PATH as LIVE
-from postroom.surfaces.web.live import live_response
+from postroom.surfaces.web.events import PATH as LIVE
+from postroom.surfaces.web.events import live_response
 from postroom.surfaces.web.outgoing import count
 from postroom.surfaces.web.page import Document, File, Form, Page, Posted, Shown, ToolText, Visit
 from postroom.surfaces.web.pages import LINKS, NOTICES, SECTIONS
-from postroom.surfaces.web.rendering import render
+from postroom.surfaces.web.rendering import (
+    ASSETS,
+    asset_response,
+    compress,
+    compressed_asset,
+    render,
+)
 
 T = TypeVar("T")
 Row = Page | Document | File | Form

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import pytest
 from playwright.async_api import Browser, Page, expect
 
@@ -22,7 +20,6 @@ from tests.surfaces.web.conftest import Office
 __all__ = ["browser"]
 
 PAGES = ("/", "/events", "/audit", "/health")
-IS_LIVE = find_spec("postroom.surfaces.web.live") is not None
 
 
 async def arrive(office: Office, subject: str) -> None:
@@ -101,8 +98,6 @@ async def _subjects(page: Page) -> list[str]:
     return await page.locator(".events .what").all_inner_texts()
 
 
-@pytest.mark.skipif(not IS_LIVE, reason="pages are not live yet")
-@pytest.mark.may_skip("until pages are live")
 async def test_events_appear_by_themselves_until_they_are_paused(
     browser: Browser, office: Office
 ) -> None:

@@ -364,7 +364,7 @@ def list_deliveries(
 def get_delivery(
     tx: Transaction, webhook_id: str, delivery_id: str, visible: Visible
 ) -> tuple[WebhookDelivery, Event | None]:
-    """A delivery and its event as the webhook is told of it. Raises NotFound."""
+    """A delivery and its event as it is sent to the webhook. Raises NotFound."""
     webhook = find_webhook(tx, webhook_id, visible)
     number = webhook_number(tx, webhook_id, visible)
     row = tx.one(_WITH_EVENT, n=number, id=delivery_id)

@@ -279,7 +279,7 @@ def _is_stranger(tx: Transaction, message: NewMessage, inbox: int, address: str)
     """Whether a sender is new; an address with hidden characters never becomes known."""
     if message.sender and is_altered(message.sender.address, message.security):
         return True
-    if not message.is_heard:
+    if not message.adds_contact:
         return tx.one(FIND, inbox=inbox, address=as_key(address)) is None
     return _count_sender(tx, inbox, address)
 

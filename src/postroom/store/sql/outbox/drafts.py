@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from postroom.approval import digest_of
 from postroom.errors import Conflict, NotFound, no_such
+from postroom.mail.addresses import canonical_address
 from postroom.model.approval import Asked
 from postroom.model.inbox import Visible
 from postroom.model.message import BlobKey, Recipient, hidden_chars
@@ -24,7 +26,8 @@ from postroom.store.sql.accounts.pushes import (
     remove_sent_copy,
 )
 from postroom.store.sql.conditions import Conditions, Listing
-from postroom.store.sql.outbox.holds import pass_gate, set_hold
+from postroom.store.sql.keys import keys_by_id
+from postroom.store.sql.outbox.holds import known_addresses, pass_gate, set_hold
 from postroom.store.sql.outbox.queue import (
     ROW_KEY,
     Cleared,
@@ -400,3 +403,37 @@ def _row(tx: Transaction, message_id: str, visible: Visible) -> Row:
 
 def _recipients(row: Row) -> list[Recipient]:
     return [Recipient(**r) for r in from_text(row[2])["recipients"] or ()]
+
+
+AUTHORS = """
+    SELECT o.authors
+      FROM messages m LEFT JOIN outbox o ON o.inbox = m.inbox AND o.message = m.number
+     WHERE m.inbox = :inbox AND m.id = :id
+"""
+REPLACES = "SELECT replaces FROM drafts WHERE message_id = :id"
+
+
+class HeldMailFacts(NamedTuple):
+    """The keys that wrote a mail, with their names; addresses that are new; the mail before it."""
+
+    authors: dict[str, str]
+    new_recipients: tuple[str, ...]
+    replaces: EarlierMail | None
+
+
+def held_mail_facts(
+    tx: Transaction, message_id: str, inbox_id: str, recipients: Sequence[str]
+) -> HeldMailFacts:
+    """The authors of a mail, which of these recipients are new, and the mail that it replaces."""
+    inbox = inbox_number(tx, inbox_id) or 0
+    (authors,) = tx.one(AUTHORS, inbox=inbox, id=message_id) or (None,)
+    ids = from_text(authors or "[]")
+    names = {key.id: key.name for key in keys_by_id(tx, ids)} if ids else {}
+    by_address = {canonical_address(address): address for address in recipients}
+    known = known_addresses(tx, inbox, list(by_address)) if by_address else frozenset()
+    draft = tx.one(REPLACES, id=message_id)
+    return HeldMailFacts(
+        {id_: names.get(id_) or id_ for id_ in ids},
+        tuple(given for address, given in by_address.items() if address not in known),
+        earlier_mail_in(draft[0]) if draft else None,
+    )

@@ -59,7 +59,7 @@ _MAX_THREAD = 200
 
 
 def explain_hold(reasons: Sequence[str]) -> str:
-    """What a caller is told whose mail is held."""
+    """What the caller whose mail is held is shown."""
     return (
         f"held until a person approves it: {'; '.join(reasons)}. Go on with other work; wait_s or "
         "waiting for mail tells the outcome, and cancelling it makes it a draft again"
@@ -78,14 +78,14 @@ def pass_gate(tx: Transaction, mail: Asked, gate: Gate) -> Hold | None:
     closed = [p for p in policies if p.approval != "never"]
     if not closed or not outside:
         return None
-    leaving = _leaving(tx, mail, outside, is_judged=any(p.approval == "risky" for p in closed))
+    leaving = _leaving(tx, mail, outside, assess_risks=any(p.approval == "risky" for p in closed))
     reasons = [reason for policy in closed for reason in hold_reasons(policy, leaving, "sender")]
     if not reasons:
         return None
     return Hold(digest_of(mail), tuple(dict.fromkeys(reasons)), mail.now, mail.now + gate.hold_for)
 
 
-def judge_mail(tx: Transaction, mail: Asked, inbox_id: str, gate: Gate) -> Hold | None:
+def evaluate_mail(tx: Transaction, mail: Asked, inbox_id: str, gate: Gate) -> Hold | None:
     """What the gate would say of a mail from an inbox. Raises Forbidden."""
     return pass_gate(tx, mail._replace(inbox=inbox_number(tx, inbox_id) or 0), gate)
 
@@ -145,9 +145,9 @@ def set_inbox_policy(tx: Transaction, inbox_id: str, policy: InboxPolicy) -> Non
 
 
 def _leaving(
-    tx: Transaction, mail: Asked, outside: tuple[str, ...], *, is_judged: bool
+    tx: Transaction, mail: Asked, outside: tuple[str, ...], *, assess_risks: bool
 ) -> LeavingMail:
-    if not is_judged:
+    if not assess_risks:
         return LeavingMail(outside)
     since = seconds(mail.now) - _HOUR_S
     return LeavingMail(

@@ -109,7 +109,7 @@ def _page(text: str) -> bool:
 
 @contextmanager
 def _interrupts_ignored() -> Iterator[None]:
-    """Ctrl-C is for the pager, which goes on."""
+    """Ignore Ctrl-C, which is for the pager."""
     # Not SIG_IGN, which the pager would inherit.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:

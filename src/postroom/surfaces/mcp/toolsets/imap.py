@@ -238,7 +238,7 @@ def _account(data: Body) -> str:
 
 
 def _repair(data: Body) -> Body:
-    """The tool that tells more about what went wrong."""
+    """The tool that explains a failure further."""
     issue, account_id = data["issues"][0], _account(data)
     is_lost = issue["code"] in ("auth_failed", "timeout") or issue["stage"].startswith("connect")
     if is_lost or "mailboxes" in data:

@@ -331,7 +331,7 @@ def _page(name: str, summary: str, media_type: str) -> Schema:
 
 
 def _filled(value: Any, served: str) -> Any:
-    """Put our domains where an argument speaks of them."""
+    """Insert our domains where a description refers to them."""
     if isinstance(value, dict):
         return {name: _filled(item, served) for name, item in value.items()}
     if isinstance(value, list):

@@ -12,7 +12,7 @@ from postroom.model.approval import ReplyVerdict, ReplyVerdicts
 from postroom.model.key import AGENT_ID
 from postroom.model.message import MarkedMessage, Message
 from postroom.operations.mail.marked_messages import check_reply, get_marked_message
-from postroom.surfaces.web.mail.wording import kept_out
+from postroom.surfaces.web.mail.sender import kept_out
 from postroom.surfaces.web.page import Framed, Values, Visit
 from postroom.surfaces.web.rendering import render
 

@@ -8,9 +8,8 @@ from postroom.operations.rule_editing import check_rule, compare_rules, replace_
 from postroom.operations.rule_runs import get_plan_changes
 from postroom.operations.rules import create_rule, get_rule, run_rule_plan
 from postroom.surfaces.web.page import Page, Redirect, Shown, Values, Visit
-from postroom.surfaces.web.rules.completion import completion, reference
 from postroom.surfaces.web.rules.planning import changes_of, outcome_of
-from postroom.surfaces.web.rules.templates import TEMPLATES
+from postroom.surfaces.web.rules.templates import TEMPLATES, completion, reference
 
 _ROWS = 20
 _MIN_LINES, _MAX_LINES = 14, 400

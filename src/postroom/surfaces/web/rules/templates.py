@@ -1,8 +1,18 @@
-"""Rules to start from."""
+"""Rules to start from, and the words that the editor completes."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from postroom.model.key import Scope
+from postroom.model.message import FLAGS
+from postroom.operations.inboxes import list_inboxes
+from postroom.operations.mail.message_changes import list_labels, list_mailboxes
+from postroom.operations.mail.messages import search_messages
+from postroom.operations.webhooks import list_webhooks
+from postroom.rules.definition import ACTIONS, FIELDS, GROUPS, KEYS, OPERATORS, SAFETY_KEYS
+from postroom.surfaces.web.page import Values, Visit
 
 
 class Template(NamedTuple):
@@ -92,3 +102,75 @@ then: [{forward: ana@example.com}, {apply_label: Forwarded}]
 """,
     ),
 }
+
+
+_MOST = 100
+_TRUTH = ["true", "false"]
+_LISTS_OF = {"a label": "label", "a mailbox": "mailbox", "an address": "to"}
+"""The field whose values an action takes, by what it takes."""
+
+
+async def completion(visit: Visit) -> dict[str, Any]:
+    """Names by their place in a rule, and the values that fields and actions may have."""
+    values = await _values(visit)
+    for name, action in ACTIONS.items():
+        values.setdefault(name, values.get(_LISTS_OF.get(action.takes, ""), []))
+    return {
+        "keys": KEYS,
+        "safety": SAFETY_KEYS,
+        "groups": GROUPS,
+        "fields": FIELDS,
+        "operators": OPERATORS,
+        "actions": {name: action.takes for name, action in ACTIONS.items()},
+        "values": values,
+    }
+
+
+async def _values(visit: Visit) -> dict[str, list[str]]:
+    inboxes = (await visit.call(list_inboxes, limit=_MOST)).results
+    mailboxes = (await visit.call(list_mailboxes, limit=_MOST)).results
+    labels = (await visit.call(list_labels, limit=_MOST)).results
+    own = [inbox.address for inbox in inboxes]
+    hooks = (await visit.call(list_webhooks, limit=_MOST)).results if visit.may(Scope.ADMIN) else ()
+    values = {
+        "from": await _senders(visit),
+        "to": own,
+        "cc": own,
+        "inbox": own,
+        "account": _unique(inbox.account_id or "" for inbox in inboxes),
+        "label": [label.name for label in labels],
+        "mailbox": _unique(box.name for box in mailboxes),
+        "flag": list(FLAGS),
+        "webhook": [hook.id for hook in hooks],
+    }
+    flags = ("enabled", "require_plan", "undo", "exists")
+    return values | dict.fromkeys((*flags, *_truths()), _TRUTH)
+
+
+def _truths() -> list[str]:
+    return [name for name, sort in FIELDS.items() if sort == "truth"]
+
+
+async def _senders(visit: Visit) -> list[str]:
+    """Who wrote lately: addresses, and their domains.
+
+    Only for the owner: mail that a key has seen is taken into account when it sends (`approval`).
+    """
+    if not visit.person.caller.is_owner:
+        return []
+    rows = (await visit.call(search_messages, mailbox="*", limit=_MOST)).results
+    addresses = _unique(row.from_address for row in rows)
+    domains = _unique(f"@{address.rpartition('@')[2]}" for address in addresses)
+    return [*domains, *addresses]
+
+
+def _unique(names: Iterable[str]) -> list[str]:
+    return [name for name in dict.fromkeys(names) if name]
+
+
+def reference() -> Values:
+    """The language in short: fields with their operators, and actions."""
+    sorts: dict[str, list[str]] = {}
+    for name, sort in FIELDS.items():
+        sorts.setdefault(", ".join(OPERATORS[sort]), []).append(name)
+    return {"fields": sorts, "groups": GROUPS, "actions": ACTIONS}
