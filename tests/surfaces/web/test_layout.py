@@ -108,3 +108,31 @@ async def test_long_and_right_to_left_texts_stay_readable(browser: Browser, demo
     assert head is not None
     assert head["height"] < 300
     await expect(page.locator("header.head")).to_contain_text("10 more labels")
+
+
+SHIFTS = """
+new PerformanceObserver((list) => {
+  for (const entry of list.getEntries()) {
+    if (!entry.hadRecentInput) window.shifted = (window.shifted || 0) + entry.value;
+  }
+}).observe({ type: "layout-shift", buffered: true });
+"""
+
+
+@SIZES
+async def test_nothing_moves_while_a_page_is_loaded(
+    browser: Browser, demo: Office, size: dict[str, int]
+) -> None:
+    page = await signed_in(browser, demo, viewport=size, timezone_id="Asia/Kolkata")
+    await page.add_init_script(SHIFTS)
+    mails = await call(demo.owner, search_messages, {"q": "bank details have changed"})
+    message = f"/mail/{mails.results[0].id}"
+    paths = ["/", "/mail", message, f"{message}?tab=agent", "/outgoing", "/rules", "/events"]
+
+    moved = {}
+    for path in paths:
+        await page.goto(path, wait_until="networkidle" if path != "/events" else "load")
+        await page.evaluate("() => new Promise((done) => requestAnimationFrame(() => done()))")
+        moved[path] = await page.evaluate("window.shifted || 0")
+
+    assert {} == {path: value for path, value in moved.items() if value > 0.02}
