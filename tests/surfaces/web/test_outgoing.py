@@ -290,17 +290,22 @@ async def test_a_scheduled_mail_can_be_taken_back(office: Office, owner: Person)
 async def test_a_decision_leads_to_the_next_held_mail(office: Office, owner: Person) -> None:
     ids = [await office.hold(subject=f"Offer {number}") for number in range(3)]
 
-    places = []
+    places, pages = [], []
     for message_id, verb in ((ids[1], "approve"), (ids[0], "reject"), (ids[2], "approve")):
         sha256 = await owner.seen(message_id)
         response = await owner.post(f"/outgoing/{message_id}/{verb}", sha256=sha256)
         places.append(response.headers["location"])
+        pages.append(await owner.read(places[-1]))
 
     assert [
-        f"/outgoing/{ids[0]}?notice=approved",
-        f"/outgoing/{ids[2]}?notice=rejected",
+        f"/outgoing/{ids[0]}?notice=approved%2C+next",
+        f"/outgoing/{ids[2]}?notice=rejected%2C+next",
         "/outgoing?notice=approved",
     ] == places
+    assert "Approved: the other message is sent. Below is the next" in words(pages[0])
+    assert "Rejected: the other message is not sent. Below is the next" in words(pages[1])
+    # For a moment its buttons refuse the second click of a double click.
+    assert 'class="card decide bar next"' in pages[0]
 
 
 async def test_a_mail_written_again_shows_what_changed(office: Office, owner: Person) -> None:

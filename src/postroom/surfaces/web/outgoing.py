@@ -135,6 +135,7 @@ async def outgoing_mail(visit: Visit) -> Values:
         "preview": await attachment_preview(visit, mail) if visit.may(Scope.READ) else None,
         "is_picture": is_picture,
         "note": visit.form.get("note", ""),
+        "is_next": visit.query.get("notice", "").endswith(", next"),
         "now": visit.app.services.clock(),
         "span": span,
         **(await _neighbours(visit, message_id) if mail.status == "held" else {"place": None}),
@@ -232,7 +233,11 @@ async def reject(visit: Visit) -> Redirect:
 def _to_next(place: Values | None, notice: str) -> Redirect:
     """The next held mail in the order of the list, or the list if there is none."""
     after = place and (place["after"] or place["before"])
-    return Redirect(f"/outgoing/{after}" if after else "/outgoing", notice)
+    return (
+        Redirect(f"/outgoing/{after}", f"{notice}, next")
+        if after
+        else Redirect("/outgoing", notice)
+    )
 
 
 async def edit(visit: Visit) -> Redirect:
@@ -302,6 +307,8 @@ SECTION = Section(
     notices={
         "approved": "Approved. The message is sent now, or at its scheduled time.",
         "rejected": "Rejected. The message is not sent, and its sender is told.",
+        "approved, next": "Approved: the other message is sent. Below is the next one.",
+        "rejected, next": "Rejected: the other message is not sent. Below is the next one.",
         "taken back": "Moved to drafts. Edit it and send it; it is checked again then.",
         "not sent": "Moved to drafts, not sent. Choose another time and send it again.",
         "retried": "Sending again. It may be held for approval first.",

@@ -272,7 +272,7 @@ async def test_a_log_that_is_too_long_to_verify_in_time_is_verified_in_part(
     office: Office, owner: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("postroom.operations.health.VERIFY_S", 0.0)
-    monkeypatch.setattr("postroom.store.sql.audit._BATCH_SIZE", 2)
+    monkeypatch.setattr("postroom.store.maintenance.lifecycle._BATCH_SIZE", 2)
 
     response = await owner.post("/audit/verify")
 
