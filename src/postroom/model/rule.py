@@ -106,7 +106,7 @@ class Rule:
 
 
 def text_sha256(text: str) -> str:
-    """The version of a rule: a hash of its text."""
+    """A hash of a text; that of its text is the version of a rule."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

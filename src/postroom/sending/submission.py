@@ -13,6 +13,7 @@ from typing import Annotated, NamedTuple, TypeVar
 from pydantic import Field
 
 from postroom.admission.spool import release
+from postroom.approval import named
 from postroom.blocking import in_thread
 from postroom.calls.context import RequestContext
 from postroom.calls.request import argument
@@ -52,7 +53,6 @@ from postroom.sending.outgoing_mail import (
     refuse_unsendable,
 )
 
-_MAX_NAMED = 3
 """Addresses that a warning names."""
 
 S = TypeVar("S", bound="Sending")
@@ -323,18 +323,12 @@ async def warn_of_disclosure(
 
 
 def _sentence(memory: TiedMemory) -> str:
-    about, sources = _names(memory.about), _names(memory.sources)
+    about, sources = named(memory.about), named(memory.sources)
     whose = f"is about {about}" if memory.about else f"comes from {sources}"
     return (
         f"this mail repeats the memory {memory.key} ({memory.namespace}), which {whose}, "
-        f"to {_names(memory.others)}; check that they may know it"
+        f"to {named(memory.others)}; check that they may know it"
     )
-
-
-def _names(addresses: Sequence[str]) -> str:
-    more = len(addresses) - _MAX_NAMED
-    named = ", ".join(addresses[:_MAX_NAMED])
-    return f"{named} and {more} more" if more > 0 else named
 
 
 log = logging.getLogger(__name__)

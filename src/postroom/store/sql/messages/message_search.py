@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -27,6 +26,7 @@ from postroom.model.message import (
     findings_of,
 )
 from postroom.model.page import Found
+from postroom.model.rule import text_sha256
 from postroom.model.sending import overall_status, waits_until
 from postroom.model.storage import FIELD_BORDER, MessageQuery
 from postroom.model.values import late_pattern
@@ -188,16 +188,12 @@ def _without_excerpts(security: dict[str, Any]) -> dict[str, Any]:
         return security
     hidden, total = gathered(
         HiddenText(
-            found["reason"], found.get("sha256") or _digest(found["excerpt"]), found["chars"]
+            found["reason"], found.get("sha256") or text_sha256(found["excerpt"]), found["chars"]
         )
         for found in security["hidden_text"]
     )
     of_all = {"hidden_text_total": total} if total else {}
     return {**security, "hidden_text": [asdict(found) for found in hidden], **of_all}
-
-
-def _digest(words: str) -> str:
-    return hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _bare(lines: tuple[AddressLine, ...], role: str) -> tuple[str, ...]:
