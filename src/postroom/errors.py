@@ -212,6 +212,20 @@ def about_mail() -> Iterator[None]:
         raise
 
 
+def error_for(code: str, message: str, *, retry_after: int = 1, **details: object) -> MailError:
+    """The error of a code, as another process reported it; an unknown code is `internal`."""
+    kind = next((kind for kind in _kinds(MailError) if kind.code == code), MailError)
+    if issubclass(kind, (RateLimited, Unavailable)):
+        return kind(message, retry_after=retry_after, **details)
+    return kind(message, **details)
+
+
+def _kinds(root: type[MailError]) -> Iterator[type[MailError]]:
+    yield root
+    for kind in root.__subclasses__():
+        yield from _kinds(kind)
+
+
 def no_such(kind: str, identifier: str) -> str:
     """The message for an object that does not exist, or is not visible."""
     return (

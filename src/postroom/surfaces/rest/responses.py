@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -18,6 +18,7 @@ from postroom.errors import (
     TooLarge,
     TooSlow,
     Unavailable,
+    error_for,
 )
 from postroom.mail.text.display import shown
 from postroom.model.event import EventStream
@@ -136,11 +137,4 @@ async def respond(route: Route, result: Any, *, is_head: bool) -> Response:
 
 def as_error(failure: FailedAction) -> MailError:
     """The error of a failed item in a result."""
-    kind = next((k for k in _kinds(MailError) if k.code == failure.code), MailError)
-    return kind(failure.message)
-
-
-def _kinds(root: type[MailError]) -> Iterator[type[MailError]]:
-    yield root
-    for kind in root.__subclasses__():
-        yield from _kinds(kind)
+    return error_for(failure.code, failure.message)

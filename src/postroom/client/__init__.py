@@ -1,0 +1,32 @@
+"""The Python client of a Postroom server.
+
+    from postroom.client import Postroom
+
+    with Postroom("http://127.0.0.1:8700", key="pk_…") as mail:
+        inbox = mail.create_inbox(name="Support")
+        for message in mail.list_messages(inbox_id=inbox.id):
+            print(message.subject)
+
+Importing it loads neither the server nor HTTP.
+"""
+
+from postroom.client.client import AsyncPostroom, Postroom
+from postroom.client.events import AsyncEventStream, EventStream
+from postroom.client.files import Download, file
+from postroom.client.pages import AsyncPage, AsyncPages, Page
+from postroom.client.webhooks import Webhook, WebhookEvent, verify_webhook
+
+__all__ = [
+    "AsyncEventStream",
+    "AsyncPage",
+    "AsyncPages",
+    "AsyncPostroom",
+    "Download",
+    "EventStream",
+    "Page",
+    "Postroom",
+    "Webhook",
+    "WebhookEvent",
+    "file",
+    "verify_webhook",
+]

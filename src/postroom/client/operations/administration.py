@@ -1,0 +1,222 @@
+"""Operations: accounts, capabilities, keys, audit. Made by scripts/make_client.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal
+
+from msgspec import UNSET, UnsetType
+
+from postroom.client.method import operation, pages
+from postroom.client.pages import Page
+from postroom.client.values.inputs import RecipientPatterns
+from postroom.client.values.records import Account, AuditEntry, Capabilities, CapabilityReport, Key
+
+
+class AdministrationOperations:
+    """Mailboxes at providers that are kept in step. What can be done with the mail. Callers
+    and what they may do. Who did what.
+    """
+
+    @operation("POST", "/v1/accounts")
+    def add_account(
+        self,
+        account_id: str,
+        provider: Literal["imap", "gmail", "outlook", "fastmail"],
+        *,
+        address: str,
+        password: str | None = None,
+        access_token: str | None = None,
+        refresh_token: str | None = None,
+        token_expires_at: int | None = None,
+        name: str | None = None,
+        user: str | None = None,
+        host: str | None = None,
+        port: int | None = None,
+        security: Literal["tls", "starttls", "none"] | None = None,
+        smtp_host: str | None = None,
+        smtp_port: int | None = None,
+        smtp_security: Literal["tls", "starttls", "none"] | None = None,
+        ca_file: str | None = None,
+        insecure: bool | None = None,
+        scopes: Sequence[Literal["read", "draft", "send"]] | None = None,
+    ) -> Account:
+        """Add a mailbox at a provider: its mail is kept in step in an inbox of its own.
+
+        The login is tried first; nothing is kept if it does not work.
+
+        Args:
+            account_id: A name for it.
+            provider: imap, gmail, outlook or fastmail.
+            address: Its address.
+            password: The password, or for fastmail an API token.
+            access_token: For gmail and outlook.
+            refresh_token: Renews the access token.
+            token_expires_at: When, in seconds since 1970.
+            name: The name shown as sender.
+            user: The user name, if not the address.
+            host: imap: the server.
+            port: imap: its port (default 993).
+            security: imap: tls, starttls or none (default tls).
+            smtp_host: imap: the server that takes mail; without it, it cannot send.
+            smtp_port: imap: its port (default 465).
+            smtp_security: The same for SMTP (default tls).
+            ca_file: Trust this certificate instead of the system's.
+            insecure: On this machine only: no TLS.
+            scopes: What may be done with it; read is always among it (default read, draft,
+                send).
+        """
+
+    @pages("GET", "/v1/accounts")
+    def list_accounts(
+        self, *, limit: int | None = None, offset: int | None = None, cursor: str | None = None
+    ) -> Page[Account]:
+        """List the accounts whose mail is kept here: how far each is, and what is wrong with it."""
+
+    @operation("DELETE", "/v1/accounts/{account_id}")
+    def remove_account(self, account_id: str) -> None:
+        """Remove an account with its inbox and the mail that is kept here.
+
+        At the provider, everything stays as it is.
+
+        Args:
+            account_id: The account.
+        """
+
+    @operation("POST", "/v1/accounts/{account_id}/sync")
+    def sync_account(self, account_id: str) -> Account:
+        """Look at an account now instead of at the next occasion.
+
+        Args:
+            account_id: The account.
+        """
+
+    @operation("POST", "/v1/accounts/{account_id}/check")
+    def check_account(self, account_id: str) -> Capabilities:
+        """Log in to an account now and tell what it can do.
+
+        Args:
+            account_id: The account.
+        """
+
+    @operation("POST", "/v1/accounts/{account_id}/login")
+    def log_in_account(
+        self,
+        account_id: str,
+        *,
+        password: str | None = None,
+        access_token: str | None = None,
+        refresh_token: str | None = None,
+        token_expires_at: int | None = None,
+    ) -> Account:
+        """Give an account another password or other tokens.
+
+        They are tried first.
+
+        Args:
+            account_id: The account.
+            password: The password, or for fastmail an API token.
+            access_token: For gmail and outlook.
+            refresh_token: Renews the access token.
+            token_expires_at: When, in seconds since 1970.
+        """
+
+    @operation("GET", "/v1/capabilities")
+    def get_capabilities(self, *, account_id: str | None = None) -> CapabilityReport:
+        """Tell what can be done with the mail of an account, or of local inboxes.
+
+        Args:
+            account_id: Only this account.
+        """
+
+    @operation("POST", "/v1/keys")
+    def create_key(
+        self,
+        name: str,
+        *,
+        scopes: Sequence[Literal["read", "write", "send", "admin", "approve"]] | None = None,
+        inboxes: Sequence[str] | None = None,
+        accounts: Sequence[str] | None = None,
+        namespaces: Sequence[str] | None = None,
+        approval: Literal["never", "risky", "always"] | None = None,
+        recipients: RecipientPatterns | None = None,
+        expires_at: str | None = None,
+    ) -> Key:
+        """Make a key.
+
+        The answer is the only one that ever shows it.
+
+        Args:
+            name: What it is for.
+            scopes: What it may do (default read).
+            inboxes: The only inboxes that exist for it; without: all.
+            accounts: The only accounts that exist for it, with their inboxes; without: all.
+            namespaces: The only namespaces of memories that exist for it; without: all, or
+                none if inboxes or accounts are given.
+            approval: When its mail waits for a person: never, risky or always.
+            recipients: Who may get its mail.
+            expires_at: When it ends: a time, or a time from now such as 30d.
+        """
+
+    @pages("GET", "/v1/keys")
+    def list_keys(
+        self, *, limit: int | None = None, offset: int | None = None, cursor: str | None = None
+    ) -> Page[Key]:
+        """List the keys, oldest first; the secrets themselves are not kept."""
+
+    @operation("PATCH", "/v1/keys/{key_id}")
+    def update_key(
+        self,
+        key_id: str,
+        *,
+        name: str | UnsetType | None = UNSET,
+        expires_at: str | UnsetType | None = UNSET,
+        approval: Literal["never", "risky", "always"] | UnsetType | None = UNSET,
+        recipients: RecipientPatterns | UnsetType | None = UNSET,
+    ) -> Key:
+        """Rename a key, or change when it ends or what its mail needs before it leaves.
+
+        A key that has expired works again when extended.
+
+        Args:
+            key_id: The key.
+            name: What it is for.
+            expires_at: When it ends: a time, a time from now such as 30d, or never.
+            approval: When its mail waits for a person: never, risky or always.
+            recipients: Who may get its mail.
+        """
+
+    @operation("DELETE", "/v1/keys/{key_id}")
+    def delete_key(self, key_id: str) -> None:
+        """Revoke a key at once.
+
+        Args:
+            key_id: The key.
+        """
+
+    @pages("GET", "/v1/audit")
+    def list_audit(
+        self,
+        *,
+        limit: int | None = None,
+        offset: int | None = None,
+        cursor: str | None = None,
+        actor: str | None = None,
+        action: str | None = None,
+        target: str | None = None,
+        via: Literal["rest", "mcp", "mcp-stdio", "cli", "web", "smtp", "rule", "sync"]
+        | None = None,
+        after_date: datetime | str | None = None,
+        before_date: datetime | str | None = None,
+    ) -> Page[AuditEntry]:
+        """List what keys, tools and rules have done, newest first.
+
+        Args:
+            actor: Only this key or rule.
+            action: Only this action.
+            target: Only about this.
+            via: Only what was asked for this way.
+            after_date: From this time on.
+            before_date: Before this time.
+        """

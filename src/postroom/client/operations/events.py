@@ -1,0 +1,147 @@
+"""Operations: events, webhooks. Made by scripts/make_client.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import UNSET, UnsetType
+
+from postroom.client.events import EventStream
+from postroom.client.method import operation, pages, stream
+from postroom.client.pages import Page
+from postroom.client.values.outgoing import Event, Webhook, WebhookDelivery, WebhookPing
+
+
+class EventsOperations:
+    """What happened to mail, listed and as it happens. URLs that are told what happens."""
+
+    @pages("GET", "/v1/events")
+    def list_events(
+        self,
+        *,
+        limit: int | None = None,
+        offset: int | None = None,
+        cursor: str | None = None,
+        inbox_id: str | None = None,
+        message_id: str | None = None,
+        types: Sequence[str] | None = None,
+        sort: Literal["newest", "oldest"] | None = None,
+    ) -> Page[Event]:
+        """List what happened to mail; stream events since the last to read on.
+
+        Args:
+            inbox_id: Only this inbox.
+            message_id: Only this message.
+            types: Only these types.
+            sort: Which first (default oldest).
+        """
+
+    @stream("GET", "/v1/events/stream")
+    def stream_events(
+        self,
+        *,
+        inbox_id: str | None = None,
+        types: Sequence[str] | None = None,
+        since: str | None = None,
+    ) -> EventStream:
+        """Be told what happens to mail, as it happens; since an event if one is named.
+
+        Imported mail is no news.
+
+        Args:
+            inbox_id: Only this inbox.
+            types: Only these types.
+            since: Begin after this event.
+        """
+
+    @operation("POST", "/v1/webhooks")
+    def create_webhook(
+        self, url: str, *, types: Sequence[str] | None = None, inboxes: Sequence[str] | None = None
+    ) -> Webhook:
+        """Be told of events at a URL.
+
+        The answer is the only one that shows the secret.
+
+        Args:
+            url: Where to tell it.
+            types: Only these types; without: all.
+            inboxes: Only these inboxes; without: all.
+        """
+
+    @pages("GET", "/v1/webhooks")
+    def list_webhooks(
+        self, *, limit: int | None = None, offset: int | None = None, cursor: str | None = None
+    ) -> Page[Webhook]:
+        """List the webhooks, oldest first; their secrets are not shown."""
+
+    @operation("PATCH", "/v1/webhooks/{webhook_id}")
+    def update_webhook(
+        self,
+        webhook_id: str,
+        *,
+        url: str | UnsetType | None = UNSET,
+        types: Sequence[str] | UnsetType | None = UNSET,
+        enabled: bool | UnsetType | None = UNSET,
+    ) -> Webhook:
+        """Change the URL or the types of a webhook, or disable it; it misses what happens
+        meanwhile.
+
+        Args:
+            webhook_id: The webhook.
+            url: The new URL.
+            types: Only these types; an empty list: all.
+            enabled: Whether it is told.
+        """
+
+    @operation("POST", "/v1/webhooks/{webhook_id}/ping")
+    def ping_webhook(self, webhook_id: str) -> WebhookPing:
+        """Send a signed request of the type webhook.ping to a webhook now, and return the
+        response.
+
+        Args:
+            webhook_id: The webhook.
+        """
+
+    @operation("DELETE", "/v1/webhooks/{webhook_id}")
+    def delete_webhook(self, webhook_id: str) -> None:
+        """Tell a webhook nothing more.
+
+        Args:
+            webhook_id: The webhook.
+        """
+
+    @operation("POST", "/v1/webhooks/{webhook_id}/renew")
+    def renew_webhook(self, webhook_id: str) -> Webhook:
+        """Give a webhook a new secret; for a day the old one signs as well.
+
+        One that stopped because its key lost the right goes on with yours, with the new
+        secret only.
+
+        Args:
+            webhook_id: The webhook.
+        """
+
+    @pages("GET", "/v1/webhooks/{webhook_id}/deliveries")
+    def list_deliveries(
+        self,
+        webhook_id: str,
+        *,
+        limit: int | None = None,
+        offset: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[WebhookDelivery]:
+        """List what a webhook was told and what it answered, newest first.
+
+        Args:
+            webhook_id: The webhook.
+        """
+
+    @operation("POST", "/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver")
+    def redeliver(self, webhook_id: str, delivery_id: str) -> WebhookDelivery:
+        """Tell a webhook once more of something.
+
+        Args:
+            webhook_id: The webhook.
+            delivery_id: The delivery.
+        """

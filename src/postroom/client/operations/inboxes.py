@@ -1,0 +1,208 @@
+"""Operations: inboxes, policy, mailboxes, labels, identities. Made by scripts/make_client.py."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import UNSET, UnsetType
+
+from postroom.client.method import operation, pages
+from postroom.client.pages import Page
+from postroom.client.values.inputs import RecipientPatterns, SenderPatterns
+from postroom.client.values.mail import Inbox, Label, Mailbox
+from postroom.client.values.memories import InboxPolicy, Verdict
+from postroom.client.values.records import Identity
+
+
+class InboxesOperations:
+    """Addresses whose mail we keep. What mail needs before it leaves. Folders of an inbox,
+    with counts. Names put on messages. Addresses to send from.
+    """
+
+    @operation("POST", "/v1/inboxes")
+    def create_inbox(
+        self,
+        *,
+        name: str | None = None,
+        username: str | None = None,
+        address: str | None = None,
+        client_id: str | None = None,
+    ) -> Inbox:
+        """Create an inbox with its own e-mail address.
+
+        Without arguments the address is random.
+
+        Args:
+            name: The name shown as sender.
+            username: The part before the @; the domain is ours.
+            address: The whole address instead, at a domain we serve.
+            client_id: Your own id: repeated, it gives the same inbox.
+        """
+
+    @pages("GET", "/v1/inboxes")
+    def list_inboxes(
+        self, *, limit: int | None = None, offset: int | None = None, cursor: str | None = None
+    ) -> Page[Inbox]:
+        """List the inboxes you may use, oldest first."""
+
+    @operation("GET", "/v1/inboxes/{inbox_id}")
+    def get_inbox(self, inbox_id: str) -> Inbox:
+        """Get one inbox.
+
+        Args:
+            inbox_id: The inbox.
+        """
+
+    @operation("PATCH", "/v1/inboxes/{inbox_id}")
+    def rename_inbox(self, inbox_id: str, name: str) -> Inbox:
+        """Change the name of an inbox; its address stays.
+
+        Args:
+            inbox_id: The inbox.
+            name: The new name.
+        """
+
+    @operation("DELETE", "/v1/inboxes/{inbox_id}")
+    def delete_inbox(self, inbox_id: str, *, force: bool | None = None) -> None:
+        """Delete an inbox for good.
+
+        One that holds mail needs force.
+
+        Args:
+            inbox_id: The inbox.
+            force: Delete its mail with it.
+        """
+
+    @operation("GET", "/v1/inboxes/{inbox_id}/policy")
+    def get_policy(self, inbox_id: str) -> InboxPolicy:
+        """Read what mail from an inbox needs before it leaves.
+
+        Args:
+            inbox_id: The inbox.
+        """
+
+    @operation("PATCH", "/v1/inboxes/{inbox_id}/policy")
+    def set_policy(
+        self,
+        inbox_id: str,
+        *,
+        approval: Literal["never", "risky", "always"] | UnsetType | None = UNSET,
+        recipients: RecipientPatterns | UnsetType | None = UNSET,
+        senders: SenderPatterns | UnsetType | None = UNSET,
+    ) -> InboxPolicy:
+        """Set what mail from an inbox needs before it leaves, and whose mail it takes.
+
+        Args:
+            inbox_id: The inbox.
+            approval: When its mail waits for a person: never, risky or always.
+            recipients: Who may get its mail.
+            senders: Whose mail it takes.
+        """
+
+    @operation("POST", "/v1/policy/test", raw=True)
+    def check_policy(self, raw: bytes, *, key_id: str | None = None) -> Verdict:
+        """Say whether a mail would leave, wait for approval or be refused, and why.
+
+        Nothing is sent. It is judged as a mail of this key, or of the caller.
+
+        Args:
+            raw: The mail (RFC 5322), with its From, To, Cc and Bcc.
+            key_id: Judge it as mail of this key.
+        """
+
+    @pages("GET", "/v1/mailboxes")
+    def list_mailboxes(
+        self,
+        *,
+        limit: int | None = None,
+        offset: int | None = None,
+        cursor: str | None = None,
+        inbox_id: str | None = None,
+    ) -> Page[Mailbox]:
+        """List the mailboxes of an inbox, or of all: messages in total and unread.
+
+        Args:
+            inbox_id: Only this inbox.
+        """
+
+    @pages("GET", "/v1/labels")
+    def list_labels(
+        self, *, limit: int | None = None, offset: int | None = None, cursor: str | None = None
+    ) -> Page[Label]:
+        """List the labels in use, by name."""
+
+    @operation("PATCH", "/v1/labels/{label}")
+    def rename_label(self, label: str, name: str) -> Label:
+        """Rename a label on all messages you may see; a label of the new name takes them in.
+
+        Args:
+            label: The label.
+            name: Its new name.
+        """
+
+    @operation("DELETE", "/v1/labels/{label}")
+    def delete_label(self, label: str) -> None:
+        """Take a label off all messages you may see; the messages stay.
+
+        Args:
+            label: The label.
+        """
+
+    @pages("GET", "/v1/identities")
+    def list_identities(
+        self,
+        *,
+        limit: int | None = None,
+        offset: int | None = None,
+        cursor: str | None = None,
+        inbox_id: str | None = None,
+    ) -> Page[Identity]:
+        """List the addresses you may send from, oldest first.
+
+        Args:
+            inbox_id: Only this inbox.
+        """
+
+    @operation("POST", "/v1/identities")
+    def create_alias(
+        self,
+        email: str,
+        *,
+        name: str | None = None,
+        signature: str | None = None,
+        inbox_id: str | None = None,
+    ) -> Identity:
+        """Make another address of an inbox, to send from and receive at.
+
+        Args:
+            email: At a domain of ours, or a plus-address.
+            name: The name shown as sender.
+            signature: HTML under what is sent.
+            inbox_id: Whose, if there are several.
+        """
+
+    @operation("PATCH", "/v1/identities/{identity_id}")
+    def update_identity(
+        self,
+        identity_id: str,
+        *,
+        name: str | UnsetType | None = UNSET,
+        signature: str | UnsetType | None = UNSET,
+        is_default: bool | UnsetType | None = UNSET,
+    ) -> Identity:
+        """Change the name or the signature of an identity, or make it its inbox's default.
+
+        Args:
+            identity_id: The identity.
+            name: The new name.
+            signature: HTML; empty is none.
+            is_default: Send from it unless told otherwise.
+        """
+
+    @operation("DELETE", "/v1/identities/{identity_id}")
+    def delete_identity(self, identity_id: str) -> None:
+        """Take an alias away from its inbox; what it has received stays there.
+
+        Args:
+            identity_id: The identity.
+        """

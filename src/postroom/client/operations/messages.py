@@ -1,0 +1,399 @@
+"""Operations: search, messages. Made by scripts/make_client.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Literal
+
+from msgspec import UNSET, UnsetType
+
+from postroom.client.files import Download, Files
+from postroom.client.method import Addresses, operation, pages
+from postroom.client.pages import Page
+from postroom.client.values.inputs import MessageSelection
+from postroom.client.values.mail import ActionResult, DownloadLink, Message, MessageRow
+from postroom.client.values.outgoing import Sent, Unsubscribed, Waited
+from postroom.client.values.records import DryRunPlan
+
+
+class MessagesOperations:
+    """Mail across inboxes. Mail: found, read, organised and sent."""
+
+    @pages("GET", "/v1/search/messages")
+    def search_messages(
+        self,
+        *,
+        limit: int | None = None,
+        offset: int | None = None,
+        cursor: str | None = None,
+        inbox_id: str | None = None,
+        thread_id: str | None = None,
+        q: str | None = None,
+        labels: Sequence[str] | None = None,
+        from_: str | None = None,
+        to: str | None = None,
+        subject: str | None = None,
+        unread: bool | None = None,
+        flags: Sequence[Literal["seen", "flagged", "answered", "draft"]] | None = None,
+        has_attachment: bool | None = None,
+        after_date: datetime | str | None = None,
+        before_date: datetime | str | None = None,
+        mailbox: str | None = None,
+        mode: Literal["exact", "words", "hybrid"] | None = None,
+        sort: Literal["newest", "oldest"] | None = None,
+    ) -> Page[MessageRow]:
+        """Search messages by text and filters, everywhere or in an inbox or thread.
+
+        Args:
+            inbox_id: Only this inbox.
+            thread_id: Only this thread.
+            q: Text in subject, body, sender or file name.
+            labels: With all of these.
+            from_: Address, @domain, or part of address or name.
+            to: The same for to, cc and bcc.
+            subject: Text in the subject.
+            unread: Unread or read.
+            flags: With all of these.
+            has_attachment: With or without attachments.
+            after_date: From this time on.
+            before_date: Before this time.
+            mailbox: Default: all but Trash, Junk; * is all.
+            mode: q as it is; each word or "phrase"; by meaning (default exact).
+            sort: Which first (default newest).
+        """
+
+    @pages("GET", "/v1/messages")
+    def list_messages(
+        self,
+        *,
+        limit: int | None = None,
+        offset: int | None = None,
+        cursor: str | None = None,
+        inbox_id: str | None = None,
+        thread_id: str | None = None,
+        q: str | None = None,
+        labels: Sequence[str] | None = None,
+        from_: str | None = None,
+        to: str | None = None,
+        subject: str | None = None,
+        unread: bool | None = None,
+        flags: Sequence[Literal["seen", "flagged", "answered", "draft"]] | None = None,
+        has_attachment: bool | None = None,
+        after_date: datetime | str | None = None,
+        before_date: datetime | str | None = None,
+        mailbox: str | None = None,
+        mode: Literal["exact", "words", "hybrid"] | None = None,
+        sort: Literal["newest", "oldest"] | None = None,
+    ) -> Page[MessageRow]:
+        """List messages of an inbox or a thread (give one), newest first; q and filters narrow
+        it.
+
+        Args:
+            inbox_id: Only this inbox.
+            thread_id: Only this thread.
+            q: Text in subject, body, sender or file name.
+            labels: With all of these.
+            from_: Address, @domain, or part of address or name.
+            to: The same for to, cc and bcc.
+            subject: Text in the subject.
+            unread: Unread or read.
+            flags: With all of these.
+            has_attachment: With or without attachments.
+            after_date: From this time on.
+            before_date: Before this time.
+            mailbox: Default: all but Trash, Junk; * is all.
+            mode: q as it is; each word or "phrase"; by meaning (default exact).
+            sort: Which first (default newest).
+        """
+
+    @operation("POST", "/v1/messages")
+    def send_message(
+        self,
+        to: Addresses,
+        subject: str,
+        *,
+        reply_to: Addresses | None = None,
+        headers: Mapping[str, str] | None = None,
+        send_at: datetime | str | None = None,
+        idempotency_key: str | None = None,
+        allow_duplicate: bool | None = None,
+        wait_s: int | None = None,
+        body_text: str | None = None,
+        body_html: str | None = None,
+        cc: Addresses | None = None,
+        bcc: Addresses | None = None,
+        in_reply_to: str | None = None,
+        attachments: Files | None = None,
+        inbox_id: str | None = None,
+        from_: str | None = None,
+        thread_id: str | None = None,
+    ) -> Sent:
+        """Send a mail, or with in_reply_to a reply; text, HTML or both.
+
+        Args:
+            to: Recipients.
+            subject: The subject.
+            reply_to: Replies go to.
+            headers: Headers to add, X-… or List-… only.
+            send_at: Send it then, not now.
+            idempotency_key: Sent once for each key.
+            allow_duplicate: Send again what was sent minutes ago.
+            wait_s: Wait so long for the relay's answer.
+            body_text: The text.
+            body_html: The HTML version.
+            cc: Copies to.
+            bcc: Hidden copies to.
+            in_reply_to: What this answers: id or Message-ID.
+            attachments: Files: content in base64, or attachment_id of one.
+            inbox_id: To send from, if there are several.
+            from_: Or its address.
+            thread_id: Reply in this thread.
+        """
+
+    @operation("GET", "/v1/messages/wait")
+    def wait_for_message(
+        self,
+        *,
+        inbox_id: str | None = None,
+        thread_id: str | None = None,
+        from_: str | None = None,
+        subject: str | None = None,
+        q: str | None = None,
+        since: str | None = None,
+        timeout_s: int | None = None,
+        extract: Literal["code", "link"] | None = None,
+    ) -> Waited:
+        """Wait until a mail arrives in an inbox or a thread, and return it.
+
+        A time-out is no error: wait again with `since` of the answer, and nothing is missed.
+
+        Args:
+            inbox_id: Wait in this inbox.
+            thread_id: Or in this thread.
+            from_: Only from this address, @domain or name.
+            subject: Only with this in it.
+            q: Only with this text.
+            since: Begin after an id, a time, or seconds back (-120).
+            timeout_s: How long, in seconds (default 60).
+            extract: Pick out a one-time code or a link; pass over other mail.
+        """
+
+    @operation("GET", "/v1/messages/{message_id}")
+    def get_message(
+        self,
+        message_id: str,
+        *,
+        include_attachments: bool | None = None,
+        include_html: bool | None = None,
+        include_headers: bool | None = None,
+        include_quoted: bool | None = None,
+        include_memories: bool | None = None,
+        max_chars: int | None = None,
+        text_offset: int | None = None,
+    ) -> Message:
+        """Read a message and list its attachments.
+
+        A long text comes in parts.
+
+        Args:
+            message_id: The message.
+            include_attachments: Add contents as base64, if small.
+            include_html: Add the sanitised HTML.
+            include_headers: Add all headers in order.
+            include_quoted: Add quoted text and signature apart.
+            include_memories: Add memories of its people.
+            max_chars: Cut each text here (default 12000).
+            text_offset: Read text on from next_offset.
+        """
+
+    @operation("PATCH", "/v1/messages/{message_id}")
+    def update_message(
+        self,
+        message_id: str,
+        *,
+        flags: Sequence[Literal["seen", "flagged", "answered", "draft"]] | UnsetType | None = UNSET,
+        labels: Sequence[str] | UnsetType | None = UNSET,
+        add_flags: Sequence[Literal["seen", "flagged", "answered", "draft"]]
+        | UnsetType
+        | None = UNSET,
+        remove_flags: Sequence[Literal["seen", "flagged", "answered", "draft"]]
+        | UnsetType
+        | None = UNSET,
+        add_labels: Sequence[str] | UnsetType | None = UNSET,
+        remove_labels: Sequence[str] | UnsetType | None = UNSET,
+    ) -> ActionResult:
+        """Set the flags or the labels of a message; each list replaces the one before.
+
+        Lists to add and to remove change only what they name.
+
+        Args:
+            message_id: The message.
+            flags: All flags it shall have.
+            labels: All labels it shall have.
+            add_flags: Flags to add.
+            remove_flags: Flags to remove.
+            add_labels: Labels to add.
+            remove_labels: Labels to remove.
+        """
+
+    @operation("DELETE", "/v1/messages/{message_id}")
+    def delete_message(self, message_id: str, *, permanent: bool | None = None) -> ActionResult:
+        """Move a message to Trash; with permanent, remove it for good.
+
+        Args:
+            message_id: The message.
+            permanent: Remove it for good.
+        """
+
+    @operation("GET", "/v1/messages/{message_id}/raw")
+    def download_message(self, message_id: str) -> Download:
+        """Download the source of a message, byte for byte as it came.
+
+        Args:
+            message_id: The message.
+        """
+
+    @operation("GET", "/v1/messages/{message_id}/link")
+    def link_message(self, message_id: str, *, lasting_s: int | None = None) -> DownloadLink:
+        """Get an address from which the source of a message can be fetched for a while, without
+        a key.
+
+        Only where mail is kept in a bucket; whoever has the address can read the message.
+
+        Args:
+            message_id: The message.
+            lasting_s: Seconds until it expires (default 300).
+        """
+
+    @operation("POST", "/v1/messages/labels")
+    def apply_label(
+        self, message_ids: Sequence[str], label: str, *, remove: bool | None = None
+    ) -> ActionResult:
+        """Put a label on messages, made on first use; remove takes it off.
+
+        Args:
+            message_ids: The messages.
+            label: The label.
+            remove: Take it off instead.
+        """
+
+    @operation("POST", "/v1/messages/update")
+    def update_messages(
+        self,
+        *,
+        add_labels: Sequence[str] | None = None,
+        remove_labels: Sequence[str] | None = None,
+        add_flags: Sequence[Literal["seen", "flagged", "answered"]] | None = None,
+        remove_flags: Sequence[Literal["seen", "flagged", "answered"]] | None = None,
+        mailbox: str | None = None,
+        trash: bool | None = None,
+        message_ids: Sequence[str] | None = None,
+        filter: MessageSelection | None = None,
+        plan_id: str | None = None,
+    ) -> ActionResult | DryRunPlan:
+        """Change labels, flags and mailbox of messages.
+
+        By message_ids it is done at once. By filter the answer is a plan of what would
+        change; call again with plan_id to carry it out. undo_id of the answer takes it back.
+
+        Args:
+            add_labels: Labels to add.
+            remove_labels: Labels to remove.
+            add_flags: Flags to add; seen is read.
+            remove_flags: Flags to remove.
+            mailbox: Move to this mailbox.
+            trash: Move to Trash.
+            message_ids: The messages.
+            filter: Or all that match, as in a search.
+            plan_id: Carry out this plan.
+        """
+
+    @operation("POST", "/v1/messages/{message_id}/move")
+    def move_message(self, message_id: str, destination: str) -> ActionResult:
+        """Move a message to another mailbox, such as Archive or Trash; a new one is made.
+
+        Args:
+            message_id: The message.
+            destination: The mailbox.
+        """
+
+    @operation("POST", "/v1/messages/{message_id}/reply")
+    def reply_to_message(
+        self,
+        message_id: str,
+        body_text: str,
+        *,
+        reply_to: Addresses | None = None,
+        headers: Mapping[str, str] | None = None,
+        send_at: datetime | str | None = None,
+        idempotency_key: str | None = None,
+        allow_duplicate: bool | None = None,
+        wait_s: int | None = None,
+        body_html: str | None = None,
+        reply_all: bool | None = None,
+        attachments: Files | None = None,
+        automatic: bool | None = None,
+    ) -> Sent:
+        """Reply to a message: recipients, subject and thread follow from it.
+
+        Args:
+            message_id: The message.
+            body_text: The text.
+            reply_to: Replies go to.
+            headers: Headers to add, X-… or List-… only.
+            send_at: Send it then, not now.
+            idempotency_key: Sent once for each key.
+            allow_duplicate: Send again what was sent minutes ago.
+            wait_s: Wait so long for the relay's answer.
+            body_html: The HTML version.
+            reply_all: To everyone who got it too.
+            attachments: Files: content in base64, or attachment_id of one.
+            automatic: No person wrote it: never answers machines.
+        """
+
+    @operation("POST", "/v1/messages/{message_id}/forward")
+    def forward_message(
+        self,
+        message_id: str,
+        to: Addresses,
+        *,
+        reply_to: Addresses | None = None,
+        headers: Mapping[str, str] | None = None,
+        send_at: datetime | str | None = None,
+        idempotency_key: str | None = None,
+        allow_duplicate: bool | None = None,
+        wait_s: int | None = None,
+        body_text: str | None = None,
+        body_html: str | None = None,
+        cc: Addresses | None = None,
+        bcc: Addresses | None = None,
+        attachments: Files | None = None,
+    ) -> Sent:
+        """Forward a message with its attachments to someone else.
+
+        Args:
+            message_id: The message.
+            to: Recipients.
+            reply_to: Replies go to.
+            headers: Headers to add, X-… or List-… only.
+            send_at: Send it then, not now.
+            idempotency_key: Sent once for each key.
+            allow_duplicate: Send again what was sent minutes ago.
+            wait_s: Wait so long for the relay's answer.
+            body_text: What to say above it.
+            body_html: Or in HTML.
+            cc: Copies to.
+            bcc: Hidden copies to.
+            attachments: More files to send.
+        """
+
+    @operation("POST", "/v1/messages/{message_id}/unsubscribe")
+    def unsubscribe(self, message_id: str) -> Unsubscribed:
+        """Unsubscribe from the mailing list that sent a message, by one click or by mail.
+
+        A list that offers only a web page is refused: a person must open it.
+
+        Args:
+            message_id: The message.
+        """

@@ -1,0 +1,221 @@
+"""Operations: drafts, outbox. Made by scripts/make_client.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Literal
+
+from msgspec import UNSET, UnsetType
+
+from postroom.client.files import Files
+from postroom.client.method import Addresses, operation, pages
+from postroom.client.pages import Page
+from postroom.client.values.outgoing import Draft, HeldMail, OutboxEntry, OutboxState, Sent
+
+
+class OutgoingOperations:
+    """Mail that is not sent yet. Mail on its way out."""
+
+    @operation("POST", "/v1/drafts")
+    def create_draft(
+        self,
+        *,
+        reply_to: Addresses | None = None,
+        headers: Mapping[str, str] | None = None,
+        to: Addresses | None = None,
+        subject: str | None = None,
+        body_text: str | None = None,
+        body_html: str | None = None,
+        cc: Addresses | None = None,
+        bcc: Addresses | None = None,
+        in_reply_to: str | None = None,
+        attachments: Files | None = None,
+        inbox_id: str | None = None,
+        from_: str | None = None,
+        thread_id: str | None = None,
+        send_at: datetime | str | None = None,
+    ) -> Draft:
+        """Write a mail without sending it; send_draft sends it, at send_at if that is given.
+
+        With in_reply_to or thread_id, to and subject may be left out: they follow from what
+        it answers.
+
+        Args:
+            reply_to: Replies go to.
+            headers: Headers to add, X-… or List-… only.
+            to: Recipients.
+            subject: The subject.
+            body_text: The text.
+            body_html: The HTML version.
+            cc: Copies to.
+            bcc: Hidden copies to.
+            in_reply_to: What this answers: id or Message-ID.
+            attachments: Files: content in base64, or attachment_id of one.
+            inbox_id: To send from, if there are several.
+            from_: Or its address.
+            thread_id: Reply in this thread.
+            send_at: When to send it, once sent.
+        """
+
+    @pages("GET", "/v1/drafts")
+    def list_drafts(
+        self,
+        *,
+        limit: int | None = None,
+        offset: int | None = None,
+        cursor: str | None = None,
+        inbox_id: str | None = None,
+    ) -> Page[Draft]:
+        """List drafts that are not sent, newest first.
+
+        Args:
+            inbox_id: Only this inbox.
+        """
+
+    @operation("GET", "/v1/drafts/{draft_id}")
+    def get_draft(self, draft_id: str) -> Draft:
+        """Read a draft.
+
+        Args:
+            draft_id: The draft.
+        """
+
+    @operation("PATCH", "/v1/drafts/{draft_id}")
+    def update_draft(
+        self,
+        draft_id: str,
+        *,
+        to: Addresses | UnsetType | None = UNSET,
+        cc: Addresses | UnsetType | None = UNSET,
+        bcc: Addresses | UnsetType | None = UNSET,
+        subject: str | UnsetType | None = UNSET,
+        body_text: str | UnsetType | None = UNSET,
+        body_html: str | UnsetType | None = UNSET,
+        attachments: Files | UnsetType | None = UNSET,
+        in_reply_to: str | UnsetType | None = UNSET,
+        thread_id: str | UnsetType | None = UNSET,
+        send_at: datetime | str | UnsetType | None = UNSET,
+        reply_to: Addresses | UnsetType | None = UNSET,
+        headers: Mapping[str, str] | UnsetType | None = UNSET,
+    ) -> Draft:
+        """Change a draft; what is not given stays, and null takes a thing away.
+
+        Args:
+            draft_id: The draft.
+            to: Recipients.
+            cc: Copies to.
+            bcc: Hidden copies to.
+            subject: The subject.
+            body_text: The text.
+            body_html: The HTML version.
+            attachments: All files.
+            in_reply_to: What this answers: id or Message-ID.
+            thread_id: Reply in this thread.
+            send_at: When to send it, once sent.
+            reply_to: Replies go to.
+            headers: All extra headers.
+        """
+
+    @operation("DELETE", "/v1/drafts/{draft_id}")
+    def delete_draft(self, draft_id: str) -> None:
+        """Throw a draft away.
+
+        Args:
+            draft_id: The draft.
+        """
+
+    @operation("POST", "/v1/drafts/{draft_id}/send")
+    def send_draft(self, draft_id: str, *, idempotency_key: str | None = None) -> Sent:
+        """Send a draft, at its send_at if that is still to come.
+
+        Repeated, it is sent once.
+
+        Args:
+            draft_id: The draft.
+            idempotency_key: Sent once for each key.
+        """
+
+    @pages("GET", "/v1/outbox")
+    def list_outbox(
+        self,
+        *,
+        limit: int | None = None,
+        offset: int | None = None,
+        cursor: str | None = None,
+        status: Literal[
+            "queued",
+            "scheduled",
+            "held",
+            "sent",
+            "failed",
+            "bounced",
+            "rejected",
+            "unknown",
+            "captured",
+        ]
+        | None = None,
+    ) -> Page[OutboxEntry]:
+        """List sent messages that are not out: held, queued, scheduled, failed, bounced,
+        unknown.
+
+        Args:
+            status: Only with this status.
+        """
+
+    @operation("POST", "/v1/outbox/pause")
+    def pause_outbox(self) -> OutboxState:
+        """Hold back all mail that would leave, until the outbox is resumed."""
+
+    @operation("POST", "/v1/outbox/resume")
+    def resume_outbox(self) -> OutboxState:
+        """Let held-back mail go again."""
+
+    @operation("GET", "/v1/outbox/{message_id}")
+    def get_held_mail(self, message_id: str) -> HeldMail:
+        """Read a mail that waits for approval: what it says, to whom, why it is held, its
+        sha256.
+
+        Args:
+            message_id: The message.
+        """
+
+    @operation("POST", "/v1/outbox/{message_id}/approve")
+    def approve_message(self, message_id: str, sha256: str) -> Sent:
+        """Let a held mail leave: exactly the mail with this sha256, once.
+
+        Args:
+            message_id: The message.
+            sha256: The sha256 of the mail that you have seen.
+        """
+
+    @operation("POST", "/v1/outbox/{message_id}/reject")
+    def reject_message(self, message_id: str, sha256: str, *, note: str | None = None) -> Sent:
+        """Keep a held mail from leaving, for good.
+
+        Its sender is told the note.
+
+        Args:
+            message_id: The message.
+            sha256: The sha256 of the mail that you have seen.
+            note: Why, for its sender.
+        """
+
+    @operation("POST", "/v1/outbox/{message_id}/retry")
+    def retry_message(self, message_id: str) -> Sent:
+        """Send a message again to those without it: failed, bounced, unknown, captured or
+        waiting.
+
+        Args:
+            message_id: The message.
+        """
+
+    @operation("POST", "/v1/outbox/{message_id}/cancel")
+    def cancel_message(self, message_id: str) -> Sent:
+        """Stop a message that is queued or scheduled: it becomes a draft again.
+
+        If somebody has got it already, it is stopped for the others only.
+
+        Args:
+            message_id: The message.
+        """

@@ -1,0 +1,78 @@
+"""Pages of lists, which go on by themselves when they are iterated over."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class PageFields(msgspec.Struct, Generic[T], kw_only=True, dict=True):
+    """One page of a list.
+
+    A list takes `limit` (1 to 100, 50 if not given) and `offset`, or the `cursor` that the page
+    before has as `next_cursor`, which stays right while mail arrives.
+    """
+
+    results: tuple[T, ...] = ()
+    total: int = 0
+    """How many there are in all."""
+    limit: int = 0
+    offset: int = 0
+    has_more: bool = False
+    next_cursor: str | None = None
+    hint: str | None = None
+    """What to try if nothing was found; or that a ranking is not final."""
+    is_paused: bool | None = None
+    """Of the outbox: whether nothing is sent at the moment."""
+    untrusted: bool = False
+
+
+class Page(PageFields[T]):
+    """One page; iterating over it continues with the pages behind it."""
+
+    def __iter__(self) -> Iterator[T]:
+        page: Page[T] = self
+        while True:
+            yield from page.results
+            if page.next_cursor is None:
+                return
+            page = page._following(page.next_cursor)
+
+    def _following(self, cursor: str) -> Page[T]:
+        follow: Callable[[str], Page[T]] = self.__dict__["follow"]
+        return follow(cursor)
+
+
+class AsyncPage(PageFields[T]):
+    """One page; `async for` continues with the pages behind it."""
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        page: AsyncPage[T] = self
+        while True:
+            for row in page.results:
+                yield row
+            if page.next_cursor is None:
+                return
+            page = await page._following(page.next_cursor)
+
+    async def _following(self, cursor: str) -> AsyncPage[T]:
+        follow: Callable[[str], Awaitable[AsyncPage[T]]] = self.__dict__["follow"]
+        return await follow(cursor)
+
+
+class AsyncPages(Generic[T]):
+    """A list that was asked for: `await` gives its first page, `async for` everything in it."""
+
+    def __init__(self, first: Callable[[], Awaitable[AsyncPage[T]]]) -> None:
+        self._first = first
+
+    def __await__(self) -> Generator[Any, Any, AsyncPage[T]]:
+        return self._first().__await__()
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        async for row in await self._first():
+            yield row
