@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: bench-approval bench-agent bench-fairness help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-database clean bench-rules bench-walks bench-web rule-runs screenshots
+.PHONY: bench-approval bench-agent bench-client client bench-fairness help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-database clean bench-rules bench-walks bench-web rule-runs screenshots
 SHELL := /bin/bash
 
 help: ## Show this list
@@ -28,6 +28,9 @@ format: setup ## Format the code and mend what ruff can mend
 
 pins: setup ## Write constraints/ anew after a change of dependencies (UPGRADE=1: newest versions)
 	@scripts/pins $(if $(UPGRADE),--upgrade)
+
+client: setup ## Write the operations of the Python client anew from the routes table
+	@.venv/bin/python scripts/make_client.py
 
 build: setup ## Build the wheel into dist/, byte for byte the same each time
 	@scripts/build dist
@@ -73,6 +76,10 @@ fuzz: setup ## Throw bytes at the readers of mail and at REST for longer than ma
 bench-approval: ## Measure what the gate of outgoing mail costs per send
 	@scripts/setup run
 	@.venv/bin/python -m bench.approval
+
+bench-client: ## Measure what importing the Python client costs beside Python itself
+	@scripts/setup run
+	@.venv/bin/python -m bench.client
 
 bench-fairness: setup ## Measure whether a key that asks without end makes the others wait
 	@.venv/bin/python -m bench.fairness

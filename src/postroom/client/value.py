@@ -12,7 +12,7 @@ statuses and counts of what it changes, so that any other field may be absent.
 """
 
 
-class Value(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
+class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
     """A value of an answer. Members that this version does not know are left out."""
 
     untrusted: bool = False
@@ -20,5 +20,5 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
 
     def to_dict(self) -> dict[str, Any]:
         """The value as a dictionary of JSON types, without what is empty."""
-        found = msgspec.to_builtins(self)
-        return {name: value for name, value in found.items() if value not in (None, "", [], {})}
+        found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
+        return found
