@@ -42,6 +42,7 @@ from postroom.pipeline.services import Services
 from postroom.ports.blobs import BlobStore
 from postroom.wiring import (
     is_new,
+    lacks_model,
     make_embedder,
     make_inbound,
     make_live_imap,
@@ -347,6 +348,7 @@ async def _open_services(
         inbound=make_inbound(settings, store),
         has_relay=settings.relay_url is not None,
         embedder=embedder,
+        lacks_model=lacks_model(settings),
         memory_search=settings.memory_search,
         providers=providers,
         calls=calls,

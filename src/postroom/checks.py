@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from postroom.calls.authentication import OWNER_KEY_ID
 from postroom.errors import MailError
+from postroom.extras import missing
 from postroom.model.event import AuditQuery
 from postroom.model.health import Finding, ok, problem, warning
 from postroom.model.key import Key, Scope
@@ -21,7 +22,7 @@ from postroom.model.page import Slice
 from postroom.model.sending import OutboxQuery
 from postroom.model.view import EVERYTHING, Only
 from postroom.pipeline.apply_rules import rules_without_rights, stopped_webhooks
-from postroom.wiring import check_relay, is_new, key_of_logins
+from postroom.wiring import check_relay, is_new, key_of_logins, lacks_model
 
 if TYPE_CHECKING:
     from postroom.config import Settings
@@ -77,6 +78,8 @@ def check_memory(settings: Settings) -> Finding:
     if settings.embeddings == "none":
         fix = "set POSTROOM_EMBEDDINGS=bundled to search by meaning as well"
         return warning("memory", "memories are searched by words only", fix)
+    if lacks_model(settings):
+        return warning("memory", "memories are searched by words only", missing("embeddings"))
     if settings.embeddings == "bundled":
         return ok("memory", "searched by words and by meaning, with the bundled model")
     return ok("memory", f"searched by words and by meaning, with {settings.embeddings}")

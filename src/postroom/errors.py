@@ -7,7 +7,7 @@
     ├── Forbidden             forbidden          the key lacks a scope
     ├── WriteDisabled         write_disabled     writing is switched off
     ├── NotFound              not_found          it does not exist or is not visible
-    ├── FeatureDisabled       feature_disabled   switched off by a setting
+    ├── FeatureDisabled       feature_disabled   switched off by a setting, or not installed
     ├── Conflict              conflict           it conflicts with the current state
     ├── TooLarge              too_large          too many bytes
     ├── TooSlow               too_slow           the request was not received in time
@@ -81,7 +81,7 @@ class NotFound(MailError):
 
 
 class FeatureDisabled(MailError):
-    """A setting has switched this off; the message names the setting."""
+    """A setting has switched this off, or a package is not installed; the message names it."""
 
     code = "feature_disabled"
 

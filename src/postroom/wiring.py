@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from postroom.config import ConfigError, Settings
 from postroom.errors import InvalidInput, MailError
+from postroom.extras import is_installed, require
 from postroom.mail.authentication import Trust
 from postroom.model.page import Slice
 from postroom.model.view import EVERYTHING
@@ -33,7 +34,7 @@ _CHECK_S = 10.0
 
 def make_embedder(settings: Settings) -> Embedder | None:
     """What computes embeddings, if anything does."""
-    if settings.embeddings == "none" or not settings.memory_search:
+    if settings.embeddings == "none" or not settings.memory_search or lacks_model(settings):
         return None
     from postroom.providers.embeddings.bundled import BundledEmbedder, RecentEmbedder
 
@@ -45,6 +46,12 @@ def make_embedder(settings: Settings) -> Embedder | None:
         settings.embeddings, settings.embeddings_model, settings.embeddings_key
     )
     return RecentEmbedder(endpoint)
+
+
+def lacks_model(settings: Settings) -> bool:
+    """Whether the bundled model is wanted, but the packages that run it are not installed."""
+    wanted = settings.embeddings == "bundled" and settings.memory_search
+    return wanted and not is_installed("embeddings")
 
 
 def read_trust(settings: Settings) -> Trust:
@@ -234,6 +241,7 @@ def is_installation(folder: Path) -> bool:
 async def open_store(settings: Settings) -> Store:
     """The store that the settings name: a PostgreSQL database, or a file in the data folder."""
     if settings.database_url is not None:
+        require("postgres")
         from postroom.store import postgres
 
         return await postgres.open_store(
@@ -247,6 +255,7 @@ async def open_store(settings: Settings) -> Store:
 def open_blobs(settings: Settings) -> BlobStore:
     """The blobs that the settings name: a bucket, or files in the data folder."""
     if settings.blobs_url is not None:
+        require("s3")
         from postroom.blobs.objects import ObjectBlobs
 
         return ObjectBlobs.at(settings.blobs_url, settings.blobs_public_url)

@@ -8,6 +8,8 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
+from postroom.extras import is_installed, missing
+
 T = TypeVar("T")
 
 
@@ -137,6 +139,18 @@ def _read_relay(raw: object) -> str:
     return url
 
 
+def needing(extra: str, inner: Reader[str]) -> Reader[str]:
+    """What another reader reads, if the packages for it are installed."""
+
+    def read(raw: object) -> str:
+        found = inner.read(raw)
+        if not is_installed(extra):
+            raise ValueError(missing(extra))
+        return found
+
+    return Reader(inner.accepts, read)
+
+
 def _read_database(raw: object) -> str:
     """The URL of a PostgreSQL database; errors contain nothing of what libpq says."""
     url = _read_text(raw)
@@ -150,6 +164,8 @@ def _read_database(raw: object) -> str:
 
 
 def _is_read_by_libpq(url: str) -> bool:
+    if not is_installed("postgres"):
+        return True
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
 
@@ -221,18 +237,20 @@ URL = matching(
     "must be like https://mail.example.com",
     strip="/",
 )
-DATABASE = Reader("a postgresql URL", _read_database)
-BLOBS = matching(
+DATABASE = needing("postgres", Reader("a postgresql URL", _read_database))
+_BLOBS = matching(
     "an s3 URL",
     r"s3://[a-z0-9][a-z0-9.-]{1,62}(/[!-~]*)?",
     "must be like s3://bucket/prefix",
     strip="/",
 )
-BUCKET = matching(
+BLOBS = needing("s3", _BLOBS)
+_BUCKET = matching(
     "the name of a bucket",
     r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]",
     "must be the name of a bucket, such as mail-for-us",
 )
+BUCKET = needing("s3", _BUCKET)
 RELAY = Reader("an smtp or smtps URL", _read_relay)
 LISTEN = Reader("an address and a port, or none", _read_listen)
 ADDRESS = Reader("an address", lambda raw: _MAIL_ADDRESS.read(raw).lower())

@@ -141,6 +141,7 @@ class Recalled:
     """Memories, the most relevant first."""
 
     results: tuple[MemoryLine, ...]
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

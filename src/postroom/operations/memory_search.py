@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator
@@ -13,6 +14,7 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import operation
 from postroom.calls.request import Accepts, Moment, Paged, Repeatable, argument
 from postroom.errors import FeatureDisabled, InvalidInput
+from postroom.extras import missing
 from postroom.mail.text.fold import fold
 from postroom.model.key import Scope
 from postroom.model.memory import (
@@ -32,6 +34,8 @@ from postroom.operations.memories import LinkTarget, Namespace, Tags
 from postroom.pipeline.maintenance import EMBED_LIMIT, embed_mail, finish_embedding
 
 _MAX_TERMS = 64
+BY_WORDS = f"found by words only: {missing('embeddings')}"
+"""The hint of a search by meaning where there is no model."""
 
 
 class EmbeddedQuery(NamedTuple):
@@ -147,7 +151,8 @@ async def memory_search(ctx: RequestContext, request: MemorySearch) -> Page[Memo
     if not ctx.caller.namespaces.sees(request.namespace):
         return _empty_page(query)
     embedded = await embed_query(ctx, request.query)
-    return ctx.cursors.page(request, await _find(ctx, query, embedded))
+    page = ctx.cursors.page(request, await _find(ctx, query, embedded))
+    return replace(page, hint=BY_WORDS) if ctx.lacks_model else page
 
 
 async def _find(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 from typing import TYPE_CHECKING
 
 from postroom.errors import Unavailable
+from postroom.extras import require
 from postroom.model.limits import MB
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ async def extract_text(data: bytes, max_chars: int) -> ExtractedText:
 
     Raises:
         WorkFailed: it cannot be read within the limits.
+        FeatureDisabled: it is a PDF, and the package that reads them is not installed.
     """
     # Imported on first use, as a start does not need them.
     from postroom.blocking.processes import Bounds, WorkFailed, in_process
@@ -153,6 +155,8 @@ async def extract_text(data: bytes, max_chars: int) -> ExtractedText:
     kind = extract.file_kind(data)
     if kind is None:
         raise WorkFailed("it is no PDF, Office or RTF file")
+    if kind == extract.PDF:
+        require("pdf")
     modules, bounds = extract.modules_for(kind), Bounds(answer_bytes=_ANSWER_BYTES)
     work = extract.extract_as_json
     return extract.from_json(await in_process(work, data, max_chars, bounds, imports=modules))

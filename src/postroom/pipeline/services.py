@@ -79,7 +79,8 @@ async def no_checks(_services: Services) -> Sequence[Finding]:
 class Services:
     """What `app` puts together; tests replace the clock and the ids.
 
-    `rule_key` signs the mail that rules send.
+    `rule_key` signs the mail that rules send. `lacks_model` says that there is no embedder because
+    its packages are not installed.
     """
 
     store: Store
@@ -91,6 +92,7 @@ class Services:
     catch_all: str | None = None
     has_relay: bool = False
     embedder: Embedder | None = None
+    lacks_model: bool = False
     memory_search: bool = True
     embedding_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     parser: Parser = field(default_factory=lambda: Parser(Limits()))

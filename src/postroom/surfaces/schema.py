@@ -19,6 +19,7 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from postroom.calls.request import Request
+from postroom.model.memory import MemoryHit
 from postroom.model.message import MessageRow
 from postroom.model.page import is_page
 from postroom.model.view import View
@@ -138,7 +139,8 @@ def _page_schema(result: Any, refer: Callable[[type], Schema]) -> Schema:
     kind = get_origin(result)
     hints = typing.get_type_hints(kind)
     more = {name: _value(hints[name], refer, optional=False) for name in fields_beside(kind)}
-    searched = {"hint": {"type": "string"}} if get_args(result)[0] is MessageRow else {}
+    is_searched = get_args(result)[0] in (MessageRow, MemoryHit)
+    searched = {"hint": {"type": "string"}} if is_searched else {}
     return {
         "type": "object",
         "properties": {

@@ -62,19 +62,19 @@ class Recall(Request):
 
 @operation(Scope.READ)
 async def recall(ctx: RequestContext, request: Recall) -> Recalled:
-    namespace = request.namespace
+    namespace, note = request.namespace, None
     if request.key is not None:
         keys = [request.key]
     elif request.q is not None:
         asked = MemorySearch(query=request.q, limit=request.limit, namespace=namespace)
-        keys = [hit.key for hit in (await memory_search(ctx, asked)).results]
+        found = await memory_search(ctx, asked)
+        keys, note = [hit.key for hit in found.results], found.hint
     else:
         listed = MemoryList(limit=request.limit, namespace=namespace)
         keys = [row.key for row in (await memory_list(ctx, listed)).results]
     read = [await memory_get(ctx, MemoryGet(key=key, namespace=namespace)) for key in keys]
-    return Recalled(
-        tuple(MemoryLine(m.key, m.text, m.updated_at, m.trust, tags=m.tags or None) for m in read)
-    )
+    lines = [MemoryLine(m.key, m.text, m.updated_at, m.trust, tags=m.tags or None) for m in read]
+    return Recalled(tuple(lines), note=note)
 
 
 class Forget(Request):

@@ -29,7 +29,7 @@ from postroom.mail.text.fold import MAX_WORDS, fold, words_of
 from postroom.model.message import MessageRow
 from postroom.model.page import Page
 from postroom.model.storage import MessageQuery
-from postroom.operations.memory_search import rank_mail
+from postroom.operations.memory_search import BY_WORDS, rank_mail
 
 SearchText = Annotated[
     str | None, Field(min_length=1, max_length=256), Accepts({"pattern": request.SEARCH_TEXT})
@@ -198,6 +198,8 @@ async def find_page(ctx: RequestContext, request: MessageFilter) -> Page[Message
     else:
         found = await ctx.store.messages(query)
     page = ctx.cursors.page(request, found)
+    if request.mode == "hybrid" and ctx.lacks_model:
+        return replace(page, hint=BY_WORDS)
     if found.unranked:
         return replace(page, hint=_NOT_FINAL.format(found.unranked))
     return page if found.total else replace(page, hint=_hint(request))

@@ -8,11 +8,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
-
-import obstore
-from obstore import exceptions
-from obstore.store import S3Store
+from typing import TYPE_CHECKING, Any
 
 from postroom.blocking import in_own_thread
 from postroom.errors import (
@@ -24,6 +20,9 @@ from postroom.errors import (
     in_our_words,
 )
 from postroom.providers.allowed_hosts import Guard, Target, parse_target
+
+if TYPE_CHECKING:
+    from obstore.store import S3Store  # an extra, which HTTPS does not need
 
 TIMEOUT_S = 20.0
 
@@ -92,12 +91,17 @@ class MailBucket:
 
     @classmethod
     def named(cls, name: str, max_bytes: int) -> MailBucket:
+        from obstore.store import S3Store
+
         return cls(name, S3Store(name, **_TIMEOUTS), max_bytes)
 
     async def read(self, key: str) -> bytes:
         """Read a mail. Raises InvalidInput, TooLarge, ProviderError."""
         if not key or len(key.encode("utf-8", "replace")) > _MAX_KEY_BYTES:
             raise InvalidInput("the notification has no object key of the mail")
+        import obstore
+        from obstore import exceptions
+
         try:
             found = await obstore.get_async(self.store, key)
             size = found.meta["size"]

@@ -1,0 +1,43 @@
+"""Packages that are not installed with Postroom unless they are asked for: `postroom[pdf]`."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from postroom.errors import FeatureDisabled
+
+
+class Extra(NamedTuple):
+    """The module that shows whether an extra is installed, and what needs it."""
+
+    module: str
+    feature: str
+
+
+EXTRAS = {
+    "embeddings": Extra("onnxruntime", "the bundled model that finds by meaning"),
+    "pdf": Extra("pypdfium2", "the text of PDFs"),
+    "postgres": Extra("psycopg", "a PostgreSQL database"),
+    "s3": Extra("obstore", "object storage"),
+}
+"""The extras of pyproject.toml; `all` has all of them."""
+
+
+def is_installed(extra: str) -> bool:
+    """Whether the packages of an extra are there."""
+    return find_spec(EXTRAS[extra].module) is not None
+
+
+def missing(extra: str) -> str:
+    """The message for an extra that is not installed."""
+    return (
+        f"{EXTRAS[extra].feature} needs packages that are not installed; install them with: "
+        f"pip install 'postroom[{extra}]'"
+    )
+
+
+def require(extra: str) -> None:
+    """Raise FeatureDisabled if the packages of an extra are not installed."""
+    if not is_installed(extra):
+        raise FeatureDisabled(missing(extra))

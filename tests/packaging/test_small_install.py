@@ -1,0 +1,133 @@
+"""What `pip install postroom` installs is enough for an agent, and says what it lacks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+from postroom.extras import EXTRAS
+from tests.mails import mail
+from tests.pdf import make_pdf
+from tests.servers.postroom import environment
+
+ROOT = Path(__file__).parents[2]
+INBOX = "me@postroom.localhost"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+def postroom(small: Path, data: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [small / "postroom", *words],
+        env=environment(data, env),
+        cwd=data.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def with_mail(small: Path, data: Path) -> Iterator[Path]:
+    """A data folder with a mail that has a PDF."""
+    raw = mail("Invoice 7", "Net 30.", to=INBOX, attachments=[("i.pdf", "application/pdf", PDF)])
+    (data.parent / "one.eml").write_bytes(raw)
+    for words in (("inbox", "create", "--username", "me"), ("import", "one.eml", "--inbox", INBOX)):
+        done = postroom(small, data, *words)
+        assert 0 == done.returncode, done.stderr
+    yield data
+
+
+PDF = make_pdf("Invoice", ["Amount due: 40 EUR"])
+
+
+def test_the_table_of_extras_is_that_of_the_project():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = project["optional-dependencies"]
+
+    assert EXTRAS.keys() | {"all"} == named.keys()
+    assert [f"postroom[{','.join(sorted(EXTRAS))}]"] == named["all"]
+
+
+def test_no_extra_is_installed(small: Path):
+    program = "import importlib.util as u, sys; print([m for m in sys.argv[1:] if u.find_spec(m)])"
+    modules = [extra.module for extra in EXTRAS.values()]
+
+    found = subprocess.run(
+        [small / "python", "-c", program, *modules], capture_output=True, text=True, check=True
+    )
+
+    assert "[]\n" == found.stdout
+
+
+async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    result = await client.call_tool(tool, arguments)
+    [content] = result.content
+    return json.loads(content.text)
+
+
+async def test_an_agent_finds_mail_and_memories_and_is_told_what_is_missing(small, with_mail):
+    server = StdioServerParameters(
+        command=str(small / "postroom"),
+        args=["mcp", "--toolsets", "agent"],
+        env=environment(with_mail),
+    )
+    async with Client(server) as client:
+        tools = await client.list_tools()
+        found = await call(client, "find_mail", q="invoice")
+        await call(client, "remember", key="ana", text="Ana pays invoices within 30 days.")
+        recalled = await call(client, "recall", q="When does Ana pay invoices?")
+        near = await call(client, "find_mail", q="invoice", mode="hybrid")
+        read = await call(client, "read_mail", ids=[found["results"][0]["id"]])
+        file = read["results"][0]["attachments"][0]["id"]
+        refused = await call(client, "read_mail", ids=[file])
+
+    assert 14 == len(tools.tools)
+    assert ["Invoice 7"] == [row["subject"] for row in found["results"]]
+    assert ["ana"] == [line["key"] for line in recalled["results"]]
+    assert "pip install 'postroom[embeddings]'" in recalled["note"]
+    assert "pip install 'postroom[embeddings]'" in near["hint"]
+    assert ["Invoice 7"] == [row["subject"] for row in near["results"]]
+    assert "pip install 'postroom[pdf]'" in json.dumps(refused)
+
+
+SETTINGS = {
+    "postgres": ("POSTROOM_DATABASE_URL", "postgresql://postroom:secret@127.0.0.1:1/postroom"),
+    "s3": ("POSTROOM_BLOBS_URL", "s3://bucket/prefix"),
+    "s3 for SES": ("POSTROOM_SES_BUCKET", "mail-for-us"),
+}
+
+
+@pytest.mark.parametrize("extra", SETTINGS)
+@pytest.mark.parametrize("command", ["inbox list", "mcp"])
+def test_a_setting_names_the_extra_that_it_needs(small, data, extra, command):
+    name, value = SETTINGS[extra]
+
+    refused = postroom(small, data, *command.split(), **{name: value})
+
+    assert 2 == refused.returncode
+    assert f"{name}: " in refused.stderr
+    assert f"pip install 'postroom[{extra.split()[0]}]'" in refused.stderr
+    assert "secret" not in refused.stderr
+
+
+def test_a_setting_that_is_wrong_anyway_is_told_first(small, data):
+    refused = postroom(small, data, "inbox", "list", POSTROOM_DATABASE_URL="mysql://x")
+
+    assert "must be like postgresql://" in refused.stderr
+
+
+def test_doctor_tells_that_memories_are_found_by_words(small, with_mail):
+    told = postroom(small, with_mail, "doctor", "-o", "json")
+
+    assert "pip install 'postroom[embeddings]'" in told.stdout
