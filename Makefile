@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: bench-approval bench-agent bench-client client bench-fairness help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-database clean bench-rules bench-walks bench-web rule-runs screenshots
+.PHONY: bundle bench-approval bench-agent bench-client client bench-fairness help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-database clean bench-rules bench-walks bench-web rule-runs screenshots
 SHELL := /bin/bash
 
 help: ## Show this list
@@ -34,6 +34,9 @@ client: setup ## Write the operations of the Python client anew from the routes 
 
 build: setup ## Build the wheel into dist/, byte for byte the same each time
 	@scripts/build dist
+
+bundle: setup ## Build the MCP bundle (.mcpb) into dist/, checked with its official tool
+	@scripts/bundle dist
 
 bench-agent: setup ## Measure what forty daily tasks cost an agent, by toolset
 	@PYTHONPATH=. .venv/bin/python -m bench.agent

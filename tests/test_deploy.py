@@ -237,7 +237,7 @@ def instructions() -> list[tuple[str, str]]:
 
 def test_the_dockerfile_names_what_there_is() -> None:
     known = {"FROM", "COPY", "RUN", "USER", "ENV", "VOLUME", "EXPOSE"}
-    known |= {"HEALTHCHECK", "ENTRYPOINT", "CMD"}
+    known |= {"HEALTHCHECK", "ENTRYPOINT", "CMD", "WORKDIR"}
     stages = set[str]()
     for word, rest in instructions():
         assert word in known, word
@@ -259,7 +259,10 @@ def test_the_container_is_not_root_and_keeps_its_data_outside() -> None:
     last = [rest for word, rest in instructions() if word == "USER"]
     names = [word for word, _ in instructions()]
 
-    assert ["postroom"] == last
+    [made] = [rest for word, rest in instructions() if word == "RUN" and "useradd" in rest]
+
+    assert ["10001"] == last
+    assert "--uid 10001 postroom" in made
     assert names.index("USER") < names.index("ENTRYPOINT")
     assert [("VOLUME", "/data")] == [i for i in instructions() if i[0] == "VOLUME"]
 

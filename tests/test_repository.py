@@ -68,8 +68,9 @@ def test_pins_say_what_and_not_where_from(path):
     assert "://" not in path.read_text()
 
 
-def test_the_lock_of_the_conformance_suite_says_what_and_not_where_from():
-    lock = json.loads((ROOT / "tests" / "conformance" / "package-lock.json").read_text())
+@pytest.mark.parametrize("folder", ["bundle/mcpb", "tests/conformance", "tests/emulate"])
+def test_the_lock_of_a_node_package_says_what_and_not_where_from(folder):
+    lock = json.loads((ROOT / folder / "package-lock.json").read_text())
     packages = [entry for path, entry in lock["packages"].items() if path]
 
     assert [] == [entry for entry in packages if "integrity" not in entry or "resolved" in entry]

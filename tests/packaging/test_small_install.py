@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +37,14 @@ def postroom(small: Path, data: Path, *words: str, **env: str) -> subprocess.Com
 
 
 @pytest.fixture
-def with_mail(small: Path, data: Path) -> Iterator[Path]:
+def with_mail(small: Path, data: Path) -> Path:
     """A data folder with a mail that has a PDF."""
     raw = mail("Invoice 7", "Net 30.", to=INBOX, attachments=[("i.pdf", "application/pdf", PDF)])
     (data.parent / "one.eml").write_bytes(raw)
     for words in (("inbox", "create", "--username", "me"), ("import", "one.eml", "--inbox", INBOX)):
         done = postroom(small, data, *words)
         assert 0 == done.returncode, done.stderr
-    yield data
+    return data
 
 
 PDF = make_pdf("Invoice", ["Amount due: 40 EUR"])
