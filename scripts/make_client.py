@@ -62,7 +62,7 @@ VALUES = {
     "memories": ("memory", "approval"),
     "mail": ("message", "inbox", "page"),
     "outgoing": ("sending", "event"),
-    "records": ("account", "audit", "key", "rule"),
+    "records": ("account", "key", "rule"),
 }
 """The modules of values, each with the modules of the model; one imports from those before it."""
 
@@ -99,8 +99,9 @@ class Names:
     def _shape(self, kind: type) -> str:
         if kind not in self.values and kind not in (EventStream, Download):
             self.values[kind] = kind.__name__
-            for hint in typing.get_type_hints(kind).values():
-                self.value(hint)
+            hints = typing.get_type_hints(kind)
+            for name, _ in shown_fields(kind):
+                self.value(hints[name])
         return kind.__name__
 
     def argument(self, annotation: Any) -> str:
@@ -338,6 +339,8 @@ def modules() -> Iterator[tuple[str, str]]:
     names = Names()
     for route in ROUTES:
         method(route, names)
+    placed = [kind for module in VALUES for kind in _values_of(module, names)]
+    assert set(placed) == set(names.values), set(names.values) - set(placed)
     for subject, tags in SUBJECTS.items():
         yield f"operations/{subject}.py", operations_module(subject, tags, names)
     for module in VALUES:

@@ -11,7 +11,8 @@ from msgspec import UNSET, UnsetType
 from postroom.client.method import operation, pages
 from postroom.client.pages import Page
 from postroom.client.values.inputs import RecipientPatterns
-from postroom.client.values.records import Account, AuditEntry, Capabilities, CapabilityReport, Key
+from postroom.client.values.outgoing import AuditEntry
+from postroom.client.values.records import Account, Capabilities, CapabilityReport, Key
 
 
 class AdministrationOperations:

@@ -12,6 +12,22 @@ from postroom.client.values.mail import Attachment, Header, Message, Recipient
 from postroom.client.values.memories import Hold
 
 
+class AuditEntry(Value, frozen=True):
+    """One effect. `hash` depends on the entry, on all before it and on a key we keep elsewhere.
+
+    `via` is null in entries of versions before schema 41.
+    """
+
+    id: str = ""
+    at: datetime = ABSENT
+    actor: str = ""
+    via: str | None = None
+    action: str = ""
+    target: str = ""
+    details: dict[str, Any] = field(default_factory=dict)
+    hash: str = ""
+
+
 class Draft(Value, frozen=True, rename={"from_": "from"}):
     """A mail to be looked at, changed and then sent, at once or at `send_at`."""
 

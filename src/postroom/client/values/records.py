@@ -32,22 +32,6 @@ class Account(Value, frozen=True):
     last_refusal: RefusedChange | None = None
 
 
-class AuditEntry(Value, frozen=True):
-    """One effect. `hash` depends on the entry, on all before it and on a key we keep elsewhere.
-
-    `via` is null in entries of versions before schema 41.
-    """
-
-    id: str = ""
-    at: datetime = ABSENT
-    actor: str = ""
-    via: str | None = None
-    action: str = ""
-    target: str = ""
-    details: dict[str, Any] = field(default_factory=dict)
-    hash: str = ""
-
-
 class Capabilities(Value, frozen=True):
     """What can be done with the mail of one account, or of the local inboxes.
 
