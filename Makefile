@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: bundle bench-approval bench-agent bench-client client bench-fairness help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-database clean bench-rules bench-walks bench-web rule-runs screenshots
+.PHONY: bundle bench-size bench-approval bench-agent bench-client client bench-fairness help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-database clean bench-rules bench-walks bench-web rule-runs screenshots
 SHELL := /bin/bash
 
 help: ## Show this list
@@ -32,8 +32,8 @@ pins: setup ## Write constraints/ anew after a change of dependencies (UPGRADE=1
 client: setup ## Write the operations of the Python client anew from the routes table
 	@.venv/bin/python scripts/make_client.py
 
-build: setup ## Build the wheel into dist/, byte for byte the same each time
-	@scripts/build dist
+build: setup ## Build the wheels into dist/, byte for byte the same each time
+	@scripts/build dist model
 
 bundle: setup ## Build the MCP bundle (.mcpb) into dist/, checked with its official tool
 	@scripts/bundle dist
@@ -63,6 +63,9 @@ bench-search: ## Measure search: make bench-search N=100000 [DATA=folder to keep
 	@.venv/bin/python -m $(if $(DATABASE),bench.search.postgres,bench.search) \
 		$(if $(filter-out new,$(DATABASE)),"$(DATABASE)") \
 		--messages $(or $(N),100000) $(if $(DATA),--data "$(DATA)")
+
+bench-size: setup ## Measure what `pip install postroom` takes on disk: make bench-size [EXTRAS=pdf]
+	@scripts/small-environment .cache/bench-size $(EXTRAS)
 
 bench-start: ## Measure the cold start of postroom mcp beside a bare server
 	@scripts/setup run

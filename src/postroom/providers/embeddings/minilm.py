@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime  # type: ignore[import-untyped]
+import postroom_model
 from numpy.typing import NDArray
 
 from postroom.errors import MailError
@@ -126,7 +127,7 @@ def _is_mark(character: str) -> bool:
 
 Array = NDArray[np.float32]
 
-WEIGHTS = Path(__file__).parent / "weights"
+WEIGHTS = Path(postroom_model.__file__).parent
 DIMENSIONS = 384
 MAX_PIECES = 256
 """What the model was trained to read of a text; the rest is not looked at."""

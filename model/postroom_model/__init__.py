@@ -1,0 +1,1 @@
+"""The embedding model that comes with Postroom; `postroom.providers.embeddings` reads its files."""
