@@ -221,10 +221,13 @@ def _inner_description(annotation: Any) -> str | None:
 def struct(kind: type, names: Names) -> str:
     """One shape of an answer as a class."""
     hints = typing.get_type_hints(kind)
-    shown = [(name, hints[name]) for name, _ in shown_fields(kind)]
+    parent = next((base for base in kind.__mro__[1:] if base in names.values), None)
+    inherited = {name for name, _ in shown_fields(parent)} if parent else set()
+    shown = [(name, hints[name]) for name, _ in shown_fields(kind) if name not in inherited]
     plain = [(name.removesuffix("_"), hint) for name, hint in shown]
     renamed = {safe(name): name for name, _ in plain if keyword.iskeyword(name)}
-    base = f"Value, frozen=True, rename={renamed!r}" if renamed else "Value, frozen=True"
+    base = f"{parent.__name__ if parent else 'Value'}, frozen=True"
+    base += f", rename={renamed!r}" if renamed else ""
     doc = textwrap.dedent("    " + (kind.__doc__ or "")).strip()
     text = textwrap.indent(f'"""{doc}"""' if "\n" not in doc else f'"""{doc}\n"""', "    ")
     fields = [f"    {safe(n)}: {names.value(h)} = {_absent(h, names)}" for n, h in plain]

@@ -175,37 +175,38 @@ def test_the_registry_entry_is_valid_and_names_settings_that_exist():
     assert read_settings(given).settings.read_only
 
 
-async def test_the_registry_entry_starts_the_server(small: Path, tmp_path: Path):
+def words_of_the_registry_entry() -> list[str]:
     [package] = read("server.json")["packages"]
-    words = []
+    words = [package["identifier"]]
     for argument in package["packageArguments"]:
         variables = argument.get("variables", {})
         value = argument["value"].format(**{n: v["default"] for n, v in variables.items()})
         words += [argument["name"], value] if argument["type"] == "named" else [value]
+    return words
 
-    tools = await tools_of(small / package["identifier"], *words, data=tmp_path / "data")
+
+async def test_the_registry_entry_starts_the_server(small: Path, tmp_path: Path):
+    program, *words = words_of_the_registry_entry()
+
+    tools = await tools_of(small / program, *words, data=tmp_path / "data")
 
     assert TOOLS == tools
 
 
-async def test_the_plugin_starts_the_server_and_its_skill_teaches_every_tool(small, tmp_path):
-    plugin, listed = (
-        read("plugin/.claude-plugin/plugin.json"),
-        read(".claude-plugin/marketplace.json"),
-    )
+def test_the_plugin_starts_the_same_server_and_its_skill_teaches_every_tool():
+    plugin = read("plugin/.claude-plugin/plugin.json")
+    listed = read(".claude-plugin/marketplace.json")["plugins"]
     server = read("plugin/.mcp.json")["mcpServers"]["postroom"]
     skill = (ROOT / "plugin" / "skills" / "mail" / "SKILL.md").read_text("utf-8")
     _, head, body = skill.split("---\n", 2)
     about = yaml.safe_load(head)
 
-    tools = await tools_of(small / server["args"][0], *server["args"][1:], data=tmp_path / "data")
-
-    assert "uvx" == server["command"]
+    assert {"command": "uvx", "args": words_of_the_registry_entry()} == server
     assert postroom.__version__ == plugin["version"]
-    assert [(plugin["name"], "./plugin")] == [(p["name"], p["source"]) for p in listed["plugins"]]
+    assert [(plugin["name"], "./plugin")] == [(one["name"], one["source"]) for one in listed]
     assert "mail" == about["name"]
     assert len(about["description"]) <= 1024
-    assert set(tools) == {word for word in re.findall(r"`(\w+)`", body) if word in tools}
+    assert set(TOOLS) == {word for word in re.findall(r"`(\w+)`", body) if word in TOOLS}
 
 
 def test_the_dockerfile_follows_good_practice():

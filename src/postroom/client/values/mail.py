@@ -248,28 +248,9 @@ class Thread(Value, frozen=True):
     memories: tuple[RecalledMemory, ...] | None = None
 
 
-class ThreadMessage(Value, frozen=True):
+class ThreadMessage(MessageRow, frozen=True):
     """A message inside its thread: a row with what it adds to the conversation."""
 
-    id: str = ""
-    thread_id: str = ""
-    inbox_id: str = ""
-    direction: str = ""
-    subject: str = ""
-    from_address: str = ""
-    from_name: str = ""
-    to_addresses: tuple[str, ...] = ()
-    to_count: int | None = None
-    date: datetime = ABSENT
-    snippet: str = ""
-    labels: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
-    mailboxes: tuple[str, ...] = ()
-    has_attachment: bool = False
-    excerpt: str | None = None
-    relevance: float | None = None
-    status: str | None = None
-    send_at: datetime | None = None
     new_text: str = ""
     text: str | None = None
     truncated: bool | None = None

@@ -53,22 +53,9 @@ class Capabilities(Value, frozen=True):
     last_refusal: RefusedChange | None = None
 
 
-class CapabilityReport(Value, frozen=True):
+class CapabilityReport(Capabilities, frozen=True):
     """The same, with every account that the caller may use."""
 
-    provider: str = ""
-    has_threading: bool = False
-    has_server_side_rules: bool = False
-    max_attachment_size_mb: int = 0
-    rate_limits: RateLimits = ABSENT
-    has_labels: bool = False
-    has_push: bool = False
-    can_send: bool = False
-    can_create_alias: bool = False
-    account_id: str | None = None
-    address: str | None = None
-    state: str | None = None
-    last_refusal: RefusedChange | None = None
     accounts: tuple[Capabilities, ...] = ()
 
 
