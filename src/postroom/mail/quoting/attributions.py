@@ -14,7 +14,7 @@ from functools import cache
 from postroom.mail.data import load
 
 LONGEST = 500
-_ADDRESS = r"(?:[<(\[]\s{0,3})?(?:mailto:)?[^\s<>()\[\]@,;:\"]{1,100}@[\w.-]{2,200}[>)\]]{0,4}"
+_ADDRESS = r"(?:[<(\[]\s{0,3})?(?:mailto:)?[^\s<>()\[\]@,;:\"]{1,100}@[\w.-]{1,200}[>)\]]{0,4}"
 _DATE = (
     r"\d{2,4}\s?[年년]\s?\d{1,2}\s?[月월]\s?\d{1,2}\s?[日일号號]"
     r"|\d{4}[-/.]\s?\d{1,2}[-/.]\s?\d{1,2}(?!\d)"

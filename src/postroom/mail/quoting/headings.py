@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 
 from postroom.mail.data import load
@@ -90,41 +91,52 @@ def opens_notice(rule: str, below: str) -> bool:
     return len(below) <= _MAX_HEADING and _notices().search(below) is not None
 
 
-def reply_marks(text: str) -> tuple[tuple[tuple[str, ...], ...], ...]:
-    """Per language the words of `reply above this line`, if they all stand in the text."""
-    lowered = text.lower()
-    found = []
-    for above, line, reply in _mark_words():
-        if any(word in lowered for word in above) and any(word in lowered for word in line):
-            if any(word in lowered for word in reply):
-                found.append((above, line, reply))
-    return tuple(found)
+_WORD = re.compile(r"[\w'’-]+")
+_MAX_MARKS = 200
+_Mark = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 
 
 @cache
-def _mark_words() -> tuple[tuple[tuple[str, ...], ...], ...]:
-    languages = _WORDS["languages"].values()
-    kinds = ("above", "line", "reply")
+def _mark_words() -> tuple[_Mark, ...]:
+    languages = [language for language in _WORDS["languages"].values() if "above" in language]
     return tuple(
-        tuple(tuple(language[kind]) for kind in kinds) for language in languages if "above" in language
+        (tuple(one["above"]), tuple(one["line"]), tuple(one["reply"])) for one in languages
     )
 
 
-_WORD = re.compile(r"[\w'’-]+")
+def reply_marks(text: str) -> frozenset[str]:
+    """The lines that say `please reply above this line`, in any language."""
+    lowered = text.lower()
+    if len(lowered) != len(text):  # a letter whose lower case is two: places would differ
+        lowered = text
+    found: set[str] = set()
+    for mark in _mark_words():
+        if all(any(word in lowered for word in kind) for kind in mark[1:]):
+            found.update(line for word in mark[0] for line in _lines_with(word, text, lowered)
+                         if _is_reply_mark(line, mark))  # fmt: skip
+    return frozenset(found)
 
 
-def is_reply_mark(line: str, marks: tuple[tuple[tuple[str, ...], ...], ...]) -> bool:
-    """`-- Please reply above this line --`, in one of the languages of `marks`."""
+def _lines_with(word: str, text: str, lowered: str) -> Iterator[str]:
+    """The lines of a text in which a word stands, up to a limit."""
+    at = lowered.find(word)
+    for _ in range(_MAX_MARKS):
+        if at < 0:
+            return
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end
+        yield text[text.rfind("\n", 0, at) + 1 : end]
+        at = lowered.find(word, end)
+
+
+def _is_reply_mark(line: str, mark: _Mark) -> bool:
     if not 8 <= len(line) <= 160:
         return False
     lowered = line.lower()
     words = _WORD.findall(lowered)
     if len(words) > 16 or lowered.rstrip().endswith("?"):
         return False
-    for kinds in marks:
-        if all(any(_stands_in(word, lowered, words) for word in kind) for kind in kinds):
-            return True
-    return False
+    return all(any(_stands_in(word, lowered, words) for word in kind) for kind in mark)
 
 
 def _stands_in(word: str, lowered: str, words: list[str]) -> bool:

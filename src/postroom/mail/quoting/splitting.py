@@ -11,10 +11,8 @@ from postroom.mail.quoting.headings import (
     has_more_headers,
     header_word,
     is_forward,
-    is_reply_mark,
     is_rule,
     is_separator,
-    is_short_rule,
     opens_notice,
     reply_marks,
 )
@@ -22,7 +20,7 @@ from postroom.mail.quoting.signatures import find_signature
 
 _MAX_ATTRIBUTION_LINES = 5
 _MAX_TORN_LINES = 9
-_DECORATED = frozenset("-_*=~#<>|+—–[")
+_DECORATED, _EMPHASIS = frozenset("-_*=~#<>|—– ["), frozenset("*_#~[")
 _SPARSE = re.compile(r"\d[-/.:年월]\s?\d")
 _OTHER_MARK = re.compile(r"^[ ]{0,2}(?:([|:])[ \t]+\S|([A-Z][A-Za-z]{0,2})>{1,4}[ \t]?\S)", re.MULTILINE)
 _PROMPTS = frozenset(load("quotations")["prompts"])
@@ -163,14 +161,14 @@ class _Marks:
         for index, line in enumerate(lines):
             if not line or quoted[index]:
                 continue
-            if line.lstrip()[:1] in _DECORATED:
-                if len(line) >= _SHORTEST_SEPARATOR and is_forward(line):
+            start = line.lstrip()[:2]
+            if start[:1] in _DECORATED and (start[1:] in _DECORATED or start[:1] in _EMPHASIS):
+                if is_forward(line):
                     return len(lines)
-                if len(line) >= _SHORTEST_SEPARATOR and is_separator(line):
+                is_old = len(line) >= _SHORTEST_SEPARATOR and is_separator(line)
+                if is_old or opens_notice(line, self._next_text(index)):
                     return index
-                if is_short_rule(line) and opens_notice(line, self._next_text(index)):
-                    return index
-            if self._reply_marks and is_reply_mark(line, self._reply_marks):
+            if line in self._reply_marks:
                 return self._above_rules(index)
             cut = self._cut_at(index, line)
             if cut >= 0:
@@ -223,8 +221,9 @@ class _Marks:
 
     def _attribution_cut(self, index: int) -> int:
         """Where all is quoted after an attribution without quote marks; -1 if it is none."""
-        if self._quote_follows(index):
+        if self._quote_follows(index) or not self._looks_left:
             return -1
+        self._looks_left -= 1
         first, text = self._lines_above(index)
         is_alone = self._is_alone(index) and (first == 0 or not self.lines[first - 1].strip())
         start = find_attribution(text, quote_follows=False, is_paragraph=is_alone)
