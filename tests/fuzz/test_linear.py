@@ -20,7 +20,7 @@ from postroom.mail.mime.decoding import decode_words
 from postroom.mail.mime.parts import Fields, parse_parameters
 from postroom.mail.parse import read_message
 from postroom.mail.quoting import split_reply
-from postroom.mail.reports import is_bounce, notification, read_deliveries
+from postroom.mail.bounces import is_bounce, notification, read_deliveries
 from postroom.mail.text.display import is_inert, without_fetches
 from postroom.mail.text.fold import fold
 from postroom.mail.text.invisible import cleaned

@@ -181,7 +181,9 @@ def _assemble(
         auto_submitted=is_auto_submitted(fields),
         list_id=line(list_id(fields) or "") or None,
         list_unsubscribe=tuple(map(line, list_unsubscribe(fields))),
-        report=read_report(fields, words.text, contents.attachments, limits),
+        report=read_report(
+            fields, words.text, contents.attachments, limits, charset=_charset(contents)
+        ),
         invitation=parse_invitation(cleaned(guess(calendar.decoded()), contents.removed))
         if calendar
         else None,
@@ -189,6 +191,12 @@ def _assemble(
         links=tuple(words.links),
         defects=tuple(contents.defects),
     )
+
+
+def _charset(contents: Contents) -> str:
+    """The charset of the plain text."""
+    part = contents.parts.get("text/plain")
+    return part.parameters.get("charset", "") if part else ""
 
 
 def _addresses(
