@@ -99,7 +99,8 @@ _BODY, _FAILURE = pattern(_DATA["body"]), pattern(_DATA["failure"])
 _CONTACT = pattern(_DATA["contact"])
 _FAILED_LABEL = pattern(_DATA["failed_label"], re.IGNORECASE | re.MULTILINE)
 _SMTP_REPLY = re.compile(
-    r"(?:^|[\s:(<\[\"'])[45]\d\d[ -](?:#?[45]\.\d{1,3}\.\d{1,3}\b|[^\d\s.,;%$€°]{2,})|\b[45]\.\d\.\d{1,3}\b",
+    r"(?:^|[\s:(<\[\"'])[45][0-5]\d[ -](?:#?[45]\.\d{1,3}\.\d{1,3}\b|[^\d\s.,;%$€°]{2,})"
+    r"|(?<![\d.v-])[45]\.[0-7]\.\d{1,3}(?![\d.-])",
     re.MULTILINE,
 )
 _ORIGINAL = pattern(_DATA["original"], re.IGNORECASE | re.MULTILINE)
@@ -112,6 +113,7 @@ _MIN_SECTION_CHARS = 40
 _RETURNED_TO = re.compile(r"^[ \t>]{0,9}to:([^\n]{1,2000})", re.IGNORECASE | re.MULTILINE)
 _MAX_TOP_CHARS = 4_000
 _MAX_OPENING_CHARS = 500
+_NEAR_CHARS = 600
 
 
 def is_bounce(fields: Fields, text: str, *, has_original: bool = False) -> bool:
@@ -129,25 +131,28 @@ def is_bounce(fields: Fields, text: str, *, has_original: bool = False) -> bool:
     may_be = "x-mlserver" in fields or bool(_SUBJECT.match(subject))
     if may_be and _BODY.search(text[:_MAX_CHARS]):
         return True
-    return _tells_of_failure(text, has_original=has_original)
+    is_list = "list-id" in fields or "x-mailing-list" in fields
+    return not is_list and _tells_of_failure(text, has_original=has_original)
 
 
 def _tells_of_failure(text: str, *, has_original: bool) -> bool:
     """Whether the mail's own words, not quoted ones, say that a server refused a mail."""
     top = text[:_MAX_TOP_CHARS]
-    has_reply = _SMTP_REPLY.search(top) is not None
-    has_label = not has_reply and "@" in top and _FAILED_LABEL.search(top) is not None
     is_returned = has_original or (
         "eceived:" in text[:_MAX_CHARS] and _ORIGINAL.search(text[:_MAX_CHARS]) is not None
     )
-    if not (has_reply or has_label or is_returned) or not _FAILURE.search(top):
+    if not is_returned and not ("@" in top and (_SMTP_REPLY.search(top) or _FAILED_LABEL.search(top))):
+        return False
+    if not _FAILURE.search(top):
         return False
     own = split_reply(notification(text)[:_MAX_TOP_CHARS]).new_text
-    if not _FAILURE.search(own):
+    failure = _FAILURE.search(own[:_MAX_TOP_CHARS // 2])
+    if failure is None:
         return False
-    if has_reply or has_label:
-        return bool(_SMTP_REPLY.search(own) or _FAILED_LABEL.search(own))
-    return bool(_FAILURE.search(own[:_MAX_OPENING_CHARS]))
+    near = own[max(failure.start() - _NEAR_CHARS, 0) : failure.end() + _NEAR_CHARS]
+    if "@" in near and (_SMTP_REPLY.search(near) or _FAILED_LABEL.search(near)):
+        return True
+    return is_returned and failure.start() < _MAX_OPENING_CHARS
 
 
 def notification(text: str) -> str:
