@@ -231,6 +231,9 @@ def find_status(diagnostic: str) -> str:
 
 
 _TYPE = re.compile(r'\s{0,9}\{\s{0,9}"notificationType"\s?:\s?"(Bounce|Complaint|Delivery)"')
+_WRAPPED_NOTICE = re.compile(
+    r'\s{0,9}\{\s{0,9}"Type"[^{}]{0,2000}?"Message"\s{0,9}:\s{0,9}"(?=\{\\"notificationType)'
+)
 # Read field by field: the JSON is wrapped in transit, and then it is no JSON any more.
 _RECIPIENT = re.compile(r'\{\s{0,9}"emailAddress"\s?:\s?"([^"]{1,320})"([^{}]{0,2000})\}')
 _FIELD = re.compile(r'"(action|status|diagnosticCode)"\s?:\s?"([^"]{0,1000})"')
@@ -242,10 +245,12 @@ _MAX_NOTICE_RECIPIENTS = 500
 
 def read_cloud_notice(text: str) -> Report | None:
     """The report in an Amazon SES notification, None if the text is none."""
+    text = text[:_MAX_NOTICE_CHARS]
+    if wrapped := _WRAPPED_NOTICE.match(text):  # the text of an Amazon SNS message
+        text = text[wrapped.end() :].replace('\\"', '"')
     kind = _TYPE.match(text[:200])
     if kind is None:
         return None
-    text = text[:_MAX_NOTICE_CHARS]
     if kind[1] == "Complaint":
         return Report("feedback")
     if kind[1] == "Delivery":

@@ -38,6 +38,8 @@ _AUTHORS = ("from", "sender", "reply_to")
 _LEADING_JUNK = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*+(?:>?From [^\n]*+\n)?+")
 _POINTER = re.compile(r"html|view (?:this|it) |in your browser|navigateur|browser", re.IGNORECASE)
 _SHORT = 400
+_MAX_DATES = 5
+_STAND_INS = ("sender", "reply-to", "return-path")
 _DEFAULT_LIMITS = Limits()
 
 
@@ -157,9 +159,10 @@ def _assemble(
     line = contents.removed.line
     addresses = _addresses(fields, contents, limits, line)
     reply = split_reply(without_uu(words.text))
-    date = parse_date(fields.first("date"))
+    dates = (parse_date(value) for value in fields.all("date")[:_MAX_DATES])
+    date = next((found for found in dates if found is not None), None)
     if date is None:
-        contents.note("Date cannot be read" if fields.first("date") else "missing Date")
+        contents.note("Date cannot be read" if fields.filled("date") else "missing Date")
     calendar = contents.parts.get("text/calendar")
     return ParsedMessage(
         subject=" ".join(line(fields.decoded("subject")).split()),
@@ -206,8 +209,10 @@ def _addresses(
     for name in _ADDRESS_FIELDS:
         values, role = fields.all(name), name.replace("-", "_")
         if len(values) > 1 and role in ("from", "sender"):
-            contents.note(f"{len(values)} {name.title()} headers, the first counts")
-            values = values[:1]
+            one = next((value for value in values[:10] if _has_address(value)), values[0])
+            which = "the first" if one is values[0] else "the first with an address"
+            contents.note(f"{len(values)} {name.title()} headers, {which} counts")
+            values = [one]
         for value in values[:10]:
             mailboxes, more = parse_mailboxes(value, most=limits.header_addresses)
             if more:
@@ -219,6 +224,28 @@ def _addresses(
                     a.address for a, m in pairs if a.address != m.address or name in fields.had_nul
                 ]
             found += read
+    return _with_sender(found, fields, contents, line)
+
+
+def _has_address(value: str) -> bool:
+    return any("@" in mailbox.address for mailbox in parse_mailboxes(value, most=10)[0])
+
+
+def _with_sender(
+    found: list[AddressLine], fields: Fields, contents: Contents, line: Callable[[str], str]
+) -> tuple[AddressLine, ...]:
+    """The addresses; if no From holds one, with a sender from another field.
+
+    Its role is `sender`: such an address is shown, and never the author that a server attested.
+    """
+    if any(one.role in ("from", "sender") and "@" in one.address for one in found):
+        return tuple(found)
+    for name in _STAND_INS:
+        mailboxes = parse_mailboxes(fields.filled(name), most=1)[0]
+        if mailboxes and "@" in mailboxes[0].address:
+            contents.note(f"From without an address, {name.title()} taken as the sender")
+            only = AddressLine("sender", line(mailboxes[0].name), line(mailboxes[0].address))
+            return (*(one for one in found if one.role != "sender"), only)
     return tuple(found)
 
 

@@ -93,7 +93,7 @@ def read_head(raw: bytes, limits: Limits = _DEFAULT_LIMITS, rule_key: bytes = b"
 
 
 _COMPLAINT = re.compile(r"\s{0,9}(?:complaint about message from|abuse report)", re.IGNORECASE)
-_CLOUD_NOTICE = re.compile(r"\s{0,9}\{\s{0,9}\"notificationType\"")
+_CLOUD_NOTICE = re.compile(r"\s{0,9}\{\s{0,9}\"(?:notificationType|Type)\"")
 _ID = re.compile(r"^[> \t]{0,9}message-id:\s{0,9}(<[^<>\s]{1,900}>)", re.IGNORECASE | re.MULTILINE)
 _KINDS: dict[str, Literal["feedback", "disposition"]] = {
     "message/feedback-report": "feedback",
@@ -119,8 +119,8 @@ def read_report(
     if not statuses and (kinds or _COMPLAINT.match(fields.first("subject"))):
         kind = kinds[0] if kinds else "feedback"
         return Report(kind, (), _original_id(attachments, text, limits))
-    if _CLOUD_NOTICE.match(text):
-        return read_cloud_notice(text)
+    if _CLOUD_NOTICE.match(text) and (notice := read_cloud_notice(text)):
+        return notice
     originals = [a.content for a in attachments if a.content_type in _ORIGINALS]
     if statuses or is_bounce(fields, text, has_original=bool(originals)):
         original = originals[0] if originals else b""

@@ -14,9 +14,10 @@ from postroom.model.limits import Limits
 _BLANK = re.compile(rb"\n\r?\n")
 _ODD_BLANK = re.compile(rb"(?:\r\n|\n|\r(?!\n))[ \t]{0,80}(?:\r\n|\n|\r(?!\n))")
 _FIELD = re.compile(r"([!-9;-~]+)[ \t]*:")
-_NAME = re.compile(r"[!-9;-~]+")
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 _USUAL_NAMES = frozenset(load("headers")["usual"])
 _CHARSET = re.compile(r"charset\s?=\s?\"?([\w-]{1,40})", re.IGNORECASE)
+_WORD_CHARSET = re.compile(r"=\?([\w-]{1,40})\?[bqBQ]\?")
 _ATTESTED = frozenset(("authentication-results", "arc-authentication-results", "received-spf"))
 _LONE_CR = re.compile(r"\r(?!\n)")
 
@@ -41,8 +42,18 @@ class Fields:
         values = self._index.get(name)
         return values[0] if values else ""
 
+    def filled(self, name: str) -> str:
+        """The first value that is not empty."""
+        return next((value for value in self.all(name) if value.strip()), "")
+
     def decoded(self, name: str) -> str:
-        return decode_words(self.first(name)).strip()
+        return decode_words(self.filled(name)).strip()
+
+    def charsets(self) -> list[str]:
+        """The charsets of the encoded words, each once."""
+        found = (match for _, value in self.pairs if "=?" in value
+                 for match in _WORD_CHARSET.findall(value))  # fmt: skip
+        return list(dict.fromkeys(charset.lower() for charset in found))
 
     def names(self) -> set[str]:
         return set(self._index)
@@ -123,6 +134,12 @@ def _read_clean(text: str, most: int) -> Fields | None:
     return fields
 
 
+def _is_usual(line: str) -> bool:
+    """Whether a line begins with the name of a frequent field."""
+    name, colon, _ = line.partition(":")
+    return bool(colon) and name.rstrip(" \t").lower() in _USUAL_NAMES
+
+
 class _Reader:
     """Parses malformed header blocks line by line."""
 
@@ -136,25 +153,33 @@ class _Reader:
         self._charset: str | None = None
 
     def read(self, text: str) -> int | None:
-        """Fill the fields; returns where the header breaks off, None if it is whole."""
+        """Fill the fields; returns where the header breaks off, None if it is whole.
+
+        A line that is no field continues the one above, or is skipped above the first, if a usual
+        field follows it; else it begins the body.
+        """
         self._text = text
         at = 0
         lines = text.split("\n")
+        last_usual = max((n for n, line in enumerate(lines) if _is_usual(line)), default=-1)
         for number, line in enumerate(lines):
+            match = None if line[:1] in (" ", "\t") else _FIELD.match(line)
             if line[:1] in (" ", "\t") and self._name:
                 self._value.append(line)
-            elif match := _FIELD.match(line):
+            elif match and (number >= last_usual or _NAME.fullmatch(match[1])):
                 self._store()
                 if len(self.fields.pairs) >= self._most:
                     self._note(f"more than {self._most} header fields, read up to there")
                     return None
                 self._name, self._value = match[1], [line[match.end() :]]
             elif line.strip() and not (number == 0 and line.startswith(("From ", ">From "))):
-                if not _FIELD.match(lines[number + 1] if number + 1 < len(lines) else ""):
+                if number >= last_usual:
                     self._note("no blank line between header and body")
                     self._store()
                     return at
                 self._note("a line in the header that is no field")
+                if self._name:
+                    self._value.append(f" {line}")
             at += len(line) + 1
         self._store()
         return None
@@ -173,7 +198,7 @@ class _Reader:
     def _decoded(self, value: bytes) -> str:
         """Raw 8-bit text: UTF-8, else what the body is in, else what it looks like."""
         if self._charset is None:
-            declared = _CHARSET.search(self._text)
+            declared = _CHARSET.search(self._text) or _WORD_CHARSET.search(self._text)
             self._charset = declared[1] if declared else ""
         try:
             return value.decode("utf-8")
