@@ -8,6 +8,7 @@ from bench.corpora.board import Board
 from bench.corpora.files import Case, read_jsonl, squeezed
 from postroom.mail.html.html import html_to_text
 from postroom.mail.quoting import split_reply
+from postroom.mail.quoting.html_quotes import mark_quotes
 
 
 def score_replies(folder: Path, board: Board) -> None:
@@ -20,7 +21,7 @@ def score_replies(folder: Path, board: Board) -> None:
             new, signature = parsed.new_text, parsed.signature
         else:
             text = case["input"].replace("#sig#", "")
-            text = html_to_text(text).text if kind == "html" else text
+            text = html_to_text(mark_quotes(text)).text if kind == "html" else text
             reply = split_reply(text)
             new, signature = reply.new_text, reply.signature
         right = is_right_reply(case, new, signature)

@@ -136,11 +136,12 @@ def written_text(raw: bytes, limits: Limits = _DEFAULT_LIMITS) -> str:
 def _body_text(body: Body, words: Words, limits: Limits) -> str:
     if body.html is None:
         return body.plain or ""
-    rendered = html_to_text(body.html[: words.html_left + 1], limits)
+    html, plain = body.html[: words.html_left + 1], body.plain
+    is_text = plain is None or not plain.strip()
+    rendered = html_to_text(_marked(html, limits) if is_text else html, limits)
     words.add(rendered)
     words.html_left = max(words.html_left - len(body.html), 0)
-    plain = body.plain
-    if plain is None or not plain.strip():
+    if plain is None or is_text:
         return rendered.text
     is_short, length = len(plain) < _SHORT, len(rendered.text)
     # A plain part may only refer to the HTML part.
@@ -150,6 +151,15 @@ def _body_text(body: Body, words: Words, limits: Limits) -> str:
     words.differs = words.differs or text_differs(plain, seen)
     is_abridged = is_short and length > 5 * len(plain) + _SHORT
     return f"{rendered.text}\n\n{plain}" if is_abridged else plain
+
+
+def _marked(html: str, limits: Limits) -> str:
+    """HTML whose quotations are marked; beyond the limit it is not read anyway."""
+    if len(html) > limits.html_bytes:
+        return html
+    from postroom.mail.quoting.html_quotes import mark_quotes  # selectolax is loaded for HTML only
+
+    return mark_quotes(clean(html))
 
 
 def _assemble(
