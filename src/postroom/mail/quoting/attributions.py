@@ -14,6 +14,7 @@ from functools import cache
 from postroom.mail.data import load
 
 LONGEST = 500
+_WRAP_CHARS = 55
 _ADDRESS = r"(?:[<(\[]\s{0,3})?(?:mailto:)?[^\s<>()\[\]@,;:\"]{1,100}@[\w.-]{1,200}[>)\]]{0,4}"
 _DATE = (
     r"\d{2,4}\s?[年년]\s?\d{1,2}\s?[月월]\s?\d{1,2}\s?[日일号號]"
@@ -22,11 +23,11 @@ _DATE = (
     r"|\d{1,2}[-/.][^\W\d_]{3,9}\.?[-/.]\d{2,4}|[^\W\d_]{3,9}-\d{1,2}-\d{2,4}"
 )
 _TIME = (
-    r"\d{1,2}[:.h]\d\d(?:[:.]\d\d(?:\.\d{1,6})?)?(?!\d)(?:\s?[AaPp]\.?\s?[Mm]\b\.?)?"
-    r"|\d{1,2}\s?[AaPp][Mm]\b|\d{1,2}\s?[时時시点點]\s?\d{1,2}\s?[分분]"
+    r"\d{1,2}[:.h]\d\d(?:[:.]\d\d(?:\.\d{1,6})?)?(?!\d)(?:[ \xa0\u202f]?[AaPp]\.?[ ]?[Mm]\b\.?)?"
+    r"|\d{1,2}[ \xa0\u202f]?[AaPp][Mm]\b|\d{1,2}\s?[时時시点點]\s?\d{1,2}\s?[分분]"
 )
 _ZONE = r"(?:GMT|UTC)\s?(?:[+−-]\d{1,2}(?::?\d\d)?)?|[+−-]\d\d:?\d\d(?!\d)|[+−-]\d\d(?!\d)|\b[A-Z]{1,3}ST\b|\b[CEPM]DT\b"
-_WORD = r"[^\W\d_](?:[\w'’-]|\([^\W\d_]{1,3}\)|\((?:-\w{1,3})\)|\.(?=\w))*"
+_WORD = r"[^\W\d_](?:[^\W\d_]|['’-]|\([^\W\d_]{1,3}\)|\((?:-\w{1,3})\)|\.(?=\w))*"
 _TOKEN = re.compile(
     rf"(?P<address>{_ADDRESS})|(?P<date>{_DATE})T?|(?P<time>{_TIME})|(?P<zone>{_ZONE})"
     rf"|(?P<number>\d{{1,9}}(?:st|nd|rd|th|er|º)?)|(?P<word>{_WORD})|(?P<mark>[<\"'«“„(\[])"
@@ -295,35 +296,36 @@ def _belongs(text: str, tokens: list[_Token], start: int, at: int) -> bool:
     """Whether the tokens of the line above are the beginning of the attribution at `at`."""
     above, rest = tokens[start:at], tokens[at:]
     kinds = {token.kind for token in above}
-    if "word" in kinds or "verb" in kinds and "date" not in kinds and len(above) < 2:
+    if "word" in kinds or ("verb" in kinds and "date" not in kinds and len(above) < 2):
         return False
     if any(token.ends_sentence and token.kind not in _DATED | {"small"} for token in above):
         return False
-    is_head = bool(kinds & {"date", "month", "weekday", "time", "year"}) and (
-        above[0].kind in _DATED or _opens_date(above, 0)
-    )
+    opens = above[0].kind in _DATED or _opens_date(tokens[start:], 0)
+    is_head = opens and bool(kinds & {"date", "month", "weekday", "time", "year"})
     if not _is_proper(text, rest):
-        return is_head or "address" in kinds or (kinds <= {"name", "small", "mark", "weekday"})
-    has_date = any(token.kind in ("date", "year", "time") for token in rest)
+        return is_head or "address" in kinds or _is_wrapped(text, above, rest)
+    below = {token.kind for token in rest}
+    if "address" in kinds and "address" not in below:
+        return kinds <= {"name", "small", "mark", "address"}
+    if kinds <= {"weekday", "small"} and opens and above[0].opens_line:
+        return rest[0].kind in _DATED | {"small"} and len(above) <= 3
     if is_head:
-        return not has_date
-    return _is_split_name(text, above, rest)
+        return below.isdisjoint(("date", "year", "time"))
+    return kinds <= {"name", "mark", "small"} and _is_wrapped(text, above, rest)
 
 
-def _is_split_name(text: str, above: list[_Token], rest: list[_Token]) -> bool:
-    """`Marianne` above `Solberg <m@…> skrev …`: one name alone before the address."""
-    names = 0
-    for token in rest:
-        if token.kind != "name":
-            break
-        names += 1
-    if names != 1 or len(rest) < 2 or rest[1].kind not in ("address", "mark"):
+def _is_wrapped(text: str, above: list[_Token], rest: list[_Token]) -> bool:
+    """Whether the line above holds the beginning of the name that the next one goes on with."""
+    if not {token.kind for token in above} <= {"name", "mark", "small", "weekday", "verb"}:
         return False
-    is_alone = not text[: above[0].start].rstrip(" \t").endswith(tuple("abcdefghijklmnopqrstuvwxyz,"))
-    between = text[above[-1].end : rest[0].start]
-    return len(above) <= 3 and is_alone and {t.kind for t in above} <= {"name", "mark"} and (
-        not between.strip()
-    )
+    line = text.rfind("\n", 0, above[-1].start) + 1
+    said = text[line : rest[0].start].strip()
+    is_open = said.count('"') % 2 == 1 or said.endswith(("<", "("))
+    is_long = len(said) + len(rest[0].text) >= _WRAP_CHARS
+    if is_open or is_long or rest[0].kind == "verb":
+        return True
+    # a name alone above another name may as well be how the writer signs
+    return rest[0].text.startswith("<") and len(above) <= 4
 
 
 def _is_proper(text: str, tokens: list[_Token]) -> bool:
@@ -332,16 +334,18 @@ def _is_proper(text: str, tokens: list[_Token]) -> bool:
     second = tokens[1].kind if len(tokens) > 1 else ""
     if text[: first.start].rstrip(" \t").endswith(("<", ",")) or first.text.startswith(("<", "(")):
         return False
-    if first.kind in ("small", "verb"):
-        is_quoting = first.text[0].isupper() and first.kind == "verb"
-        return _opens_date(tokens, 0) or is_quoting
+    if first.kind == "verb":
+        return first.text[0].isupper()
+    if first.kind == "small":
+        third = tokens[2].kind if len(tokens) > 2 else ""
+        return _opens_date(tokens, 0) and (second != "month" or third == "number")
     if first.kind == "month":
         return second == "number"
     if first.kind == "number":
         return second in ("month", "weekday", "small", "number")
     if first.kind == "time":
         return second in ("date", "number", "small", "weekday")
-    return first.kind not in ("year", "word", "zone", "mark")
+    return first.kind not in ("year", "word", "zone") and first.text not in _OPENING
 
 
 def _line_start(text: str, tokens: list[_Token], at: int) -> int:
