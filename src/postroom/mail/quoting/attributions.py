@@ -188,10 +188,12 @@ def find_attribution(text: str, *, quote_follows: bool, is_paragraph: bool = Fal
             break
     if best < 0:
         is_plain = quote_follows and (has_colon or _ends_with_verb(tokens, inside=inside))
-        plain = is_plain and any(t.kind in ("verb", "address") for t in tokens) or (
-            is_plain and inside
-        )
-        return _last_sentence(stripped, tokens) if plain else -1
+        if not is_plain or not (inside or any(t.kind in ("verb", "address") for t in tokens)):
+            return -1
+        start = _last_sentence(stripped, tokens)
+        best = next((at for at, token in enumerate(tokens) if token.start >= start), -1)
+        if best < 0 or not tokens[best].opens_line:
+            return start
     return _line_start(stripped, tokens, _extended(stripped, tokens, best))
 
 
@@ -252,7 +254,9 @@ def _is_complete(
         if not (found.strong or found.time or quote):
             return False
         most = 6 if quote else 1 if found.time else 0
-        return found.unknown <= most and (quote or found.strong or found.time)
+        return found.unknown <= most and (quote or found.names > 0 or found.time)
+    if quote and dated and found.verb:
+        return found.unknown <= 2
     if quote:
         return dated and found.address and found.unknown <= 3
     if not whole or found.unknown:
@@ -305,8 +309,10 @@ def _belongs(text: str, tokens: list[_Token], start: int, at: int) -> bool:
     if not _is_proper(text, rest):
         return is_head or "address" in kinds or _is_wrapped(text, above, rest)
     below = {token.kind for token in rest}
-    if "address" in kinds and "address" not in below:
+    if "address" in kinds and "address" not in below and has_verb(text):
         return kinds <= {"name", "small", "mark", "address"}
+    if kinds == {"small", "address"} and above[0].text[0].isupper():  # In message <1@x>
+        return True
     if kinds <= {"weekday", "small"} and opens and above[0].opens_line:
         return rest[0].kind in _DATED | {"small"} and len(above) <= 3
     if is_head:

@@ -11,10 +11,10 @@ from postroom.mail.quoting.attributions import LONGEST, has_verb
 
 _WORDS = load("quotations")
 HEADERS = {name: header for header, names in _WORDS["headers"].items() for name in names}
-DECORATION = " \t*_#~=<>|+–—-\u200e\xa0[]"
+DECORATION = " \t*_#~=<>|+‐‒–—―─-\u200e\xa0[]"
 _ORIGINALS = re.compile(f"(?:{'|'.join(_WORDS['originals'])})", re.IGNORECASE)
 _FORWARDS = re.compile(f"(?:{'|'.join(_WORDS['forwards'])})", re.IGNORECASE)
-_RULE = re.compile(r"[-_=*~#–—]{3,200}$")
+_RULE = re.compile(r"[-_=*~#‐–—―─]{3,200}$")
 _LONG_RULE = 4
 _MAX_HEADING = 200
 _NEXT_HEADER = re.compile(
@@ -59,7 +59,7 @@ def is_separator(line: str) -> bool:
     if found := _ORIGINALS.match(inner):
         is_whole = not inner[found.end() :].strip(" :.")
         return len(before) >= 2 or bool(before and after and is_whole)
-    is_ruled = len(before) >= 2 and len(after) >= 2 and (before + after).strip("-_=~*") == ""
+    is_ruled = len(before) >= 2 and len(after) >= 2 and (before + after).strip("-_=~*‐–—―─") == ""
     return is_ruled and len(inner) <= _MAX_HEADING and has_verb(inner)
 
 

@@ -19,10 +19,13 @@ from postroom.mail.quoting.headings import (
 from postroom.mail.quoting.signatures import find_signature
 
 _MAX_ATTRIBUTION_LINES = 5
-_MAX_TORN_LINES = 9
-_DECORATED, _EMPHASIS = frozenset("-_*=~#<>|—– ["), frozenset("*_#~[")
+_MAX_TORN_LINES = 12
+_DECORATED, _EMPHASIS = frozenset("-_*=~#<>|‐—–―─ ["), frozenset("*_#~[")
 _SPARSE = re.compile(r"\d[-/.:年월]\s?\d")
-_OTHER_MARK = re.compile(r"^[ ]{0,2}(?:([|:])[ \t]+\S|([A-Z][A-Za-z]{0,2})>{1,4}[ \t]?\S)", re.MULTILINE)
+_OTHER_MARK = re.compile(
+    r"^[ ]{0,6}(?:([|:])[ \t]+\S|([A-Z][A-Za-z]{0,2})>{1,4}[ \t]?\S)", re.MULTILINE
+)
+_TIMED = re.compile(r"\d[:.h]\d\d|\b(?:19|20)\d\d\b")
 _PROMPTS = frozenset(load("quotations")["prompts"])
 _MAX_LOOKAHEAD = 2_000
 _SHORTEST_SEPARATOR = 6
@@ -207,9 +210,15 @@ class _Marks:
         kinds = {header_word(self.lines[index])}
         if has_more_headers(self.lines[index]):
             return "@" in self.lines[index]
+        block = [self.lines[index]]
         for line in self.lines[index + 1 : index + 8]:
             if kind := header_word(line):
                 kinds.add(kind)
+                block.append(line)
+        # a trip has From, To and Date as well
+        is_mail = "subject" in kinds or any("@" in line or _TIMED.search(line) for line in block)
+        if not is_mail:
+            return False
         return len(kinds) >= 3 or kinds == {"from", "date"} or kinds == {"date", "to"}
 
     def _above_rules(self, index: int) -> int:
@@ -238,7 +247,8 @@ class _Marks:
         most = _MAX_ATTRIBUTION_LINES
         while first > 0 and last - first < most - 1:
             above = self.lines[first - 1]
-            if not above.strip() and self._is_torn(first):
+            is_torn = most == _MAX_TORN_LINES or self._is_torn(first)
+            if not above.strip() and is_torn:
                 most = _MAX_TORN_LINES
             elif self.quoted[first - 1] or not above.strip() or len(above) > 200:
                 break
@@ -252,7 +262,7 @@ class _Marks:
         line = self.lines[first].strip()
         if not line or line.startswith(("<", ">", "mailto:", "[mailto:")):
             return True
-        return len(line) <= 60 and is_only_verb(line)
+        return len(line) <= 60 and (is_only_verb(line) or ("@" in line and " " not in line))
 
     def _quote_follows(self, index: int) -> bool:
         for following in range(index + 1, min(index + 4, len(self.lines))):
