@@ -43,7 +43,9 @@ def find_reason(diagnostic: str, status: str, transcript: str = "") -> str:
     if by_status == "mailbox_full" or (by_status in _DECISIVE and status[0] == "5"):
         return by_status
     reason = _reason_of(text, status) or by_status
-    if reason in ("host_unknown", "not_accepting") and GIVEN_UP.search(text):
+    if reason in ("host_unknown", "not_accepting") and GIVEN_UP.search(
+        f"{text} {transcript[:_MAX_REASON_CHARS]}"
+    ):
         return "expired"
     if reason == "user_unknown" and _is_pretext(status, f"{text} {transcript}"):
         return "filtered"
@@ -99,9 +101,10 @@ _BODY, _FAILURE = pattern(_DATA["body"]), pattern(_DATA["failure"])
 _CONTACT = pattern(_DATA["contact"])
 _FAILED_LABEL = pattern(_DATA["failed_label"], re.IGNORECASE | re.MULTILINE)
 _SMTP_REPLY = re.compile(
-    r"(?:^|[\s:(<\[\"'])[45][0-5]\d[ -](?:#?[45]\.\d{1,3}\.\d{1,3}\b|[^\d\s.,;%$€°]{2,})"
-    r"|(?<![\d.v-])[45]\.[0-7]\.\d{1,3}(?![\d.-])",
-    re.MULTILINE,
+    r"(?:^[\s>*-]{0,9}|[:(<\[\"'>=]\s{0,3}|\b(?:said|reply|response|error|code|smtp|status|reason|returned)\W{1,3})"
+    r"[45][0-5]\d[ -](?:#?[45]\.\d{1,3}\.\d{1,3}\b|[^\d\s.,;%$€°]{2,})"
+    r"|(?<![\d.v-])[45]\.[0-7]\.\d{1,3}(?![\d.-])|(?<!\d)[45][0-5]\d[ -]#?[45]\.\d\.\d{1,3}\b",
+    re.MULTILINE | re.IGNORECASE,
 )
 _ORIGINAL = pattern(_DATA["original"], re.IGNORECASE | re.MULTILINE)
 _ADDRESS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9.-]{1,253}")
@@ -141,12 +144,14 @@ def _tells_of_failure(text: str, *, has_original: bool) -> bool:
     is_returned = has_original or (
         "eceived:" in text[:_MAX_CHARS] and _ORIGINAL.search(text[:_MAX_CHARS]) is not None
     )
-    if not is_returned and not ("@" in top and (_SMTP_REPLY.search(top) or _FAILED_LABEL.search(top))):
+    if not is_returned and not (
+        "@" in top and (_SMTP_REPLY.search(top) or _FAILED_LABEL.search(top))
+    ):
         return False
     if not _FAILURE.search(top):
         return False
     own = split_reply(notification(text)[:_MAX_TOP_CHARS]).new_text
-    failure = _FAILURE.search(own[:_MAX_TOP_CHARS // 2])
+    failure = _FAILURE.search(own[: _MAX_TOP_CHARS // 2])
     if failure is None:
         return False
     near = own[max(failure.start() - _NEAR_CHARS, 0) : failure.end() + _NEAR_CHARS]

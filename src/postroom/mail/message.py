@@ -157,7 +157,9 @@ class ParsedMessage:
     @property
     def sender(self) -> AddressLine | None:
         """The author: the first From address, or the Sender if there is no From with one."""
-        lines = [line for role in ("from", "sender") for line in self.addresses if line.role == role]
+        lines = [
+            line for role in ("from", "sender") for line in self.addresses if line.role == role
+        ]
         return next((line for line in lines if "@" in line.address), lines[0] if lines else None)
 
     def header(self, name: str) -> str | None:

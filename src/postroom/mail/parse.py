@@ -35,7 +35,7 @@ from postroom.model.message import AddressLine
 SNIPPET_CHARS = 120
 _ADDRESS_FIELDS = ("from", "sender", "reply-to", "to", "cc", "bcc")
 _AUTHORS = ("from", "sender", "reply_to")
-_LEADING_JUNK = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*+(?:>?From [^\n]*+\n)?+")
+_LEADING_JUNK = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*+(?:>?From (?![ \t]*+:)[^\n]*+\n)?+")
 _POINTER = re.compile(r"html|view (?:this|it) |in your browser|navigateur|browser", re.IGNORECASE)
 _SHORT = 400
 _MAX_DATES = 5

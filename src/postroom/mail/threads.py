@@ -79,7 +79,9 @@ def _is_prefix(word: str) -> bool:
     return word.lower() in _prefixes("reply") or word.lower() in _prefixes("forward")
 
 
-_NUMBERED = late_pattern(r"(\d{1,3})\s?(?:/|of|von|de|di|van|av|af|из|z)\s?(\d{1,3})(?!\d)", re.IGNORECASE)
+_NUMBERED = late_pattern(
+    r"(\d{1,3})\s?(?:/|of|von|de|di|van|av|af|из|z)\s?(\d{1,3})(?!\d)", re.IGNORECASE
+)
 _BRACKETS = late_pattern(r"\[([^\[\]]{1,80})\]")
 _PART = late_pattern(
     r"(?:^|\s)[(\[]?(?:part|teil|partie|parte|deel|del|część|часть)\s?(\d{1,3})\s?"

@@ -52,7 +52,11 @@ DAYS = {
     "pt": "seg.,", "sv": "mån", "da": "man.", "no": "man.", "fi": "ma", "cs": "po", "hu": "H",
     "ro": "lun.,", "tr": "Pzt", "ru": "пн,", "uk": "пн,", "el": "Δευ", "ja": "", "zh": "", "ko": "",
 }  # fmt: skip
-PEOPLE = ("Mara Holm <m@fjord.example>", '"Solberg, Marianne" <ms@fjord.example>', "Jo <jo@x.example>")
+PEOPLE = (
+    "Mara Holm <m@fjord.example>",
+    '"Solberg, Marianne" <ms@fjord.example>',
+    "Jo <jo@x.example>",
+)
 SENTENCES = (
     "Please call Jonas\nto agree on 4 boats.",
     "See you on Sat 12",

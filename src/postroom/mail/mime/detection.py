@@ -109,10 +109,15 @@ def is_latin(sample: bytes) -> bool:
 def is_western(sample: bytes) -> bool:
     """Whether windows-1252 gives only letters of Western Europe."""
     text = sample.decode("cp1252", "replace")
+    if _NOT_FRENCH.search(text):
+        return False
     return all(letter.isascii() or letter in load("charsets")["western"] for letter in text)
 
 
-_AMONG_ASCII = re.compile(rb"(?<=[A-Za-z])[\x80-\xff]{1,2}(?![\x80-\xff])|(?<![\x80-\xff])[\x80-\xff]{1,2}(?=[A-Za-z])")
+_AMONG_ASCII = re.compile(
+    rb"(?<=[A-Za-z])[\x80-\xff]{1,2}(?![\x80-\xff])|(?<![\x80-\xff])[\x80-\xff]{1,2}(?=[A-Za-z])"
+)
+_NOT_FRENCH = re.compile(r"œ(?![uieUIE])")  # what ś of windows-1250 looks like
 _ESCAPE = re.compile(rb"\x1b(\$\([@BDO-Q]|\$[@AB]|\([BJIH])|([\x0e\x0f])")
 
 

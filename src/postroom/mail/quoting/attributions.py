@@ -183,7 +183,9 @@ def find_attribution(text: str, *, quote_follows: bool, is_paragraph: bool = Fal
             continue
         evidence = _weigh(tokens[at:], inside=inside)
         is_whole = is_paragraph and not stripped[: tokens[at].start].strip(" \t\n*_-\"'<([")
-        if _is_complete(evidence, tokens[at:], colon=has_colon, quote=quote_follows, whole=is_whole):
+        if _is_complete(
+            evidence, tokens[at:], colon=has_colon, quote=quote_follows, whole=is_whole
+        ):
             best = at
             break
     if best < 0:

@@ -20,7 +20,9 @@ _QUOTES, _SIGNATURES = ",".join(_DATA["quotes"]), ",".join(_DATA["signatures"])
 _BREAKS = ",".join(_DATA["breaks"])
 _HINT = re.compile("|".join(_DATA["hints"]), re.IGNORECASE)
 _ONLY_TOP = re.compile(r"border-top\s{0,3}:\s{0,3}(?!none|0|medium none)", re.IGNORECASE)
-_OTHER_SIDE = re.compile(r"border(?:-left|-right|-bottom)\s{0,3}:\s{0,3}(?!none|0|medium none)", re.IGNORECASE)
+_OTHER_SIDE = re.compile(
+    r"border(?:-left|-right|-bottom)\s{0,3}:\s{0,3}(?!none|0|medium none)", re.IGNORECASE
+)
 _LABEL = re.compile(r"\s{0,9}([^\s:：][^:：\n]{0,30}?)\s{0,3}[:：]")
 _SILENT = frozenset(("head", "script", "style", "title", "template", "noscript", "-comment"))
 _MAX_FOUND = 50
@@ -72,7 +74,11 @@ def _first_break(body: LexborNode) -> LexborNode | None:
         return marked[0]
     for node in body.css("div[style*=border], td[style*=border], p[style*=border]")[:_MAX_FOUND]:
         style = node.attributes.get("style") or ""
-        if _ONLY_TOP.search(style) and not _OTHER_SIDE.search(style) and _begins_headers(_text(node)):
+        if (
+            _ONLY_TOP.search(style)
+            and not _OTHER_SIDE.search(style)
+            and _begins_headers(_text(node))
+        ):
             return node
     return None
 
@@ -108,7 +114,9 @@ def _last_quote(body: LexborNode) -> LexborNode | None:
     while at is not None and at.mem_id != body.mem_id:
         last = at if at.tag == "blockquote" else last
         at = at.parent
-    behind = (node for group in _following(last, body) for node in group if node.mem_id != last.mem_id)
+    behind = (
+        node for group in _following(last, body) for node in group if node.mem_id != last.mem_id
+    )
     return None if any(_text(node).strip() for node in behind) else last
 
 

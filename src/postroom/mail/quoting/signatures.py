@@ -18,7 +18,9 @@ _MAX_ROUNDS = 8
 _SENT_FROM = pattern(_WORDS["sent_from"])
 _DEVICE, _DEVICE_VERB = pattern(_WORDS["device_sentence"]), pattern(_WORDS["device_verb"])
 _CLOSING = pattern(_WORDS["closing"])
-_CLOSING_AND_NAME = re.compile(_CLOSING.pattern.removesuffix("$").rpartition("\\s{0,9}[")[0], re.IGNORECASE)
+_CLOSING_AND_NAME = re.compile(
+    _CLOSING.pattern.removesuffix("$").rpartition("\\s{0,9}[")[0], re.IGNORECASE
+)
 _THANKS = re.compile(r"th(?:an)?[kx]|dank|merci|graci|grazie|tack|tak\b|takk|kiit|dzi|děk|köszön|mul[tț]u|te[sş]ek|obrigad|спасибо|дякую|ευχαρ|ありがとう|谢|謝|감사|고맙", re.IGNORECASE)  # fmt: skip
 _SENTENCE = re.compile(r"[a-z]{2,} [a-z]{2,}[.!]$")
 _CONTACT = re.compile(
@@ -134,7 +136,11 @@ def _device_sentence(lines: list[str]) -> int:
         return len(lines)
     is_alone = start == 0 or not lines[start - 1].strip()
     is_one = is_alone and _DEVICE.search(said) and _DEVICE_VERB.search(said)
-    return start if is_one and not re.search(r"\b(?:i|ich|je|yo|io|ik|jag|jeg|ja|я)\b", said.lower()) else len(lines)
+    return (
+        start
+        if is_one and not re.search(r"\b(?:i|ich|je|yo|io|ik|jag|jeg|ja|я)\b", said.lower())
+        else len(lines)
+    )
 
 
 def _ruled(lines: list[str]) -> int:

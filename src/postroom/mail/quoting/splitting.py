@@ -123,7 +123,9 @@ class _Marks:
 
     def _is_other_quote(self, mark: str, first: int, end: int) -> bool:
         above = self.lines[first - 1].strip() if first else ""
-        is_announced = above.endswith((":", "：")) and find_attribution(above, quote_follows=True) >= 0
+        is_announced = (
+            above.endswith((":", "：")) and find_attribution(above, quote_follows=True) >= 0
+        )
         if end - first < 2:
             return is_announced
         if mark not in ("|", ":"):
