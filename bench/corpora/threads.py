@@ -106,7 +106,8 @@ def score_threading(folder: Path, board: Board) -> None:
 
 
 def count_pairs(truth: list[list[str]], found: list[list[str]]) -> tuple[int, int, int]:
-    """Pairs of one thread: in both, in the truth, and in what we found."""
+    """Pairs of one thread: in both, in the truth, and in what we found; each id counts once."""
+    truth, found = _each_once(truth), _each_once(found)
     true_thread = {message: n for n, thread in enumerate(truth) for message in thread}
     both = 0
     for thread in found:
@@ -117,3 +118,14 @@ def count_pairs(truth: list[list[str]], found: list[list[str]]) -> tuple[int, in
         return sum(len(thread) * (len(thread) - 1) // 2 for thread in threads)
 
     return both, pairs(truth), pairs(found)
+
+
+def _each_once(threads: list[list[str]]) -> list[list[str]]:
+    """The threads without ids that stood in one before."""
+    seen: set[str] = set()
+    once = []
+    for thread in threads:
+        fresh = [message for message in dict.fromkeys(thread) if message not in seen]
+        seen.update(fresh)
+        once.append(fresh)
+    return once

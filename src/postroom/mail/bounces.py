@@ -22,7 +22,8 @@ UNKNOWN_USER, SPAM = pattern(_DATA["unknown_user"]), pattern(_DATA["spam"])
 EXPIRED = pattern(_DATA["expired"])
 GIVEN_UP, ROUTING = pattern(_DATA["given_up"]), pattern(_DATA["routing"])
 AFTER_DATA = re.compile(
-    r"end of data|final data|>>> data\s{1,9}<<< [45]|(?:command|cmd|phase|stage)\s?[:=]\s?\"?data\b",
+    r"end of data|final data|>>> data\s{1,9}<<< [45]"
+    r"|(?:command|cmd|phase|stage)\s?[:=]\s?\"?data\b",
     re.IGNORECASE,
 )
 
@@ -60,13 +61,9 @@ def _reason_of(text: str, status: str) -> str:
         if reason == "user_unknown" and _ABOUT_THE_MAIL.match(status):
             return "rejected"
         if words.search(text):
-            return "" if reason == "user_unknown" and _is_routing(text) else reason
+            # that a route is missing says nothing about the recipient
+            return "" if reason == "user_unknown" and ROUTING.search(text) else reason
     return ""
-
-
-def _is_routing(text: str) -> bool:
-    """Whether only a route or relay is missing: that says nothing about the recipient."""
-    return ROUTING.search(text) is not None
 
 
 def _is_pretext(status: str, transcript: str) -> bool:
@@ -117,6 +114,7 @@ _RETURNED_TO = re.compile(r"^[ \t>]{0,9}to:([^\n]{1,2000})", re.IGNORECASE | re.
 _MAX_TOP_CHARS = 4_000
 _MAX_OPENING_CHARS = 500
 _NEAR_CHARS = 600
+_MAX_LINE_CHARS = 200
 
 
 def is_bounce(fields: Fields, text: str, *, has_original: bool = False) -> bool:
@@ -179,16 +177,23 @@ def failed_addresses(fields: Fields, told: str, returned: str = "") -> list[str]
 
 def _named(told: str, own: set[str]) -> list[str]:
     """The addresses of a notice, without the sender's and those of whom to ask."""
-    found, helpers = [], []
+    found: list[str] = []
+    helpers: list[str] = []
     for match in _ADDRESS.finditer(told):
         address = match[0].lower()
         if address in own or address.startswith(("mailer-daemon@", "postmaster@")):
             continue
-        line = told[told.rfind("\n", 0, match.start()) + 1 : match.start()]
-        if "essage-id" in line.lower() or "eference" in line.lower():
+        line = _line_before(told, match.start()).lower()
+        if "message-id" in line or "references" in line:
             continue
-        (helpers if _CONTACT.search(line[-200:]) else found).append(match[0])
+        (helpers if _CONTACT.search(line) else found).append(match[0])
     return found or helpers
+
+
+def _line_before(told: str, at: int) -> str:
+    """What stands before a place on its line, up to a limit."""
+    first = max(0, at - _MAX_LINE_CHARS)
+    return told[max(told.rfind("\n", first, at) + 1, first) : at]
 
 
 def about_address(told: str, address: str) -> str:
@@ -208,11 +213,10 @@ def about_address(told: str, address: str) -> str:
 
 def _opens_section(told: str, address: re.Match[str]) -> bool:
     """Whether an address begins a line, behind at most a bullet, punctuation or a label."""
-    line = told.rfind("\n", 0, address.start()) + 1
-    before = told[line : address.start()].strip(" \t<\"'([*#>•·-–—=+")
+    before = _line_before(told, address.start()).strip(" \t<\"'([*#>•·-–—=+")
     if not before:
         return True
-    after = told[address.end() : told.find("\n", address.end()) + 1 or len(told)]
+    after = told[address.end() : address.end() + _MAX_LINE_CHARS].partition("\n")[0]
     is_label = before.endswith((":", "：")) and len(before.split()) <= 4 and len(before) <= 40
     return is_label and not after.strip(" \t\r\n>\"':;,.)]")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from postroom.mail.bounces import is_bounce, read_cloud_notice, read_deliveries
 from postroom.mail.data import load, pattern
 from postroom.mail.header_values import parse_ids
-from postroom.mail.bounces import is_bounce, read_cloud_notice, read_deliveries
 from postroom.mail.message import ParsedAttachment, Report
 from postroom.mail.mime.decoding import decode_words
 from postroom.mail.mime.parts import Fields, decoded_pairs, split_header

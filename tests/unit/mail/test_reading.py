@@ -14,7 +14,8 @@ from postroom.mail.header_values import (
     parse_references,
 )
 from postroom.mail.mime.decoding import codec_name, decode, decode_transfer, decode_words
-from postroom.mail.mime.parts import parse_parameters, split_header
+from postroom.mail.mime.parameters import parse_parameters
+from postroom.mail.mime.parts import split_header
 from postroom.model.limits import Limits
 
 

@@ -142,7 +142,7 @@ def _segment(data: bytes, mode: bytes) -> str:
         return bytes(byte | 0x80 if 0x21 <= byte <= 0x5F else byte for byte in data).decode(
             "cp932", "replace"
         )
-    if mode in (b"$(D",):
+    if mode == b"$(D":
         pairs = (data[at : at + 2] for at in range(0, len(data), 2))
         wide = b"".join(b"\x8f" + bytes(byte | 0x80 for byte in pair) for pair in pairs)
         return wide.decode("euc_jp", "replace")
@@ -162,10 +162,8 @@ def _shift_jis(data: bytes) -> list[bytes]:
             at += 1
             continue
         lead = ((first - 0x21) >> 1) + (0x81 if first < 0x5F else 0xC1)
-        if first % 2:
-            trail = second + (0x1F if second < 0x60 else 0x20)
-        else:
-            trail = second + 0x7E
+        odd = 0x1F if second < 0x60 else 0x20
+        trail = second + (odd if first % 2 else 0x7E)
         out.append(bytes((lead, trail)))
         at += 2
     return out

@@ -26,7 +26,10 @@ _TIME = (
     r"\d{1,2}[:.h]\d\d(?:[:.]\d\d(?:\.\d{1,6})?)?(?!\d)(?:[ \xa0\u202f]?[AaPp]\.?[ ]?[Mm]\b\.?)?"
     r"|\d{1,2}[ \xa0\u202f]?[AaPp][Mm]\b|\d{1,2}\s?[时時시点點]\s?\d{1,2}\s?[分분]"
 )
-_ZONE = r"(?:GMT|UTC)\s?(?:[+−-]\d{1,2}(?::?\d\d)?)?|[+−-]\d\d:?\d\d(?!\d)|[+−-]\d\d(?!\d)|\b[A-Z]{1,3}ST\b|\b[CEPM]DT\b"
+_ZONE = (
+    r"(?:GMT|UTC)\s?(?:[+−-]\d{1,2}(?::?\d\d)?)?|[+−-]\d\d(?::?\d\d)?(?!\d)"
+    r"|\b[A-Z]{1,3}ST\b|\b[CEPM]DT\b"
+)
 _WORD = r"[^\W\d_](?:[^\W\d_]|['’-]|\([^\W\d_]{1,3}\)|\((?:-\w{1,3})\)|\.(?=\w))*"
 _TOKEN = re.compile(
     rf"(?P<address>{_ADDRESS})|(?P<date>{_DATE})T?|(?P<time>{_TIME})|(?P<zone>{_ZONE})"
@@ -285,7 +288,7 @@ def _extended(text: str, tokens: list[_Token], at: int) -> int:
 
 
 def _start_above(text: str, tokens: list[_Token], at: int) -> int:
-    """The token with which the line above begins to belong to the attribution, -1 if it does not."""
+    """The token of the line above with which the attribution begins, -1 if it does not there."""
     first = tokens[at]
     if not first.opens_line or at == 0:
         return -1

@@ -47,7 +47,7 @@ def mark_quotes(html: str) -> str:
         _wrap(group)
     for node in signatures[:1]:
         if not _text_before(node).endswith("--"):
-            node.insert_before(_element("<div>-- </div>"))
+            _insert_before(node, "<div>-- </div>")
     return tree.html or html
 
 
@@ -178,16 +178,20 @@ def _text(node: LexborNode) -> str:
     return "" if (node.tag or "") in _SILENT else node.text(deep=True) or ""
 
 
-def _element(html: str) -> LexborNode:
+def _insert_before(node: LexborNode, html: str) -> LexborNode | None:
+    """Put an element before a node; returns it."""
     body = LexborHTMLParser(html).body
-    assert body is not None and body.first_child is not None  # noqa: S101, our own HTML
-    return body.first_child
+    if body is None or body.first_child is None:
+        return None
+    node.insert_before(body.first_child)
+    return node.prev
 
 
 def _wrap(group: list[LexborNode]) -> None:
     """Put nodes that stand side by side into a quotation."""
-    group[0].insert_before(_element('<blockquote type="cite"></blockquote>'))
-    wrapper = group[0].prev
-    for node in group if wrapper is not None else ():
+    wrapper = _insert_before(group[0], '<blockquote type="cite"></blockquote>')
+    if wrapper is None:
+        return
+    for node in group:
         wrapper.insert_child(node)
         node.decompose()

@@ -21,7 +21,7 @@ _CLOSING = pattern(_WORDS["closing"])
 _CLOSING_AND_NAME = re.compile(
     _CLOSING.pattern.removesuffix("$").rpartition("\\s{0,9}[")[0], re.IGNORECASE
 )
-_THANKS = re.compile(r"th(?:an)?[kx]|dank|merci|graci|grazie|tack|tak\b|takk|kiit|dzi|děk|köszön|mul[tț]u|te[sş]ek|obrigad|спасибо|дякую|ευχαρ|ありがとう|谢|謝|감사|고맙", re.IGNORECASE)  # fmt: skip
+_THANKS = pattern(_WORDS["thanks"])
 _SENTENCE = re.compile(r"[a-z]{2,} [a-z]{2,}[.!]$")
 _CONTACT = re.compile(
     r"\+?\(?\d[\d ().-]{6,20}\d|\w@\w|https?://|www\.|\b(?:skype|twitter|linkedin|icq)\b",

@@ -107,7 +107,7 @@ class _Marks:
             self._mark_attributions(cut)
 
     def _find_other_marks(self) -> None:
-        """Lines that begin with `| `, `: ` or initials, if several do or an attribution is above."""
+        """Lines that begin with `| `, `: ` or initials, if several do or one is announced."""
         index = 0
         while index < len(self.lines):
             mark = _other_mark(self.lines[index])
