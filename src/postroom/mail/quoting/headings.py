@@ -130,7 +130,7 @@ def _lines_with(word: str, text: str, lowered: str) -> Iterator[str]:
 
 
 def _is_reply_mark(line: str, mark: _Mark) -> bool:
-    if not 8 <= len(line) <= 160:
+    if not 5 <= len(line) <= 160:
         return False
     lowered = line.lower()
     words = _WORD.findall(lowered)

@@ -6,7 +6,12 @@ import re
 from dataclasses import dataclass
 
 from postroom.mail.data import load
-from postroom.mail.quoting.attributions import ends_with_verb, find_attribution, is_only_verb
+from postroom.mail.quoting.attributions import (
+    LONGEST,
+    ends_with_verb,
+    find_attribution,
+    is_only_verb,
+)
 from postroom.mail.quoting.headings import (
     has_more_headers,
     header_word,
@@ -238,26 +243,35 @@ class _Marks:
         first, text = self._lines_above(index)
         is_alone = self._is_alone(index) and (first == 0 or not self.lines[first - 1].strip())
         start = find_attribution(text, quote_follows=False, is_paragraph=is_alone)
+        if self._has_torn(first, index):
+            torn = self._lines_above(index, is_torn=True)
+            wider = find_attribution(torn[1], quote_follows=False)
+            if wider >= 0:
+                (first, text), start = torn, wider
         return self._split(first, text, start) if start >= 0 else -1
 
-    def _lines_above(self, last: int) -> tuple[int, str]:
+    def _lines_above(self, last: int, *, is_torn: bool = False) -> tuple[int, str]:
         """The few lines that end with `last`, up to an empty or quoted one.
 
-        Empty lines that tear an attribution apart are crossed.
+        In a torn attribution empty lines stand between short ones, and are crossed.
         """
-        first = last
-        most = _MAX_ATTRIBUTION_LINES
+        first, chars = last, len(self.lines[last])
+        most = _MAX_TORN_LINES if is_torn else _MAX_ATTRIBUTION_LINES
         while first > 0 and last - first < most - 1:
             above = self.lines[first - 1]
-            is_torn = most == _MAX_TORN_LINES or self._is_torn(first)
-            if not above.strip() and is_torn:
-                most = _MAX_TORN_LINES
-            elif self.quoted[first - 1] or not above.strip() or len(above) > 200:
+            chars += len(above) + 1
+            if self.quoted[first - 1] or len(above) > 200 or (is_torn and chars > LONGEST):
+                break
+            if not above.strip() and not is_torn:
                 break
             first -= 1
         while first < last and not self.lines[first].strip():
             first += 1
         return first, "\n".join(self.lines[first : last + 1])
+
+    def _has_torn(self, first: int, last: int) -> bool:
+        """Whether one of these lines cannot be the first of an attribution."""
+        return any(self._is_torn(index) for index in range(first, last + 1))
 
     def _is_torn(self, first: int) -> bool:
         """Whether the line cannot be the first of an attribution."""
