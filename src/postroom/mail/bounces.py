@@ -109,7 +109,7 @@ _STATUS = re.compile(r"(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?![\d.]|\.\d)")
 _MAX_CHARS = 50_000
 _MAX_CONTEXT_CHARS = 5_000
 _MAX_NAMED = 30
-_MIN_SECTION_CHARS = 40
+_SAYS = re.compile(r"[^\W\d_]{4,}")
 _RETURNED_TO = re.compile(r"^[ \t>]{0,9}to:([^\n]{1,2000})", re.IGNORECASE | re.MULTILINE)
 _MAX_TOP_CHARS = 4_000
 _MAX_OPENING_CHARS = 500
@@ -206,8 +206,9 @@ def about_address(told: str, address: str) -> str:
     end = min(len(told), at + _MAX_CONTEXT_CHARS)
     for other in _ADDRESS.finditer(told, at, end):
         if other[0].lower() != address.lower() and _opens_section(told, other):
-            is_far = other.start() - at > _MIN_SECTION_CHARS
-            return told[start : other.start()] if is_far else told[:_MAX_CONTEXT_CHARS]
+            said = told[at : other.start()].rpartition("\n")[0]
+            is_section = _SAYS.search(said) is not None
+            return told[start : other.start()] if is_section else told[:_MAX_CONTEXT_CHARS]
     return told[start:end]
 
 

@@ -32,7 +32,7 @@ def squeezed(reply: Reply) -> str:
 
 def is_split_name(attribution: str) -> bool:
     """A name alone on a line above a name may as well be how the writer signs."""
-    return attribution.split("\n")[0] in ("Mara", "Marianne")
+    return attribution.split("\n", maxsplit=1)[0] in ("Mara", "Marianne")
 
 
 @given(
