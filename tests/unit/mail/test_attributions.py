@@ -62,7 +62,7 @@ def test_a_wrapped_name_costs_no_word_of_the_writer(name: str, sentence: str) ->
 
 
 @pytest.mark.parametrize("sentence", SENTENCES)
-@pytest.mark.parametrize("attribution", (*TORN, *SPARSE))
+@pytest.mark.parametrize("attribution", [*TORN, *SPARSE])
 def test_sparse_and_torn_attributions_need_no_quote_marks(attribution: str, sentence: str) -> None:
     reply = split_reply(f"{sentence}\n\n{attribution}\n\nOld words\n\nmore")
 
