@@ -172,7 +172,7 @@ def test_only_what_is_certain_is_hard(status: str, diagnostic: str, hard: bool) 
 
 def test_headers_without_a_space_begin_the_returned_mail() -> None:
     report = notice(
-        f"It was not delivered.\n\nReceived:from a by b\nMessage-ID:<1@x.example>\nTo: {FAILED}\n\nHi"
+        f"It was not delivered.\n\nReceived:from a by b\nMessage-ID:<1@x.y>\nTo: {FAILED}\n\nHi"
     )
 
     assert report is not None

@@ -14,6 +14,8 @@ from functools import cache
 from postroom.mail.data import load
 
 LONGEST = 500
+TRAILING = " \t\n-*_\xa0\u200e\u200f\u202c"
+"""What may follow the colon of an attribution: rules, emphasis, marks of direction."""
 _WRAP_CHARS = 55
 _ADDRESS = r"(?:[<(\[]\s{0,3})?(?:mailto:)?[^\s<>()\[\]@,;:\"]{1,100}@[\w.-]{1,200}[>)\]]{0,4}"
 _DATE = (
@@ -174,7 +176,7 @@ def find_attribution(text: str, *, quote_follows: bool, is_paragraph: bool = Fal
     """
     if len(text) > LONGEST:
         return -1
-    stripped = text.rstrip(" \t\n-*_")
+    stripped = text.rstrip(TRAILING)
     if not quote_follows and not _HINT.search(stripped):
         return -1
     has_colon = stripped.endswith((":", "："))
@@ -228,7 +230,11 @@ def _opens_date(tokens: list[_Token], at: int) -> bool:
 def _weigh(tokens: list[_Token], *, inside: bool) -> _Evidence:
     found = _Evidence(verb=inside, strong=inside)
     kinds = {token.kind for token in tokens}
-    found.date = "date" in kinds or ("month" in kinds and bool(kinds & {"number", "year"}))
+    found.date = (
+        "date" in kinds
+        or ("month" in kinds and bool(kinds & {"number", "year"}))
+        or kinds >= {"number", "year", "time"}  # with a month in a language that we do not know
+    )
     found.year = bool(kinds & {"year", "date"})
     found.time, found.zone, found.address = "time" in kinds, "zone" in kinds, "address" in kinds
     for token in tokens:

@@ -34,6 +34,7 @@ _TIMED = re.compile(r"\d[:.h]\d\d|\b(?:19|20)\d\d\b")
 _PROMPTS = frozenset(load("quotations")["prompts"])
 _MAX_LOOKAHEAD = 2_000
 _SHORTEST_SEPARATOR = 6
+_DIRECTION = " \t\xa0\u200e\u200f\u202c"
 _SENTENCE_ENDS = (":", "：", "-", "*")
 
 
@@ -202,7 +203,7 @@ class _Marks:
             self._looks_left -= 1
             if self._is_header_block(index):
                 return self._above_rules(index)
-        ends = line.rstrip().endswith(_SENTENCE_ENDS)
+        ends = line.rstrip(_DIRECTION).endswith(_SENTENCE_ENDS)
         if ends or ends_with_verb(line):
             if is_forward(line):
                 return len(self.lines)
