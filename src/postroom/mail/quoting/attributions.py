@@ -37,6 +37,8 @@ _TOKEN = re.compile(
     rf"(?P<address>{_ADDRESS})|(?P<date>{_DATE})T?|(?P<time>{_TIME})|(?P<zone>{_ZONE})"
     rf"|(?P<number>\d{{1,9}}(?:st|nd|rd|th|er|º)?)|(?P<word>{_WORD})|(?P<mark>[<\"'«“„(\[])"
 )
+_WORD_BREAK = re.compile(r"[\s:：,.<>\"'”’*_-]+")
+_MAX_VERB_WORDS = 4
 _HINT = re.compile(r"[\d@]")
 _SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’)\]]{0,2}\s")
 _OPENING = frozenset("([<")
@@ -97,9 +99,11 @@ def has_verb_inside(text: str) -> bool:
 
 def is_only_verb(text: str) -> bool:
     """Whether this is the end of an attribution: `wrote:`, `a écrit :`."""
+    if len(text.split()) > _MAX_VERB_WORDS or not _may_have_verb(text):
+        return False
     tokens = _tokens(text)
     kinds = {token.kind for token in tokens}
-    return "verb" in kinds and kinds <= {"verb", "small"} and len(tokens) <= 4
+    return "verb" in kinds and kinds <= {"verb", "small"} and len(tokens) <= _MAX_VERB_WORDS
 
 
 def _tokens(text: str) -> list[_Token]:
@@ -177,7 +181,7 @@ def find_attribution(text: str, *, quote_follows: bool, is_paragraph: bool = Fal
     if len(text) > LONGEST:
         return -1
     stripped = text.rstrip(TRAILING)
-    if not quote_follows and not _HINT.search(stripped):
+    if not quote_follows and not _may_be_one(stripped, is_paragraph=is_paragraph):
         return -1
     has_colon = stripped.endswith((":", "："))
     tokens = _tokens(stripped)
@@ -202,6 +206,18 @@ def find_attribution(text: str, *, quote_follows: bool, is_paragraph: bool = Fal
         if best < 0 or not tokens[best].opens_line:
             return start
     return _line_start(stripped, tokens, _extended(stripped, tokens, best))
+
+
+def _may_be_one(text: str, *, is_paragraph: bool) -> bool:
+    """A quick look: without a number or an address, or without a verb, there is no attribution."""
+    if not _HINT.search(text):
+        return False
+    return is_paragraph or "@" in text or _may_have_verb(text)
+
+
+def _may_have_verb(text: str) -> bool:
+    words = _WORD_BREAK.split(text.lower())
+    return not words_of("verbs").isdisjoint(words) or has_verb_inside(text)
 
 
 def _may_start(text: str, tokens: list[_Token], at: int) -> bool:
