@@ -254,9 +254,8 @@ async def test_on_a_phone_back_leads_to_the_same_mail_of_the_list(
     await expect(page.locator("#reading h1")).to_have_text("Mail 20")
     await expect(page.locator("#list")).to_be_hidden()
     assert 0 == await page.evaluate("scrollY")
-    await expect(page.locator("#reading .head time").first).to_have_text(
-        "1 Mar 2026, 14:30 GMT+5:30"
-    )
+    sent = page.locator("#reading .head time").first
+    await expect(sent).to_have_text("1 Mar 2026, 14:30 GMT+5:30")
     await page.go_back()
     await expect(page.locator(f"#row-{ids[20]} a")).to_be_focused()
     await expect(page.locator(f"#row-{ids[20]} a")).to_be_in_viewport()
