@@ -12,9 +12,14 @@ from bench.corpora.board import Board
 from bench.corpora.files import read_jsonl, read_mbox, read_tar
 from postroom.mail.message import ParsedMessage
 from postroom.mail.threads import (
+    SERIES_WINDOW,
     Candidate,
+    Sibling,
+    answered_subject,
     choose_by_reference,
+    choose_by_series,
     choose_by_subject,
+    series_part,
     subject_key,
     thread_keys,
 )
@@ -32,8 +37,14 @@ class Threader:
     def add(self, parsed: ParsedMessage) -> None:
         own_id = parsed.internet_message_id or f"none-{len(self.thread_of)}"
         keys = [*thread_keys(parsed), own_id]
-        thread, merged = choose_by_reference(keys, self.thread_of)
-        thread = thread or self._by_subject(parsed) or own_id
+        found, merged = choose_by_reference(keys, self.thread_of)
+        thread = found or self._by_subject(parsed)
+        series = self._by_series(parsed, thread)
+        if series and not keys[:-1]:  # it joins the series, with what waited for it
+            thread, merged = series[0], (*merged, *filter(None, [thread]))
+        elif series:
+            merged = (*merged, *series)
+        thread = thread or own_id
         for other in merged:
             self._merge(thread, other)
         self.thread_of |= dict.fromkeys(keys, thread)
@@ -42,7 +53,7 @@ class Threader:
     def _by_subject(self, parsed: ParsedMessage) -> str | None:
         if parsed.date is None:
             return None
-        wanted = subject_key(parsed.subject)
+        wanted = answered_subject(parsed.subject)
         candidates = [
             Candidate(
                 thread,
@@ -54,6 +65,19 @@ class Threader:
             if any(subject_key_of(message.subject) == wanted for message in messages)
         ]
         return choose_by_subject(parsed, candidates, date=parsed.date)
+
+    def _by_series(self, parsed: ParsedMessage, thread: str | None) -> list[str]:
+        if parsed.date is None or series_part(parsed.subject) is None:
+            return []
+        sender = parsed.sender.address if parsed.sender else ""
+        siblings = [
+            Sibling(name, m.subject, bool(thread_keys(m)), m.date)
+            for name, messages in self.threads.items()
+            for m in messages
+            if m.date and abs(m.date - parsed.date) <= SERIES_WINDOW
+            and m.sender and m.sender.address == sender
+        ]  # fmt: skip
+        return list(choose_by_series(parsed, siblings, date=parsed.date, joined=thread))
 
     def _merge(self, thread: str, other: str) -> None:
         self.thread_of = {k: thread if t == other else t for k, t in self.thread_of.items()}
@@ -82,7 +106,8 @@ def score_threading(folder: Path, board: Board) -> None:
 
 
 def count_pairs(truth: list[list[str]], found: list[list[str]]) -> tuple[int, int, int]:
-    """Pairs of one thread: in both, in the truth, and in what we found."""
+    """Pairs of one thread: in both, in the truth, and in what we found; each id counts once."""
+    truth, found = _each_once(truth), _each_once(found)
     true_thread = {message: n for n, thread in enumerate(truth) for message in thread}
     both = 0
     for thread in found:
@@ -93,3 +118,14 @@ def count_pairs(truth: list[list[str]], found: list[list[str]]) -> tuple[int, in
         return sum(len(thread) * (len(thread) - 1) // 2 for thread in threads)
 
     return both, pairs(truth), pairs(found)
+
+
+def _each_once(threads: list[list[str]]) -> list[list[str]]:
+    """The threads without ids that stood in one before."""
+    seen: set[str] = set()
+    once = []
+    for thread in threads:
+        fresh = [message for message in dict.fromkeys(thread) if message not in seen]
+        seen.update(fresh)
+        once.append(fresh)
+    return once

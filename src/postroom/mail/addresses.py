@@ -113,6 +113,10 @@ _OTHERS = (
 _TOKEN = late_pattern(r'"(?P<quoted>(?:[^"\\]|\\.)*+)(?P<closed>")?|' + _OTHERS, re.DOTALL)
 # After one unterminated quoted string there are no quotation marks left, so no other can end.
 _TOKEN_AFTER_OPEN_QUOTE = late_pattern(r"(?P<quoted>(?!))|" + _OTHERS, re.DOTALL)
+# A word that looks like a local part: not like a name, which has one capital.
+_LOCAL_WORD = late_pattern(
+    r"[a-z0-9][a-z0-9._+=/-]*|[A-Z0-9][A-Z0-9._+=/-]*|[^\s@]+@[^\s]*|[^\s]*\d[^\s]*|[A-Z][a-z]*[-_.][^\s]+"
+)
 _COMMENT_STOP = late_pattern(r"[()\\]")
 _COMMENT = late_pattern(r"\([^()]*+\)")
 _AROUND = late_pattern(r"\s*+([@.])\s*+")
@@ -234,7 +238,7 @@ class _Reader:
             for part in self.pending.rstrip(", ").split(", "):
                 self._add(*_is_single_word(part))
         self.pending = ""
-        if not address:
+        if not address and not self.has_angle:
             name, address = _is_single_word(name)
         if name or address:
             self._add(name or decode_words(" ".join(self.comments)).strip(), address)
@@ -251,7 +255,7 @@ class _Reader:
 
 def _is_single_word(name: str) -> tuple[str, str]:
     """A single word such as `root` is a local address; several words are a display name."""
-    return ("", name) if name and " " not in name else (name, "")
+    return ("", name) if name and _LOCAL_WORD.fullmatch(name) else (name, "")
 
 
 def _read_comment(value: str, at: int) -> tuple[str, int]:

@@ -11,7 +11,7 @@ from postroom.model.message import AddressLine
 from postroom.model.values import dataclass
 
 Protection = Literal["pgp-signed", "pgp-encrypted", "smime-signed", "smime-encrypted"]
-PARSER_VERSION = 2
+PARSER_VERSION = 3
 """Increased whenever the parser would give another result for the same mail."""
 
 
@@ -156,12 +156,11 @@ class ParsedMessage:
 
     @property
     def sender(self) -> AddressLine | None:
-        """The author: the first From address, or the Sender if there is no From."""
-        for role in ("from", "sender"):
-            for address in self.addresses:
-                if address.role == role:
-                    return address
-        return None
+        """The author: the first From address, or the Sender if there is no From with one."""
+        lines = [
+            line for role in ("from", "sender") for line in self.addresses if line.role == role
+        ]
+        return next((line for line in lines if "@" in line.address), lines[0] if lines else None)
 
     def header(self, name: str) -> str | None:
         """The first header of this name, whatever its case."""

@@ -35,9 +35,11 @@ from postroom.model.message import AddressLine
 SNIPPET_CHARS = 120
 _ADDRESS_FIELDS = ("from", "sender", "reply-to", "to", "cc", "bcc")
 _AUTHORS = ("from", "sender", "reply_to")
-_LEADING_JUNK = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*+(?:>?From [^\n]*+\n)?+")
+_LEADING_JUNK = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*+(?:>?From (?![ \t]*+:)[^\n]*+\n)?+")
 _POINTER = re.compile(r"html|view (?:this|it) |in your browser|navigateur|browser", re.IGNORECASE)
 _SHORT = 400
+_MAX_DATES = 5
+_STAND_INS = ("sender", "reply-to", "return-path")
 _DEFAULT_LIMITS = Limits()
 
 
@@ -134,11 +136,12 @@ def written_text(raw: bytes, limits: Limits = _DEFAULT_LIMITS) -> str:
 def _body_text(body: Body, words: Words, limits: Limits) -> str:
     if body.html is None:
         return body.plain or ""
-    rendered = html_to_text(body.html[: words.html_left + 1], limits)
+    html, plain = body.html[: words.html_left + 1], body.plain
+    is_text = plain is None or not plain.strip()
+    rendered = html_to_text(_marked(html, limits) if is_text else html, limits)
     words.add(rendered)
     words.html_left = max(words.html_left - len(body.html), 0)
-    plain = body.plain
-    if plain is None or not plain.strip():
+    if plain is None or is_text:
         return rendered.text
     is_short, length = len(plain) < _SHORT, len(rendered.text)
     # A plain part may only refer to the HTML part.
@@ -150,6 +153,15 @@ def _body_text(body: Body, words: Words, limits: Limits) -> str:
     return f"{rendered.text}\n\n{plain}" if is_abridged else plain
 
 
+def _marked(html: str, limits: Limits) -> str:
+    """HTML whose quotations are marked; beyond the limit it is not read anyway."""
+    if len(html) > limits.html_bytes:
+        return html
+    from postroom.mail.quoting.html_quotes import mark_quotes  # selectolax is loaded for HTML only
+
+    return mark_quotes(clean(html))
+
+
 def _assemble(
     raw: bytes, root: Part, contents: Contents, words: Words, limits: Limits
 ) -> ParsedMessage:
@@ -157,9 +169,10 @@ def _assemble(
     line = contents.removed.line
     addresses = _addresses(fields, contents, limits, line)
     reply = split_reply(without_uu(words.text))
-    date = parse_date(fields.first("date"))
+    dates = (parse_date(value) for value in fields.all("date")[:_MAX_DATES])
+    date = next((found for found in dates if found is not None), None)
     if date is None:
-        contents.note("Date cannot be read" if fields.first("date") else "missing Date")
+        contents.note("Date cannot be read" if fields.filled("date") else "missing Date")
     calendar = contents.parts.get("text/calendar")
     return ParsedMessage(
         subject=" ".join(line(fields.decoded("subject")).split()),
@@ -181,7 +194,9 @@ def _assemble(
         auto_submitted=is_auto_submitted(fields),
         list_id=line(list_id(fields) or "") or None,
         list_unsubscribe=tuple(map(line, list_unsubscribe(fields))),
-        report=read_report(fields, words.text, contents.attachments, limits),
+        report=read_report(
+            fields, words.text, contents.attachments, limits, charset=_charset(contents)
+        ),
         invitation=parse_invitation(cleaned(guess(calendar.decoded()), contents.removed))
         if calendar
         else None,
@@ -191,6 +206,12 @@ def _assemble(
     )
 
 
+def _charset(contents: Contents) -> str:
+    """The charset of the plain text."""
+    part = contents.parts.get("text/plain")
+    return part.parameters.get("charset", "") if part else ""
+
+
 def _addresses(
     fields: Fields, contents: Contents, limits: Limits, line: Callable[[str], str]
 ) -> tuple[AddressLine, ...]:
@@ -198,8 +219,10 @@ def _addresses(
     for name in _ADDRESS_FIELDS:
         values, role = fields.all(name), name.replace("-", "_")
         if len(values) > 1 and role in ("from", "sender"):
-            contents.note(f"{len(values)} {name.title()} headers, the first counts")
-            values = values[:1]
+            one = next((value for value in values[:10] if _has_address(value)), values[0])
+            which = "the first" if one is values[0] else "the first with an address"
+            contents.note(f"{len(values)} {name.title()} headers, {which} counts")
+            values = [one]
         for value in values[:10]:
             mailboxes, more = parse_mailboxes(value, most=limits.header_addresses)
             if more:
@@ -211,6 +234,28 @@ def _addresses(
                     a.address for a, m in pairs if a.address != m.address or name in fields.had_nul
                 ]
             found += read
+    return _with_sender(found, fields, contents, line)
+
+
+def _has_address(value: str) -> bool:
+    return any("@" in mailbox.address for mailbox in parse_mailboxes(value, most=10)[0])
+
+
+def _with_sender(
+    found: list[AddressLine], fields: Fields, contents: Contents, line: Callable[[str], str]
+) -> tuple[AddressLine, ...]:
+    """The addresses; if no From holds one, with a sender from another field.
+
+    Its role is `sender`: such an address is shown, and never the author that a server attested.
+    """
+    if any(one.role in ("from", "sender") and "@" in one.address for one in found):
+        return tuple(found)
+    for name in _STAND_INS:
+        mailboxes = parse_mailboxes(fields.filled(name), most=1)[0]
+        if mailboxes and "@" in mailboxes[0].address:
+            contents.note(f"From without an address, {name.title()} taken as the sender")
+            only = AddressLine("sender", line(mailboxes[0].name), line(mailboxes[0].address))
+            return (*(one for one in found if one.role != "sender"), only)
     return tuple(found)
 
 

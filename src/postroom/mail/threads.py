@@ -1,4 +1,4 @@
-"""Threading: base subjects, references, and the thread that a mail belongs to."""
+"""Threading: base subjects, references, series, and the thread that a mail belongs to."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Set
 from datetime import datetime, timedelta
 from functools import cache
+from itertools import islice
 
 from postroom.mail.data import load
 from postroom.mail.message import ParsedMessage
@@ -15,7 +16,11 @@ from postroom.model.values import dataclass, late_pattern
 
 _PREFIX = late_pattern(r"\s*+([^\W\d_][\w^]{0,11})\s?(?:[\[(]\d{1,3}[\])]|\*\d{1,3})?\s?[:：]\s*+")
 _TAG = late_pattern(r"\s*+\[[^\]\[]{1,60}\]\s*+")
-_WAS = late_pattern(r"\s\(was:? [^()]{1,200}\)\s{0,9}$", re.IGNORECASE)
+_WAS = late_pattern(
+    r"\s[(\[](?:was|war|était|era|var|oli|byl[oa]?|было|formerly)\b:? ([^()\[\]]{1,200}"
+    r"(?:[\[(][^()\[\]]{1,60}[\])][^()\[\]]{0,200})?)[)\]]\s{0,9}$",
+    re.IGNORECASE,
+)
 _FWD_TAIL = late_pattern(r"\s{1,9}\((?:fwd|forward)\)\s{0,9}$", re.IGNORECASE)
 _MAX_PREFIXES = 50
 
@@ -33,6 +38,17 @@ def base_subject(subject: str) -> str:
 def is_reply_subject(subject: str) -> bool:
     """Whether the subject has a reply prefix."""
     return any(prefix in _prefixes("reply") for prefix in _strip(subject)[1])
+
+
+def answered_subject(subject: str) -> str:
+    """The `subject_key` of the mail that a subject claims to answer, empty if it claims none.
+
+    `New title (was: Re: Old title)` answers the old title.
+    """
+    was = _WAS.search(" ".join(subject.split())[:2_000])
+    if was is not None:
+        return subject_key(was[1])
+    return subject_key(subject) if is_reply_subject(subject) else ""
 
 
 def without_reply_prefixes(subject: str) -> str:
@@ -61,6 +77,95 @@ def _strip(subject: str) -> tuple[str, list[str]]:
 
 def _is_prefix(word: str) -> bool:
     return word.lower() in _prefixes("reply") or word.lower() in _prefixes("forward")
+
+
+_NUMBERED = late_pattern(
+    r"(\d{1,3})\s?(?:/|of|von|de|di|van|av|af|из|z)\s?(\d{1,3})(?!\d)", re.IGNORECASE
+)
+_BRACKETS = late_pattern(r"\[([^\[\]]{1,80})\]")
+_PART = late_pattern(
+    r"(?:^|\s)[(\[]?(?:part|teil|partie|parte|deel|del|część|часть)\s?(\d{1,3})\s?"
+    r"(?:/|of|von|de|di|van|av|af|из|z|sur)\s?(\d{1,3})(?!\d)|[(](\d{1,3})\s?(?:/|of)\s?(\d{1,3})[)]\s{0,9}$",
+    re.IGNORECASE,
+)
+SERIES_WINDOW = timedelta(hours=6)
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesPart:
+    """The place of a mail in a numbered series: `[TAG v2 3/7]`, `(3/7)`, `Part 3 of 7`."""
+
+    tag: str
+    total: int
+    number: int
+
+
+def series_part(subject: str) -> SeriesPart | None:
+    """The part of a series that a subject names; replies are no parts."""
+    if not any(digit in subject for digit in "123456789") or is_reply_subject(subject):
+        return None
+    subject = " ".join(subject.split())[:500]
+    for tags in _BRACKETS.findall(subject):
+        if found := _NUMBERED.search(tags):
+            tag = f"{tags[: found.start()]} {tags[found.end() :]}"
+            return _series_part(tag, found[1], found[2])
+    found = _PART.search(subject)
+    if found is None:
+        return None
+    tag = " ".join(_BRACKETS.findall(subject))
+    return _series_part(f"{tag} part", found[1] or found[3], found[2] or found[4])
+
+
+def _series_part(tag: str, number: str, total: str) -> SeriesPart | None:
+    is_part = 0 < int(number) <= int(total) and int(total) > 1
+    is_cover = int(number) == 0 and int(total) > 0
+    return SeriesPart(fold(tag), int(total), int(number)) if is_part or is_cover else None
+
+
+@dataclass(frozen=True, slots=True)
+class Sibling:
+    """A mail of the same sender and time; `points` if it names a mail that it answers."""
+
+    thread_id: str
+    subject: str
+    points: bool
+    date: datetime
+
+
+def choose_by_series(
+    parsed: Threadable, siblings: Iterable[Sibling], *, date: datetime, joined: str | None
+) -> tuple[str, ...]:
+    """The threads that belong together with a part of a series, which is in `joined` so far.
+
+    A part without any pointer belongs to the thread of a sibling that points into it; a part that
+    points gets the threads of such orphans. A thread has each number once. A series that was
+    sent without any pointers stays apart, and cover letters begin threads.
+    """
+    part = series_part(parsed.subject)
+    if part is None:
+        return ()
+    same = [
+        (sibling, found)
+        for sibling in sorted(siblings, key=lambda sibling: abs(date - sibling.date))
+        if abs(date - sibling.date) <= SERIES_WINDOW
+        and (found := series_part(sibling.subject))
+        and (found.tag, found.total) == (part.tag, part.total)
+    ]
+    numbers: dict[str | None, set[int]] = {joined: set()}
+    for sibling, found in same:
+        numbers.setdefault(sibling.thread_id, set()).add(found.number)
+    pointing = {sibling.thread_id for sibling, _ in same if sibling.points}
+    if not thread_keys(parsed):
+        fitting = (s.thread_id for s, _ in same if s.points and s.thread_id != joined
+                   and part.number not in numbers[s.thread_id])  # fmt: skip
+        return tuple(islice(fitting, 1 if part.number else 0))
+    held = numbers[joined] | {part.number, 0}
+    orphans: dict[str, None] = {}
+    for sibling, found in same:
+        if sibling.thread_id not in pointing | {joined} and found.number not in held:
+            orphans[sibling.thread_id] = None
+            held.add(found.number)
+    return tuple(orphans)
 
 
 WINDOW = timedelta(days=30)
@@ -132,8 +237,7 @@ def choose_by_subject(
     to be a reply and say something, the thread must be alive within `WINDOW`, and the people
     must fit. `own` are the inbox's own addresses: that a stranger writes to us proves nothing.
     """
-    is_reply = is_reply_subject(parsed.subject) and subject_key(parsed.subject)
-    if thread_keys(parsed) or not is_reply:
+    if thread_keys(parsed) or not answered_subject(parsed.subject):
         return None
     fitting = [
         candidate

@@ -84,6 +84,24 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "reply headers": lambda: _mail("A: b", "On On On " * 200_000),
     "attributions": lambda: _mail("A: b", "On Monday 1 May 2010, a@b wrote:\nx\n" * 60_000),
     "almost attributions": lambda: _mail("A: b", "On 1 May 2010 a@b:\nwrote\n" * 100_000),
+    "torn attributions": lambda: _mail("A: b", "On 1 May 2010\n\n<\n\na@b\n\n> wrote\n" * 60_000),
+    "short lines": lambda: _mail("A: b", "x:\n" * 400_000),
+    "sparse lines": lambda: _mail("A: b", "1/1/2010 a@b.c\n\n" * 80_000),
+    "names above names": lambda: _mail("A: b", "Ada\nBo\nOn\nMon\n<a@b> wrote:\n" * 50_000),
+    "other quote marks": lambda: _mail("A: b", "| a\nMH> b\n: c\n" * 150_000),
+    "reply marks": lambda: _mail("A: b", "reply above or below this line, or type?\n" * 40_000),
+    "separators": lambda: _mail("A: b", "*-- x wrote\n" * 120_000),
+    "quotes in HTML": lambda: _mail(
+        "Content-Type: text/html", "a" + "<div class=gmail_quote>b</div>c" * 30_000
+    ),
+    "quotations after a break in HTML": lambda: _mail(
+        "Content-Type: text/html", "a<div id=appendonsend></div>" + "<p>b</p>" * 100_000
+    ),
+    "blockquotes": lambda: _mail("Content-Type: text/html", "<blockquote>b</blockquote>" * 40_000),
+    "failed addresses": lambda: _mail(
+        "From: mailer-daemon@x", "could not be delivered 550 " + "a@b," * 300_000
+    ),
+    "stray header lines": lambda: b"A: b\n" + b"c d\n" * 200_000 + b"From: a@b\n\n",
     "attributions inside lines": lambda: _mail(
         "A: b", "x On 1 May 2010 10:00, a@b wrote:\n> q\n" * 30_000
     ),

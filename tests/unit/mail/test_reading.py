@@ -14,7 +14,8 @@ from postroom.mail.header_values import (
     parse_references,
 )
 from postroom.mail.mime.decoding import codec_name, decode, decode_transfer, decode_words
-from postroom.mail.mime.parts import parse_parameters, split_header
+from postroom.mail.mime.parameters import parse_parameters
+from postroom.mail.mime.parts import split_header
 from postroom.model.limits import Limits
 
 
@@ -199,10 +200,10 @@ def test_a_header_without_a_body_is_whole() -> None:
     assert ([("A", "b"), ("C", "d")], b"") == header(b"A: b\r\nC: d\r\n")[:2]
 
 
-def test_a_broken_line_in_the_header_is_passed_over() -> None:
-    pairs, body, defects = header(b"A: b\nno field\nC: d\n\nBody")
+def test_a_line_that_is_no_field_continues_the_one_above() -> None:
+    pairs, body, defects = header(b"A: b\nno field\nTo: d\n\nBody")
 
-    assert ([("A", "b"), ("C", "d")], b"Body") == (pairs, body)
+    assert ([("A", "b no field"), ("To", "d")], b"Body") == (pairs, body)
     assert ("a line in the header that is no field",) == defects
 
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from postroom.mail.bounces import find_reason, verdict
 from postroom.mail.message import Report
 from postroom.mail.parse import parse_message
-from postroom.mail.reports import find_reason, verdict
 
 
 def bounce(told: str, **headers: str) -> Report:

@@ -37,6 +37,8 @@ class Contents:
     parts: dict[str, Part] = field(default_factory=dict)
     removed: Removed = field(default_factory=Removed)
     altered_addresses: list[str] = field(default_factory=list)
+    hints: tuple[str, ...] = ()
+    """Charsets that the mail names elsewhere, for text without one."""
 
     def note(self, defect: str | None) -> None:
         if defect and defect not in self.defects:
@@ -45,11 +47,17 @@ class Contents:
 
 def collect(root: Part, limits: Limits) -> Contents:
     """Sort the parts of a mail into text and files."""
-    contents = Contents()
+    contents = Contents(hints=_charsets_in(root))
     _collect(root, contents, limits, is_root=True)
     if not contents.bodies:
         _show_a_named_text(root, contents, limits)
     return contents
+
+
+def _charsets_in(root: Part) -> tuple[str, ...]:
+    """The charsets of the encoded words of the header and of the parts."""
+    parts = [root.parameters.get("charset"), *(c.parameters.get("charset") for c in root.children)]
+    return tuple(dict.fromkeys((*root.fields.charsets(), *filter(None, parts))))
 
 
 def _show_a_named_text(part: Part, contents: Contents, limits: Limits) -> None:
@@ -82,7 +90,7 @@ def _collect(part: Part, contents: Contents, limits: Limits, *, is_root: bool = 
 
 def _collect_alternative(part: Part, contents: Contents, limits: Limits) -> None:
     """Alternatives become one body; other parts of the multipart are files."""
-    inner = Contents(parts=contents.parts, removed=contents.removed)
+    inner = Contents(parts=contents.parts, removed=contents.removed, hints=contents.hints)
     for child in part.children:
         _collect(child, inner, limits)
     plains = [b.plain for b in inner.bodies if b.plain is not None]
@@ -113,13 +121,13 @@ def _add_body(part: Part, contents: Contents, limits: Limits) -> None:
     charset = part.parameters.get("charset")
     if part.content_type == "text/html":
         meta = _META_CHARSET.search(data[:4_096]) if not charset else None
-        text, defect = decode(data, meta[1].decode() if meta else charset)
+        text, defect = decode(data, meta[1].decode() if meta else charset, hints=contents.hints)
         contents.bodies.append(Body(html=text))
     else:
         # Files stood in the text itself before there was MIME.
         for _, _, name, content in find_uu(data) if b"begin " in data else ():
             _add_file(contents, limits, name, "application/octet-stream", content)
-        text, defect = decode(data, charset)
+        text, defect = decode(data, charset, hints=contents.hints)
         contents.bodies.append(Body(plain=_plain(text, part)))
     contents.note(defect)
 

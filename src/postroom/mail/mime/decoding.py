@@ -5,11 +5,19 @@ from __future__ import annotations
 import binascii
 import codecs
 import re
+from collections.abc import Sequence
 from encodings import normalize_encoding
 from encodings.aliases import aliases
 from functools import cache, lru_cache
 
 from postroom.mail.data import load
+from postroom.mail.mime.detection import (
+    decode_iso2022_jp,
+    is_latin,
+    is_western,
+    lines_with_letters,
+    multibyte,
+)
 from postroom.model.values import late_pattern
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
@@ -143,6 +151,9 @@ REPLACEMENT = "\ufffd"
 _SAMPLE = 8_000
 _FEW_LETTERS = 4
 _WESTERN = frozenset(("ascii", "cp1252", "iso8859-15"))
+_LATIN = frozenset(("cp1250", "cp1254", "cp1257", "iso8859-2", "iso8859-13", "iso8859-16", "cp852"))
+_POLISH_SIGNS = (b"\xb3", b"\xb9")  # ł and ą, which are small digits in windows-1252
+_COMMON = _WESTERN | {"utf-8", "utf-16", "utf-7"}
 _SURROGATE = late_pattern("[\ud800-\udfff]")
 _UTF8_LEAD = re.compile(rb"[\xc2-\xf4][\x80-\xbf]")
 
@@ -192,19 +203,25 @@ def clean(text: str) -> str:
 
 
 def decode(
-    data: bytes, charset: str | None = None, *, detects: bool = True
+    data: bytes,
+    charset: str | None = None,
+    *,
+    detects: bool = True,
+    hints: Sequence[str] = (),
 ) -> tuple[str, str | None]:
     """The text, and what was wrong with its charset if anything was.
 
-    Detection takes a millisecond: `detects` is for who decodes thousands of pieces.
+    Detection takes a millisecond: `detects` is for who decodes thousands of pieces. `hints` are
+    charsets that other parts of the mail declare.
     """
     if data.isascii() and not _is_stateful(charset):
         return clean(data.decode("ascii")), None
     codec = codec_name(charset) if charset else None
     if charset and codec is None:
-        return guess(data, detects=detects), f"unknown charset {clean(charset)[:40]!r}"
+        defect = f"unknown charset {clean(charset)[:40]!r}"
+        return guess(data, detects=detects, hints=hints), defect
     if codec is None:
-        return guess(data, detects=detects), "8-bit text without a charset"
+        return guess(data, detects=detects, hints=hints), "8-bit text without a charset"
     return _decode_as(data, codec, detects=detects)
 
 
@@ -219,6 +236,8 @@ def _is_stateful(charset: str | None) -> bool:
 def _decode_as(data: bytes, codec: str, *, detects: bool) -> tuple[str, str | None]:
     if codec in _WESTERN and not data.isascii() and (text := _utf8_in_disguise(data)) is not None:
         return text, f"declared {codec}, but it is utf-8"
+    if codec.startswith("iso2022_jp"):
+        return _iso2022_jp(data, codec, detects=detects)
     try:
         return clean(data.decode(codec)), None
     except (UnicodeError, ValueError):
@@ -229,6 +248,13 @@ def _decode_as(data: bytes, codec: str, *, detects: bool) -> tuple[str, str | No
     if codec == "cp1252":
         return clean(data.decode("latin-1")), None
     return _repaired(data, codec, detects=detects), defect
+
+
+def _iso2022_jp(data: bytes, codec: str, *, detects: bool) -> tuple[str, str | None]:
+    """ISO-2022-JP; without its escapes it is another charset of Japan under this name."""
+    if data.isascii() or b"\x1b" in data:
+        return clean(decode_iso2022_jp(data)), None if data.isascii() else f"not valid {codec}"
+    return guess(data, detects=detects, hints=("cp932", "euc_jp")), f"not valid {codec}"
 
 
 def _repaired(data: bytes, codec: str, *, detects: bool) -> str:
@@ -255,7 +281,7 @@ def _utf8_in_disguise(data: bytes) -> str | None:
         return None
 
 
-def guess(data: bytes, *, detects: bool = True) -> str:
+def guess(data: bytes, *, detects: bool = True, hints: Sequence[str] = ()) -> str:
     """Decode bytes of unknown charset: UTF-8 if valid, else the detected charset."""
     try:
         return clean(data.decode("utf-8"))
@@ -263,7 +289,7 @@ def guess(data: bytes, *, detects: bool = True) -> str:
         pass
     if _is_damaged_utf8(data):
         return clean(data.decode("utf-8", "replace"))
-    codec = (_detected(data) if detects else None) or "cp1252"
+    codec = (_detected(data, hints) if detects else None) or "cp1252"
     try:
         return clean(data.decode(codec))
     except (UnicodeError, ValueError):
@@ -277,14 +303,35 @@ def _is_damaged_utf8(data: bytes) -> bool:
     return len(_UTF8_LEAD.findall(sample)) > 4 * wrong
 
 
-def _detected(data: bytes) -> str | None:
-    """The detected charset; too few bytes are not worth a guess."""
-    if sum(byte > 127 for byte in data[:_SAMPLE]) < _FEW_LETTERS:
+def _detected(data: bytes, hints: Sequence[str]) -> str | None:
+    """The charset that the lines with 8-bit bytes look like; too few are not worth a guess."""
+    sample = lines_with_letters(data, _SAMPLE)
+    named = [codec for hint in hints if (codec := codec_name(hint)) and codec not in _COMMON]
+    for codec in named:
+        if _fits(sample, codec):
+            return codec
+    if sum(byte > 127 for byte in sample) < _FEW_LETTERS:
         return None
+    if (codec := multibyte(sample)) is not None:
+        return codec
+    latin = is_latin(sample)
+    if latin and is_western(sample):
+        return "cp1252"
     import chardet
 
-    found = chardet.detect(data[:_SAMPLE])["encoding"]
-    return codec_name(found) if found else None
+    found = chardet.detect(sample)["encoding"]
+    codec = codec_name(found) if found else None
+    if not latin or codec in _LATIN:
+        return codec
+    return "cp1250" if any(sign in sample for sign in _POLISH_SIGNS) else "cp1252"
+
+
+def _fits(sample: bytes, codec: str) -> bool:
+    try:
+        sample.decode(codec)
+    except (UnicodeError, ValueError):
+        return False
+    return True
 
 
 # The text of a word may hold what it must not (spaces, question marks), so its end is looked

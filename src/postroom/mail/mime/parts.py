@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from urllib.parse import unquote_to_bytes
 
 from postroom.mail.data import load
-from postroom.mail.mime.decoding import clean, decode, decode_transfer, decode_words, guess
+from postroom.mail.mime.decoding import clean, decode, decode_transfer, decode_words
+from postroom.mail.mime.parameters import parse_parameters
 from postroom.model.limits import Limits
 
 _BLANK = re.compile(rb"\n\r?\n")
 _ODD_BLANK = re.compile(rb"(?:\r\n|\n|\r(?!\n))[ \t]{0,80}(?:\r\n|\n|\r(?!\n))")
 _FIELD = re.compile(r"([!-9;-~]+)[ \t]*:")
-_NAME = re.compile(r"[!-9;-~]+")
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 _USUAL_NAMES = frozenset(load("headers")["usual"])
 _CHARSET = re.compile(r"charset\s?=\s?\"?([\w-]{1,40})", re.IGNORECASE)
+_WORD_CHARSET = re.compile(r"=\?([\w-]{1,40})\?[bqBQ]\?")
 _ATTESTED = frozenset(("authentication-results", "arc-authentication-results", "received-spf"))
 _LONE_CR = re.compile(r"\r(?!\n)")
 
@@ -41,8 +42,18 @@ class Fields:
         values = self._index.get(name)
         return values[0] if values else ""
 
+    def filled(self, name: str) -> str:
+        """The first value that is not empty."""
+        return next((value for value in self.all(name) if value.strip()), "")
+
     def decoded(self, name: str) -> str:
-        return decode_words(self.first(name)).strip()
+        return decode_words(self.filled(name)).strip()
+
+    def charsets(self) -> list[str]:
+        """The charsets of the encoded words, each once."""
+        found = (match for _, value in self.pairs if "=?" in value
+                 for match in _WORD_CHARSET.findall(value))  # fmt: skip
+        return list(dict.fromkeys(charset.lower() for charset in found))
 
     def names(self) -> set[str]:
         return set(self._index)
@@ -123,6 +134,12 @@ def _read_clean(text: str, most: int) -> Fields | None:
     return fields
 
 
+def _is_usual(line: str) -> bool:
+    """Whether a line begins with the name of a frequent field."""
+    name, colon, _ = line.partition(":")
+    return bool(colon) and name.rstrip(" \t").lower() in _USUAL_NAMES
+
+
 class _Reader:
     """Parses malformed header blocks line by line."""
 
@@ -136,25 +153,33 @@ class _Reader:
         self._charset: str | None = None
 
     def read(self, text: str) -> int | None:
-        """Fill the fields; returns where the header breaks off, None if it is whole."""
+        """Fill the fields; returns where the header breaks off, None if it is whole.
+
+        A line that is no field continues the one above, or is skipped above the first, if a usual
+        field follows it; else it begins the body.
+        """
         self._text = text
         at = 0
         lines = text.split("\n")
+        last_usual = max((n for n, line in enumerate(lines) if _is_usual(line)), default=-1)
         for number, line in enumerate(lines):
+            match = None if line[:1] in (" ", "\t") else _FIELD.match(line)
             if line[:1] in (" ", "\t") and self._name:
                 self._value.append(line)
-            elif match := _FIELD.match(line):
+            elif match and (number >= last_usual or _NAME.fullmatch(match[1])):
                 self._store()
                 if len(self.fields.pairs) >= self._most:
                     self._note(f"more than {self._most} header fields, read up to there")
                     return None
                 self._name, self._value = match[1], [line[match.end() :]]
             elif line.strip() and not (number == 0 and line.startswith(("From ", ">From "))):
-                if not _FIELD.match(lines[number + 1] if number + 1 < len(lines) else ""):
+                if number >= last_usual:
                     self._note("no blank line between header and body")
                     self._store()
                     return at
                 self._note("a line in the header that is no field")
+                if self._name:
+                    self._value.append(f" {line}")
             at += len(line) + 1
         self._store()
         return None
@@ -173,7 +198,7 @@ class _Reader:
     def _decoded(self, value: bytes) -> str:
         """Raw 8-bit text: UTF-8, else what the body is in, else what it looks like."""
         if self._charset is None:
-            declared = _CHARSET.search(self._text)
+            declared = _CHARSET.search(self._text) or _WORD_CHARSET.search(self._text)
             self._charset = declared[1] if declared else ""
         try:
             return value.decode("utf-8")
@@ -193,86 +218,6 @@ def decoded_pairs(fields: Fields) -> Iterator[tuple[str, str]]:
     for name, value in fields.pairs:
         is_encoded = "=?" in value and name.lower() not in _ATTESTED
         yield name, decode_words(value) if is_encoded else value
-
-
-_MOST = 100
-_PARAMETER = re.compile(
-    r"""\s*+;?+\s*+([^\s=;"]{1,200}+)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)(?:"|$)|([^;]*+))""",
-    re.DOTALL,
-)
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-_SECTION = re.compile(r"^([^*]+)\*(\d{1,3})(\*?)$")
-
-
-def parse_parameters(value: str) -> tuple[str, dict[str, str]]:
-    """The value itself, lower case, and its parameters by lower-case name, decoded."""
-    head, _, rest = value.partition(";")
-    if "=" in head:  # a forgotten semicolon, or a forgotten type
-        head, rest = ("", value) if "/" not in head.partition("=")[0] else _forgiven(value)
-    raw = _raw_parameters(rest) if "=" in rest else []
-    return clean(head.strip().strip('"').lower()), _decoded(raw) if raw else {}
-
-
-def _forgiven(value: str) -> tuple[str, str]:
-    words = value.split(None, 1)
-    return (words[0].rstrip(";"), words[1]) if len(words) == 2 else (value, "")
-
-
-def _raw_parameters(rest: str) -> list[tuple[str, str, bool]]:
-    """Names, values and whether they were quoted, as they stand."""
-    found: list[tuple[str, str, bool]] = []
-    at = 0
-    while at < len(rest) and len(found) < _MOST:
-        match = _PARAMETER.match(rest, at)
-        if match is None:
-            at = rest.find(";", at + 1)
-            if at < 0:
-                break
-            continue
-        quoted = match[2] is not None
-        value = _ESCAPED.sub(_unescape, match[2]) if quoted else match[3].strip()
-        found.append((match[1].lower(), value, quoted))
-        at = match.end()
-    return found
-
-
-def _unescape(match: re.Match[str]) -> str:
-    # Windows senders put paths in quotes without doubling the backslash
-    return match[1] if match[1] in '"\\' else match[0]
-
-
-def _decoded(raw: list[tuple[str, str, bool]]) -> dict[str, str]:
-    plain: dict[str, str] = {}
-    sections: dict[str, dict[int, tuple[str, bool]]] = {}
-    for name, value, _ in raw:
-        section = _SECTION.match(name)
-        if section:
-            numbered = sections.setdefault(section[1], {})
-            numbered.setdefault(int(section[2]), (value, bool(section[3])))
-        elif name.endswith("*"):
-            sections.setdefault(name[:-1], {}).setdefault(0, (value, True))
-        else:
-            plain.setdefault(name, decode_words(value))
-    for name, numbered in sections.items():
-        plain[name] = _joined(numbered)
-    return {name: clean(value) for name, value in plain.items()}
-
-
-def _joined(numbered: dict[int, tuple[str, bool]]) -> str:
-    """The sections of an RFC 2231 parameter, in order, in their charset."""
-    ordered = [numbered[number] for number in sorted(numbered)]
-    if not any(encoded for _, encoded in ordered):
-        return decode_words("".join(value for value, _ in ordered))
-    first, first_encoded = ordered[0]
-    charset = ""
-    if first_encoded and first.count("'") >= 2:
-        charset, _, first = first.split("'", 2)
-        ordered[0] = (first, True)
-    data = b"".join(
-        unquote_to_bytes(value) if encoded else value.encode("utf-8", "replace")
-        for value, encoded in ordered
-    )
-    return decode(data, charset)[0] if charset else guess(data)
 
 
 _GUESSED_BOUNDARY = re.compile(rb"(?:^|\n)--([^\s-][^\r\n]{0,200}?)[ \t]*\r?\n(?=[!-9;-~]++:)")

@@ -15,11 +15,15 @@ from postroom.mail.addresses import canonical_address
 from postroom.mail.authentication import imitated, is_altered, shapes, site
 from postroom.mail.text.fold import as_key
 from postroom.mail.threads import (
+    SERIES_WINDOW,
     WINDOW,
     Candidate,
+    Sibling,
+    answered_subject,
     choose_by_reference,
+    choose_by_series,
     choose_by_subject,
-    is_reply_subject,
+    series_part,
     thread_keys,
 )
 from postroom.model.message import Recipient
@@ -38,6 +42,7 @@ from postroom.store.transaction import Row, Transaction
 
 _MAX_CANDIDATES = 20
 _MAX_MESSAGES = 50
+_MAX_RECENT = 1_000
 
 COUNT_IN = """
     UPDATE threads
@@ -79,6 +84,15 @@ SAME_SUBJECT = """
        AND last_date BETWEEN :earliest AND :latest
      ORDER BY last_date DESC, number DESC LIMIT :limit
 """
+SAME_SENDER = """
+    SELECT n.thread, t.id, n.subject, n.details, n.date
+      FROM (SELECT thread, subject, details, date, from_address FROM messages
+             WHERE inbox = :inbox AND is_hidden = 0 AND date BETWEEN :earliest AND :latest
+             ORDER BY date DESC, number DESC LIMIT :limit) AS n
+      JOIN threads t ON t.inbox = :inbox AND t.number = n.thread
+     WHERE n.from_address = :from_address AND t.is_pinned = 0
+"""
+IS_PINNED = "SELECT is_pinned FROM threads WHERE inbox = :inbox AND number = :thread"
 ADDRESSES = """
     SELECT addresses FROM messages WHERE +inbox = :inbox AND thread = :thread
      ORDER BY date DESC, number DESC LIMIT :limit
@@ -89,11 +103,50 @@ def choose_thread(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int
     """The number and id of the thread of a message; a new one if it continues none."""
     if message.thread_id is not None:
         return _named_thread(tx, message.thread_id)
-    return (
-        _by_reference(tx, message, inbox)
-        or _by_subject(tx, message, inbox)
-        or _new_thread(tx, message, inbox)
+    found = _by_reference(tx, message, inbox) or _by_subject(tx, message, inbox)
+    if series_part(message.subject) is not None:
+        return _by_series(tx, message, inbox, found)
+    return found or _new_thread(tx, message, inbox)
+
+
+def _by_series(
+    tx: Transaction, message: NewMessage, inbox: int, found: tuple[int, str] | None
+) -> tuple[int, str]:
+    """The thread of a numbered part: with its siblings, if one of them points there."""
+    rows = _same_sender(tx, message, inbox)
+    numbers = {row[1]: row[0] for row in rows}
+    siblings = [Sibling(row[1], row[2], _points(row[3]), moment(row[4])) for row in rows]
+    joined = found[1] if found else None
+    if found and scalar(tx, IS_PINNED, inbox=inbox, thread=found[0]):
+        return found
+    chosen = choose_by_series(message, siblings, date=message.date, joined=joined)
+    if chosen and not thread_keys(message):
+        into = (numbers[chosen[0]], chosen[0])
+        if found:  # replies to it arrived before it did
+            join_threads(tx, inbox, into[0], [found[0]])
+        return into
+    found = found or _new_thread(tx, message, inbox)
+    if chosen:
+        join_threads(tx, inbox, found[0], [numbers[other] for other in chosen])
+    return found
+
+
+def _same_sender(tx: Transaction, message: NewMessage, inbox: int) -> list[Row]:
+    """Recent mails of the sender: thread number and id, subject, details and date."""
+    return tx.all(
+        SAME_SENDER,
+        inbox=inbox,
+        earliest=seconds(message.date - SERIES_WINDOW),
+        latest=seconds(message.date + SERIES_WINDOW),
+        limit=_MAX_RECENT,
+        from_address=message.sender.address if message.sender else "",
     )
+
+
+def _points(details: str) -> bool:
+    """Whether a stored mail names a mail that it answers."""
+    stored = from_text(details)
+    return bool(stored["in_reply_to"] or stored["references"])
 
 
 def _named_thread(tx: Transaction, thread_id: str) -> tuple[int, str]:
@@ -139,12 +192,13 @@ def join_threads(tx: Transaction, inbox: int, into: int, others: Sequence[int]) 
 
 
 def _by_subject(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int, str] | None:
-    if not message.base_subject or not is_reply_subject(message.subject):
+    answered = answered_subject(message.subject)
+    if not answered:
         return None
     rows = tx.all(
         SAME_SUBJECT,
         inbox=inbox,
-        base_subject=message.base_subject,
+        base_subject=answered,
         earliest=seconds(message.date - WINDOW),
         latest=seconds(message.date + WINDOW),
         limit=_MAX_CANDIDATES,

@@ -1,0 +1,143 @@
+"""What stands above a quoted mail besides an attribution: separators, headers, notices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+from postroom.mail.data import load
+from postroom.mail.quoting.attributions import LONGEST, has_verb
+
+_WORDS = load("quotations")
+HEADERS = {name: header for header, names in _WORDS["headers"].items() for name in names}
+DECORATION = " \t*_#~=<>|+‐‒–—―─-\u200e\xa0[]"
+_ORIGINALS = re.compile(f"(?:{'|'.join(_WORDS['originals'])})", re.IGNORECASE)
+_FORWARDS = re.compile(f"(?:{'|'.join(_WORDS['forwards'])})", re.IGNORECASE)
+_RULE = re.compile(r"[-_=*~#‐–—―─]{3,200}$")
+_LONG_RULE = 4
+_MAX_HEADING = 200
+_NEXT_HEADER = re.compile(
+    r"\s(?:Date|Sent|To|Subject|Datum|Gesendet|An|Betreff|Envoyé|Objet|Fecha|Asunto|Data|Oggetto)"
+    r"\s?:"
+)
+
+
+def header_word(line: str) -> str:
+    """`from`, `date`, `to` or `subject` if the line looks like that header of a quoted mail."""
+    colon = line.find(":", 0, 40)
+    if colon < 0:
+        colon = line.find("：", 0, 40)
+    return HEADERS.get(line[:colon].strip(" \t*_>|\u200e\xa0").lower(), "") if colon > 0 else ""
+
+
+def has_more_headers(line: str) -> bool:
+    """Whether further header names stand on the same line."""
+    return _NEXT_HEADER.search(line[:LONGEST]) is not None
+
+
+def is_rule(line: str) -> bool:
+    """A line that is only a rule."""
+    stripped = line.strip()
+    return len(stripped) >= _LONG_RULE and _RULE.match(stripped[:LONGEST]) is not None
+
+
+def is_short_rule(line: str) -> bool:
+    """A rule of three signs or more."""
+    return _RULE.match(line.strip()[:LONGEST]) is not None
+
+
+def is_separator(line: str) -> bool:
+    """`-----Original Message-----` in any dress: from here on everything is old."""
+    if len(line) > LONGEST:
+        return False
+    inner = line.strip(DECORATION)
+    if not inner:
+        return False
+    before = line[: line.index(inner[0])].strip()
+    after = line[line.rindex(inner[-1]) + 1 :].strip()
+    if found := _ORIGINALS.match(inner):
+        is_whole = not inner[found.end() :].strip(" :.")
+        return len(before) >= 2 or bool(before and after and is_whole)
+    is_ruled = len(before) >= 2 and len(after) >= 2 and (before + after).strip("-_=~*‐–—―─") == ""
+    return is_ruled and len(inner) <= _MAX_HEADING and has_verb(inner)
+
+
+def is_forward(line: str) -> bool:
+    """The line above a mail that somebody passes on."""
+    return _FORWARDS.match(line[:LONGEST].strip(DECORATION)) is not None
+
+
+@cache
+def _earlier() -> re.Pattern[str]:
+    languages = _WORDS["languages"].values()
+    headings = [heading for language in languages for heading in language.get("earlier", ())]
+    return re.compile(f"(?:{'|'.join(headings)})", re.IGNORECASE)
+
+
+@cache
+def _notices() -> re.Pattern[str]:
+    return re.compile("|".join(_WORDS["notices"]), re.IGNORECASE)
+
+
+def opens_notice(rule: str, below: str) -> bool:
+    """Whether a rule and the line below it begin the rest of a forum or ticket notice."""
+    if not is_short_rule(rule):
+        return False
+    below = below.strip()[:LONGEST]
+    inner = below.strip(DECORATION + ":")
+    if inner != below and _earlier().match(inner) and len(inner) <= 80:
+        return True
+    return len(below) <= _MAX_HEADING and _notices().search(below) is not None
+
+
+_WORD = re.compile(r"[\w'’-]+")
+_MAX_MARKS = 200
+_Mark = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+
+
+@cache
+def _mark_words() -> tuple[_Mark, ...]:
+    languages = [language for language in _WORDS["languages"].values() if "above" in language]
+    return tuple(
+        (tuple(one["above"]), tuple(one["line"]), tuple(one["reply"])) for one in languages
+    )
+
+
+def reply_marks(text: str) -> frozenset[str]:
+    """The lines that say `please reply above this line`, in any language."""
+    lowered = text.lower()
+    if len(lowered) != len(text):  # a letter whose lower case is two: places would differ
+        lowered = text
+    found: set[str] = set()
+    for mark in _mark_words():
+        if all(any(word in lowered for word in kind) for kind in mark[1:]):
+            found.update(line for word in mark[0] for line in _lines_with(word, text, lowered)
+                         if _is_reply_mark(line, mark))  # fmt: skip
+    return frozenset(found)
+
+
+def _lines_with(word: str, text: str, lowered: str) -> Iterator[str]:
+    """The lines of a text in which a word stands, up to a limit."""
+    at = lowered.find(word)
+    for _ in range(_MAX_MARKS):
+        if at < 0:
+            return
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end
+        yield text[text.rfind("\n", 0, at) + 1 : end]
+        at = lowered.find(word, end)
+
+
+def _is_reply_mark(line: str, mark: _Mark) -> bool:
+    if not 5 <= len(line) <= 160:
+        return False
+    lowered = line.lower()
+    words = _WORD.findall(lowered)
+    if len(words) > 16 or lowered.rstrip().endswith("?"):
+        return False
+    return all(any(_stands_in(word, lowered, words) for word in kind) for kind in mark)
+
+
+def _stands_in(word: str, lowered: str, words: list[str]) -> bool:
+    return word in words if word[0] < "\u3000" else word in lowered

@@ -1,0 +1,349 @@
+"""Tell new words from quoted ones, line by line."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from postroom.mail.data import load
+from postroom.mail.quoting.attributions import (
+    LONGEST,
+    ends_with_verb,
+    find_attribution,
+    is_only_verb,
+)
+from postroom.mail.quoting.headings import (
+    has_more_headers,
+    header_word,
+    is_forward,
+    is_rule,
+    is_separator,
+    opens_notice,
+    reply_marks,
+)
+from postroom.mail.quoting.signatures import find_signature
+
+_MAX_ATTRIBUTION_LINES = 5
+_MAX_TORN_LINES = 12
+_DECORATED, _EMPHASIS = frozenset("-_*=~#<>|‐—–―─ ["), frozenset("*_#~[")
+_SPARSE = re.compile(r"\d[-/.:年월]\s?\d")
+_OTHER_MARK = re.compile(
+    r"^[ ]{0,6}(?:([|:])[ \t]+\S|([A-Z][A-Za-z]{0,2})>{1,4}[ \t]?\S)", re.MULTILINE
+)
+_TIMED = re.compile(r"\d[:.h]\d\d|\b(?:19|20)\d\d\b")
+_PROMPTS = frozenset(load("quotations")["prompts"])
+_MAX_LOOKAHEAD = 2_000
+_SHORTEST_SEPARATOR = 6
+_DIRECTION = " \t\xa0\u200e\u200f\u202c"
+_SENTENCE_ENDS = (":", "：", "-", "*")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A text in three: what is new, what is quoted, and how the writer signs."""
+
+    new_text: str
+    quoted_text: str
+    signature: str
+
+
+def split_reply(text: str) -> Reply:
+    """Tell new words from quoted ones, line by line, in time linear in the text.
+
+    Answers between quoted lines are new. A forwarded mail is what its sender wants to say,
+    so it stays.
+    """
+    lines, quoted, new, signature = _told_apart(text)
+    old = [line for line, is_quoted in zip(lines, quoted, strict=True) if is_quoted]
+    kept = [lines[index] for index in new]
+    return Reply(_joined(kept[:signature]), _joined(old), _joined(kept[signature:]))
+
+
+def line_kinds(text: str) -> list[tuple[str, str]]:
+    """The lines of a text, each new, quoted or signature; one that is partly quoted is two."""
+    lines, quoted, new, signature = _told_apart(text)
+    kinds = ["quoted" if is_quoted else "new" for is_quoted in quoted]
+    for index in new[signature:]:
+        kinds[index] = "signature"
+    return list(zip(kinds, lines, strict=True))
+
+
+def _told_apart(text: str) -> tuple[list[str], list[bool], list[int], int]:
+    """Lines, which are quoted, the indexes of the new ones, and where their signature begins."""
+    marks = _Marks(text.replace("\r\n", "\n"))
+    lines = marks.lines
+    new = list(range(len(lines)))
+    if True in marks.quoted:
+        new = _without_gaps(lines, [index for index in new if not marks.quoted[index]])
+    while new and not lines[new[-1]].strip():
+        new.pop()
+    return lines, marks.quoted, new, find_signature([lines[index] for index in new])
+
+
+def _joined(lines: list[str]) -> str:
+    return "\n".join(lines).strip("\n").rstrip()
+
+
+def _without_gaps(lines: list[str], new: list[int]) -> list[int]:
+    """One empty line where quotations were taken out, not two."""
+    above = ["", *(lines[index] for index in new)]
+    return [at for over, at in zip(above, new, strict=False) if lines[at].strip() or over.strip()]
+
+
+class _Marks:
+    """Lines and which of them are quoted."""
+
+    def __init__(self, text: str) -> None:
+        self.lines = text.split("\n")
+        self._looks_left = _MAX_LOOKAHEAD
+        self._reply_marks = reply_marks(text)
+        self.quoted = [_is_quote(line) for line in self.lines]
+        if _OTHER_MARK.search(text):
+            self._find_other_marks()
+        if True in self.quoted:
+            self._free_torn_ends()
+            self._adopt_wrapped_lines()
+        cut = self._find_cut()
+        above = zip(self.lines[:cut], self.quoted, strict=False)
+        if not any(line.strip() and not is_quoted for line, is_quoted in above):
+            cut = len(self.lines)  # nothing above the old mail: it was passed on as it is
+        if cut < len(self.lines):
+            self.quoted[cut:] = [True] * (len(self.lines) - cut)
+        if True in self.quoted[:cut]:
+            self._mark_attributions(cut)
+
+    def _find_other_marks(self) -> None:
+        """Lines that begin with `| `, `: ` or initials, if several do or one is announced."""
+        index = 0
+        while index < len(self.lines):
+            mark = _other_mark(self.lines[index])
+            if not mark:
+                index += 1
+                continue
+            end = index + 1
+            while end < len(self.lines) and _other_mark(self.lines[end]) == mark:
+                end += 1
+            if self._is_other_quote(mark, index, end):
+                self.quoted[index:end] = [True] * (end - index)
+            index = end
+
+    def _is_other_quote(self, mark: str, first: int, end: int) -> bool:
+        above = self.lines[first - 1].strip() if first else ""
+        is_announced = (
+            above.endswith((":", "：")) and find_attribution(above, quote_follows=True) >= 0
+        )
+        if end - first < 2:
+            return is_announced
+        if mark not in ("|", ":"):
+            return True
+        # a table has more bars, a pipe of a shell goes on from the line above
+        is_code = any(line.rstrip().endswith("\\") for line in self.lines[first:end])
+        return not is_code and (not above or is_announced)
+
+    def _free_torn_ends(self) -> None:
+        """`> wrote:` is no quotation if its `<` stands in the lines above."""
+        for index, line in enumerate(self.lines):
+            if self.quoted[index] and line.rstrip().endswith((":", "：")) and len(line) <= 60:
+                above = index - 1
+                while above >= 0 and index - above < 4 and not self.lines[above].strip():
+                    above -= 1
+                if above < 0 or self.quoted[above] or not is_only_verb(line.strip("> \t")):
+                    continue
+                said = "".join(self.lines[max(above - 3, 0) : above + 1])
+                if said.count("<") > said.count(">") or "mailto:" in said:
+                    self.quoted[index] = False
+
+    def _adopt_wrapped_lines(self) -> None:
+        """A lone line between two quoted ones is the rest of a quoted line that was too long."""
+        quoted, lines = self.quoted, self.lines
+        for index, line in enumerate(lines):  # `>>> buy now <<<` is no quotation
+            if line.startswith(">>> ") and line.rstrip().endswith("<<<"):
+                quoted[index] = False
+        for index in range(1, len(lines) - 1):
+            if quoted[index] or not quoted[index - 1] or not quoted[index + 1]:
+                continue
+            line = lines[index]
+            if line.strip() and (len(lines[index - 1]) >= 60 or _looks_cut(line)):
+                quoted[index] = True
+
+    def _find_cut(self) -> int:
+        """The first line from which on all is quoted, len(lines) if there is none."""
+        lines, quoted = self.lines, self.quoted
+        for index, line in enumerate(lines):
+            if not line or quoted[index]:
+                continue
+            start = line.lstrip()[:2]
+            if start[:1] in _DECORATED and (start[1:] in _DECORATED or start[:1] in _EMPHASIS):
+                if is_forward(line):
+                    return len(lines)
+                is_old = len(line) >= _SHORTEST_SEPARATOR and is_separator(line)
+                if is_old or opens_notice(line, self._next_text(index)):
+                    return index
+            if line in self._reply_marks:
+                return self._above_rules(index)
+            cut = self._cut_at(index, line)
+            if cut >= 0:
+                return cut
+        return len(lines)
+
+    def _next_text(self, index: int) -> str:
+        """The next line that is not empty."""
+        return next((line for line in self.lines[index + 1 : index + 5] if line.strip()), "")
+
+    def _is_alone(self, last: int) -> bool:
+        """Whether a paragraph ends here and more text follows."""
+        if last + 1 >= len(self.lines) or self.lines[last + 1].strip():
+            return False
+        return bool(self._next_text(last))
+
+    def _cut_at(self, index: int, line: str) -> int:
+        """The cut if a header block or an attribution begins or ends here, else -1."""
+        has_colon = ":" in line or "：" in line
+        if has_colon and header_word(line) in ("from", "date") and self._looks_left:
+            self._looks_left -= 1
+            if self._is_header_block(index):
+                return self._above_rules(index)
+        ends = line.rstrip(_DIRECTION).endswith(_SENTENCE_ENDS)
+        if ends or ends_with_verb(line):
+            if is_forward(line):
+                return len(self.lines)
+            return self._attribution_cut(index)
+        is_sparse = len(line) <= 200 and _SPARSE.search(line) and self._is_alone(index)
+        return self._attribution_cut(index) if is_sparse else -1
+
+    def _is_header_block(self, index: int) -> bool:
+        """`From: … Sent: … To: …`, as some programs put above the mail they answer."""
+        if index and self.lines[index - 1].startswith((">From ", "From ")):
+            return False  # the header of a patch, under its mbox line
+        kinds = {header_word(self.lines[index])}
+        if has_more_headers(self.lines[index]):
+            return "@" in self.lines[index]
+        block = [self.lines[index]]
+        for line in self.lines[index + 1 : index + 8]:
+            if kind := header_word(line):
+                kinds.add(kind)
+                block.append(line)
+        # a trip has From, To and Date as well
+        is_mail = "subject" in kinds or any("@" in line or _TIMED.search(line) for line in block)
+        if not is_mail:
+            return False
+        return len(kinds) >= 3 or kinds == {"from", "date"} or kinds == {"date", "to"}
+
+    def _above_rules(self, index: int) -> int:
+        """A rule right above the quoted mail belongs to it."""
+        above = index - 1
+        while above >= 0 and index - above < 4 and not self.lines[above].strip():
+            above -= 1
+        return above if above >= 0 and is_rule(self.lines[above]) else index
+
+    def _attribution_cut(self, index: int) -> int:
+        """Where all is quoted after an attribution without quote marks; -1 if it is none."""
+        if self._quote_follows(index) or not self._looks_left:
+            return -1
+        self._looks_left -= 1
+        first, text = self._lines_above(index)
+        is_alone = self._is_alone(index) and (first == 0 or not self.lines[first - 1].strip())
+        start = find_attribution(text, quote_follows=False, is_paragraph=is_alone)
+        if self._has_torn(first, index):
+            torn = self._lines_above(index, is_torn=True)
+            wider = find_attribution(torn[1], quote_follows=False)
+            if wider >= 0:
+                (first, text), start = torn, wider
+        return self._split(first, text, start) if start >= 0 else -1
+
+    def _lines_above(self, last: int, *, is_torn: bool = False) -> tuple[int, str]:
+        """The few lines that end with `last`, up to an empty or quoted one.
+
+        In a torn attribution empty lines stand between short ones, and are crossed.
+        """
+        first, chars = last, len(self.lines[last])
+        most = _MAX_TORN_LINES if is_torn else _MAX_ATTRIBUTION_LINES
+        while first > 0 and last - first < most - 1:
+            above = self.lines[first - 1]
+            chars += len(above) + 1
+            if self.quoted[first - 1] or len(above) > 200 or (is_torn and chars > LONGEST):
+                break
+            if not above.strip() and not is_torn:
+                break
+            first -= 1
+        while first < last and not self.lines[first].strip():
+            first += 1
+        return first, "\n".join(self.lines[first : last + 1])
+
+    def _has_torn(self, first: int, last: int) -> bool:
+        """Whether one of these lines cannot be the first of an attribution."""
+        return any(self._is_torn(index) for index in range(first, last + 1))
+
+    def _is_torn(self, first: int) -> bool:
+        """Whether the line cannot be the first of an attribution."""
+        line = self.lines[first].strip()
+        if not line or line.startswith(("<", ">", "mailto:", "[mailto:")):
+            return True
+        return len(line) <= 60 and (is_only_verb(line) or ("@" in line and " " not in line))
+
+    def _quote_follows(self, index: int) -> bool:
+        for following in range(index + 1, min(index + 4, len(self.lines))):
+            if self.quoted[following]:
+                return True
+            if self.lines[following].strip():
+                return False
+        return False
+
+    def _split(self, first: int, text: str, start: int) -> int:
+        """Begin a new line at a place in the text of some lines; returns the line's index."""
+        index = first + text.count("\n", 0, start)
+        at = start - (text.rfind("\n", 0, start) + 1)
+        before = self.lines[index][:at].rstrip(" \t-")
+        if not before:
+            return index
+        self.lines[index : index + 1] = [before, self.lines[index][at:]]
+        self.quoted[index : index + 1] = [False, self.quoted[index]]
+        return index + 1
+
+    def _mark_attributions(self, cut: int) -> None:
+        """Attribution lines above quoted lines belong to the quotation."""
+        index = 0
+        while index < min(cut, len(self.lines)):
+            if self.quoted[index] and index and not self.quoted[index - 1]:
+                index += self._mark_attribution_above(index)
+            index += 1
+
+    def _mark_attribution_above(self, quote: int) -> int:
+        """Returns by how many lines the text grew."""
+        last = quote - 1
+        while last >= 0 and not self.lines[last].strip() and quote - last < 4:
+            last -= 1
+        if last < 0 or self.quoted[last] or not self.lines[last].strip():
+            return 0
+        first, text = self._lines_above(last)
+        start = find_attribution(text, quote_follows=True)
+        if start < 0:
+            return 0
+        count = len(self.lines)
+        begin = self._split(first, text, start)
+        grown = len(self.lines) - count
+        self.quoted[begin : quote + grown] = [True] * (quote + grown - begin)
+        return grown
+
+
+def _is_quote(line: str) -> bool:
+    first = line[:1]
+    if first != " ":
+        return first == ">" and not line.startswith(">From ")  # mbox wrote that >
+    stripped = line.lstrip(" ")
+    return stripped[:1] == ">" and len(line) - len(stripped) < 4
+
+
+def _other_mark(line: str) -> str:
+    """The mark of a quoted line that is no `>`, else nothing."""
+    found = _OTHER_MARK.match(line)
+    if found is None:
+        return ""
+    if found[1]:
+        return "" if found[1] == "|" and "|" in line[found.end() :] else found[1]
+    return "" if found[2].lower() in _PROMPTS else found[2]
+
+
+def _looks_cut(line: str) -> bool:
+    start = line.lstrip()[:1]
+    return start.islower() or start in "_(/&" or line.rstrip().endswith(">")

@@ -1,0 +1,84 @@
+"""Attributions in all languages, orders and line breaks, below any sentence of the writer."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom.mail.quoting import Reply, split_reply
+from tests.unit.mail.attributions import SENTENCES, attributions, wrapped
+
+ALL = dict(attributions())
+BODIES = ("> Old words\n> more", "Old words\n\nmore")
+TORN = (
+    "On Mon, 4 Oct 2021 at 08:15\n\nMara Holm\n\n<\n\nm@fjord.example\n\n> wrote:",
+    "Am 4. Okt. 2021 um 08:15\n\nMara Holm\n<\nmailto:m@fjord.example\n> schrieb:",
+    "Den 4 okt. 2021 kl 08:15\n\nMara Holm\n\n<\nmailto:m@fjord.example>\n\n> skrev:",
+)
+SPARSE = (
+    "Mara Holm <m@fjord.example> writes:",
+    "2021-05-07T08:15+02 Mara Holm",
+    "2021-05-07 08:15 GMT+02:00 Mara Holm",
+    "07.05.2021 08:15 UTC-3 Mara Holm",
+    "5/11/2021 Mara Holm <m@fjord.example>",
+    "2021/5/11 Mara Holm <m@fjord.example>",
+)
+
+
+def squeezed(reply: Reply) -> str:
+    return "".join((reply.new_text + reply.signature).split())
+
+
+def is_split_name(attribution: str) -> bool:
+    """A name alone on a line above a name may as well be how the writer signs."""
+    return attribution.split("\n", maxsplit=1)[0] in ("Mara", "Marianne")
+
+
+@given(
+    name=st.sampled_from(sorted(ALL)),
+    at=st.integers(0, 30),
+    sentence=st.sampled_from(SENTENCES),
+    gap=st.sampled_from(("\n\n", "\n")),
+    body=st.sampled_from(BODIES),
+)
+def test_an_attribution_begins_where_the_writers_words_end(
+    name: str, at: int, sentence: str, gap: str, body: str
+) -> None:
+    forms = [form for form in wrapped(ALL[name]) if not is_split_name(form)]
+
+    reply = split_reply(f"{sentence}{gap}{forms[at % len(forms)]}\n\n{body}")
+
+    assert "".join(sentence.split()) == squeezed(reply)
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+@pytest.mark.parametrize("name", sorted(ALL))
+def test_a_wrapped_name_costs_no_word_of_the_writer(name: str, sentence: str) -> None:
+    for form in filter(is_split_name, wrapped(ALL[name])):
+        reply = split_reply(f"{sentence}\n{form}\n\n{BODIES[0]}")
+
+        assert squeezed(reply).startswith("".join(sentence.split()))
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+@pytest.mark.parametrize("attribution", [*TORN, *SPARSE])
+def test_sparse_and_torn_attributions_need_no_quote_marks(attribution: str, sentence: str) -> None:
+    reply = split_reply(f"{sentence}\n\n{attribution}\n\nOld words\n\nmore")
+
+    assert "".join(sentence.split()) == squeezed(reply)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "On Tuesday 4 May 2021 we wrote:\nnothing at all.",
+        "Please write to ada@isle.example:\n\nthe number is 12.",
+        "The log:\n\n2021-05-07 08:15:11 server started\n2021-05-07 08:15:12 ready\n\nWhat now?",
+        "My trip:\n\nFrom: Berlin\nTo: Paris\nDate: 12 May\n\nSee you.",
+        "I met Mara on 4 October 2021 and she said:\n\nbring the keys.",
+        "Fine.\n\n2021-05-07\n\nis the day.",
+    ],
+)
+def test_words_that_only_look_like_an_attribution_stay(text: str) -> None:
+    assert text == split_reply(text).new_text

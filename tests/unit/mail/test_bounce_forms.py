@@ -1,0 +1,188 @@
+"""Bounces of any server: reasons in many languages, wherever a notice puts them."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.mail.message import Report
+from postroom.mail.parse import parse_message
+
+FAILED = "olaf@fjord.example"
+RETURNED = (
+    f"\nReturn-Path: <bo@isle.example>\nReceived: from a by b\nTo: {FAILED}\nSubject: lunch\n\nHi"
+)
+REASONS = {
+    "user_unknown": (
+        "Nobody of that name in our staff list", "None of the recipients is valid",
+        "The recipient is not in our directory", "Benutzer unbekannt", "Destinataire inconnu",
+        "El usuario no existe", "Utente sconosciuto", "Usuário não encontrado",
+        "Gebruiker onbekend", "Użytkownik nie istnieje", "Пользователь не найден",
+        "ユーザーが見つかりません", "用户不存在", "사용자를 찾을 수 없습니다",
+    ),
+    "mailbox_full": (
+        "The quota is used up", "Das Postfach ist voll", "Mailbox ist voll",
+        "La boîte aux lettres est pleine", "Buzón lleno", "La casella è piena",
+        "Caixa postal cheia", "Postvak is vol", "Skrzynka jest pełna", "Ящик переполнен",
+        "メールボックスの容量超過", "邮箱已满", "메일함이 가득 찼습니다",
+    ),
+    "host_unknown": (
+        "Host unknown", "The domain does not exist", "Die Domain existiert nicht",
+        "Le domaine est inconnu", "El dominio no existe", "Dominio inesistente",
+        "Домен не существует", "域名不存在",
+    ),
+    "not_accepting": (
+        "The domain has no mail service", "This domain never accepts mail", "Null MX",
+        "The host does not receive any mail",
+    ),
+    "suspended": (
+        "The account is disabled", "Konto gesperrt", "Compte désactivé", "Cuenta suspendida",
+        "Аккаунт заблокирован", "账户已被冻结停用",
+    ),
+}  # fmt: skip
+FORMS = (
+    "{address}\n{words}", "<{address}>: {words}", "{words}\n\n{address}", "{words}.\n{address}",
+    "* {address}\n  {words}", "To: {address}\n{words}",
+)  # fmt: skip
+HARD = ("user_unknown", "host_unknown", "not_accepting")
+PAIRS = [(reason, words) for reason, all_words in REASONS.items() for words in all_words]
+
+
+def notice(
+    body: str,
+    *,
+    sender: str = "MAILER-DAEMON@mx.isle.example",
+    subject: str = "Undelivered mail",
+    more: str = "",
+) -> Report | None:
+    head = f"From: {sender}\nTo: bo@isle.example\nSubject: {subject}\n{more}"
+    return parse_message(f"{head}Content-Type: text/plain; charset=utf-8\n\n{body}".encode()).report
+
+
+def status_report(
+    status: str, diagnostic: str, text: str = "It was not delivered.", charset: str = "utf-8"
+) -> Report:
+    raw = (
+        "From: mailer-daemon@x\nContent-Type: multipart/report; boundary=b\n\n--b\n"
+        f"Content-Type: text/plain; charset={charset}\n\n{text}\n--b\n"
+        f"Content-Type: message/delivery-status\n\nReporting-MTA: dns; x\n\n"
+        f"Final-Recipient: rfc822; {FAILED}\nAction: failed\nStatus: {status}\n"
+        f"Diagnostic-Code: {diagnostic}\n--b--\n"
+    )
+    report = parse_message(raw.encode(charset)).report
+    assert report is not None
+    return report
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("reason", "words"), PAIRS)
+def test_a_reason_is_found_below_beside_and_above_the_address(
+    reason: str, words: str, form: str
+) -> None:
+    report = notice(form.format(address=FAILED, words=words) + "\n" + RETURNED)
+
+    assert report is not None
+    assert [(FAILED, reason, reason in HARD)] == [
+        (r.address, r.reason, r.hard) for r in report.recipients
+    ]
+
+
+@pytest.mark.parametrize(("reason", "words"), PAIRS)
+def test_a_diagnostic_in_any_language_tells_the_reason(reason: str, words: str) -> None:
+    said = status_report("5.0.0", f"smtp; 550 {words}").recipients
+    beside = status_report("5.0.0", "smtp; 550", f"{FAILED}\n{words}").recipients
+
+    assert [reason, reason] == [said[0].reason, beside[0].reason]
+
+
+@pytest.mark.parametrize(("charset", "words"), [
+    ("iso-2022-jp", "ユーザーが見つかりません"), ("shift_jis", "ユーザーが見つかりません"),
+    ("windows-1251", "Пользователь не найден"), ("gbk", "用户不存在"),
+    ("iso-8859-1", "El usuario no existe"),
+])  # fmt: skip
+def test_a_raw_diagnostic_is_in_the_charset_of_the_notice(charset: str, words: str) -> None:
+    report = status_report("5.0.0", f"smtp; 550 {words}", words, charset)
+
+    assert "user_unknown" == report.recipients[0].reason
+
+
+@pytest.mark.parametrize("mark", ['"{}":', "* {}", "To: {}", "<{}>:", "- {}", "Recipient: {}"])
+def test_each_address_has_the_reason_of_its_section(mark: str) -> None:
+    full, gone = mark.format("a@fjord.example"), mark.format("b@fjord.example")
+    sections = f"{full}\n  552 5.2.2 the mailbox is full\n\n{gone}\n  550 5.1.1 unknown user\n"
+
+    report = notice(f"These failed:\n\n{sections}{RETURNED}")
+
+    assert report is not None
+    assert [("a@fjord.example", False), ("b@fjord.example", True)] == [
+        (r.address, r.hard) for r in report.recipients
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"The message failed, I am sending it back.\n\n550 5.1.1 {FAILED}: unknown user",
+        f"Ihre Nachricht konnte nicht zugestellt werden.\n\nRCPT TO:<{FAILED}>\nBenutzer unbekannt",
+        f"Your mail could not be delivered: unknown user.\n{RETURNED}",
+        f"No se pudo entregar el mensaje.\n\nDestinatario: {FAILED}\nEl usuario no existe",
+        f"メールを配信できませんでした。\n\n550 5.1.1 {FAILED}",
+    ],
+)
+@pytest.mark.parametrize(
+    "sender", ["no-reply@isle.example", "Mail Robot <mail-robot@isle.example>"]
+)
+@pytest.mark.parametrize("subject", ["Re: lunch", "Повідомлення"])
+def test_a_notice_is_recognised_by_its_body(sender: str, subject: str, body: str) -> None:
+    report = notice(body, sender=sender, subject=subject)
+
+    assert report is not None
+    assert ("delivery", FAILED, True) == (
+        report.kind,
+        report.recipients[0].address,
+        report.recipients[0].hard,
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"Hi Bo,\n\nwhat is this?\n\n> It could not be delivered.\n> 550 5.1.1 {FAILED}\n\nAda",
+        f"What is this?\n\nOn 4 Oct 2021 at 08:15, x@y.example wrote:\n\n550 5.1.1 {FAILED} failed",
+        "The parcel could not be delivered, room 550 was empty. Write to ada@isle.example.",
+        "450 people came, and the talks failed to reach a result.",
+    ],
+)
+def test_a_person_is_no_mail_server(body: str) -> None:
+    assert notice(body, sender="Ada <ada@isle.example>", subject="Re: lunch") is None
+
+
+@pytest.mark.parametrize(
+    ("status", "diagnostic", "hard"),
+    [
+        ("5.1.2", "smtp; 452 4.2.2 quota used up", False),
+        ("5.0.0", "smtp; 550 5.1.1 no such user", True),
+        ("5.4.4", "smtp; host not found, gave up after 5 days: given up after 5 days", False),
+        ("5.0.0", "smtp; 550 could not find a route to the gateway", False),
+        ("5.0.0", "smtp; 550 could not find the mailbox of that person", True),
+    ],
+)
+def test_only_what_is_certain_is_hard(status: str, diagnostic: str, hard: bool) -> None:
+    assert hard == status_report(status, diagnostic).hard
+
+
+def test_headers_without_a_space_begin_the_returned_mail() -> None:
+    report = notice(
+        f"It was not delivered.\n\nReceived:from a by b\nMessage-ID:<1@x.y>\nTo: {FAILED}\n\nHi"
+    )
+
+    assert report is not None
+    assert [FAILED] == [r.address for r in report.recipients]
+
+
+def test_an_unknown_user_after_a_named_command_is_a_filter() -> None:
+    report = notice(
+        f"Your mail was not delivered.\ncommand: DATA\nresponse: 550 user unknown\n{FAILED}"
+    )
+
+    assert report is not None
+    assert "filtered" == report.recipients[0].reason

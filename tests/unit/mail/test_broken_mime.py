@@ -1,0 +1,138 @@
+"""Broken headers, odd senders and undeclared charsets, by generators of their siblings."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.mail.message import ParsedMessage
+from postroom.mail.mime.decoding import decode, guess
+from postroom.mail.parse import parse_message
+
+FROM = "From: Mara <mara@fjord.example>\nSubject: Boats\n"
+FOLDED = {
+    "DKIM-Signature": ("v=1; d=fjord.example;", "s=k1; h=from:to:subject;", "b=AbC/9+"),
+    "Received": ("from a.example", "by b.example with ESMTP", "id 12:30:01 for <x@y.example>;"),
+    "References": ("<1@x.example>", "<2@x.example>", "<3@x.example>"),
+    "X-Blob": ("QUJD", "REVGR0hJSktM", "TU5PUA=="),
+}
+
+
+def embedded(mail: str) -> str:
+    return f"Content-Type: message/rfc822\n\n{mail}"
+
+
+@pytest.mark.parametrize("line_break", ["\n", "\r\n"])
+@pytest.mark.parametrize("banner", ["", "*** scanned ***\nby the gateway of isle\n"])
+@pytest.mark.parametrize("name", FOLDED)
+def test_lines_that_lost_their_indentation_continue_the_field(
+    name: str, banner: str, line_break: str
+) -> None:
+    lines = "\n".join(FOLDED[name])
+    mail = f"{banner}{name}: {lines}\n{FROM}\nHi".replace("\n", line_break)
+
+    parsed = parse_message(mail.encode())
+
+    assert ("Boats", "Hi") == (parsed.subject, parsed.text)
+    assert parsed.sender is not None
+    assert "mara@fjord.example" == parsed.sender.address
+    assert " ".join(FOLDED[name]) == parsed.header(name)
+
+
+def test_an_embedded_mail_is_repaired_too() -> None:
+    inner = f"X: a\nb c\nd e\n{FROM}\nInside"
+
+    parsed = parse_message(embedded(inner).encode())
+
+    assert "Boats.eml" == parsed.attachments[0].filename
+    assert "Inside" in parsed.text
+
+
+@pytest.mark.parametrize("greeting", ["Hello Bo,", "Liebe Mara!", "note", "PS"])
+def test_a_forgotten_blank_line_begins_the_body(greeting: str) -> None:
+    parsed = parse_message(f"{FROM}{greeting}\nplease note: the boat\n\nis here".encode())
+
+    assert f"{greeting}\nplease note: the boat\n\nis here" == parsed.text
+    assert "Boats" == parsed.subject
+
+
+def senders(mail: str) -> tuple[str, str]:
+    """The From with an address, and the sender."""
+    parsed: ParsedMessage = parse_message(f"{mail}Subject: \nSubject: Boats\n\nHi".encode())
+    assert "Boats" == parsed.subject
+    from_address = next((a.address for a in parsed.addresses if a.role == "from"), "")
+    return from_address, parsed.sender.address if parsed.sender else ""
+
+
+ADDRESS = "mara@fjord.example"
+
+
+@pytest.mark.parametrize("empty", ["unset", '"Leuchtturm" <>', "", "Leuchtturm"])
+def test_the_first_from_with_an_address_counts(empty: str) -> None:
+    assert (ADDRESS, ADDRESS) == senders(f"From: {empty}\nFrom: Mara <{ADDRESS}>\n")
+
+
+@pytest.mark.parametrize("empty", ["", "From: Leuchtturm\n", 'From: "Leuchtturm" <>\n'])
+@pytest.mark.parametrize("name", ["Sender", "Reply-To", "Return-Path"])
+def test_without_an_author_another_field_names_the_sender(empty: str, name: str) -> None:
+    found = senders(f"{empty}{name}: <{ADDRESS}>\n")
+
+    assert ("", ADDRESS) == found
+
+
+ENGLISH = "Hello Bo,\nthis is a long English text that goes on and on.\n" * 20
+WORDS = {
+    "gb18030": ("会议改到明天下午三点。", "请看附件", "附件是合同，请查收"),
+    "big5": ("會議改到明天下午三點。", "請看附件", "附件是合約，請查收"),
+    "cp932": ("会議は明日の三時からです。", "ご確認ください", "資料を送ります"),
+    "euc_jp": ("会議は明日の三時からです。", "ありがとうございます"),
+    "cp949": ("회의는 내일 오후 세 시입니다.", "감사합니다", "첨부 파일"),
+    "cp1251": ("Встреча завтра в три часа", "Спасибо", "Добрый день"),
+    "koi8-r": ("Здравствуйте, встреча завтра в три часа",),
+    "cp1250": ("Dziękuję za wiadomość, spotkamy się później", "Příliš žluťoučký kůň úpěl"),
+    "cp1252": ("Grüße aus Köln, schöne Straße", "ÄRZTE ÄNDERN ÄHNLICH", "L'été à la mer, ça va",
+               "El niño comió piñas mañana", "É verdade que não está aí", "På gården står køer"),
+    "cp1253": ("Καλημέρα σας, ευχαριστώ πολύ",),
+    "cp1254": ("Teşekkürler, görüşürüz yarın",),
+}  # fmt: skip
+EASTERN = ("gb18030", "big5", "cp949", "cp932")
+LINES = [(codec, line) for codec, lines in WORDS.items() for line in lines]
+
+
+@pytest.mark.parametrize(("codec", "line"), LINES)
+def test_a_few_letters_in_a_long_ascii_text_tell_their_charset(codec: str, line: str) -> None:
+    data = ENGLISH.encode() + line.encode(codec) + b"\nRegards, Ada\n"
+
+    assert line in guess(data)
+
+
+@pytest.mark.parametrize(("codec", "line"), [pair for pair in LINES if pair[0] in EASTERN])
+def test_a_raw_subject_tells_its_charset(codec: str, line: str) -> None:
+    raw = b"From: a@b.example\nSubject: " + line.encode(codec) + b"\n\nHi"
+
+    assert line == parse_message(raw).subject
+
+
+def test_an_encoded_word_elsewhere_is_a_hint() -> None:
+    raw = b"Subject: =?koi8-r?Q?=F7?=\n\n" + "Да".encode("koi8-r")
+
+    assert "Да" == parse_message(raw).text
+
+
+JIS = {
+    "circled and company": (b'\x1b$B-!-"-j\x1b(B', "①②㈱"),
+    "Roman": (b"\x1b$B-5-6\x1b(B", "ⅠⅡ"),
+    "half-width kana": (b"\x1b(I6E1\x1b(B", "ｶﾅｱ"),
+    "shifted kana": (b"\x0e6E1\x0f", "ｶﾅｱ"),
+    "ordinary": ("日本語".encode("iso2022_jp"), "日本語"),
+    "Shift_JIS": ("会議は明日です".encode("cp932"), "会議は明日です"),
+    "EUC-JP": ("会議は明日です".encode("euc_jp"), "会議は明日です"),
+    "UTF-8": ("会議は明日です".encode(), "会議は明日です"),
+}
+
+
+@pytest.mark.parametrize("kind", JIS)
+def test_mail_declared_as_iso_2022_jp_is_read_as_it_is_sent(kind: str) -> None:
+    data, text = JIS[kind]
+
+    assert text == decode(data, "iso-2022-jp")[0]
+    assert f"a {text} b" == decode(b"a " + data + b" b", "ISO-2022-JP")[0]
