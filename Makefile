@@ -88,7 +88,7 @@ bench-web: ## Measure what a web page costs above its operation: make bench-web 
 	@scripts/setup run
 	@.venv/bin/python -m bench.web --messages $(or $(N),100000) $(if $(DATA),--data "$(DATA)")
 
-bench-walks: setup ## Count the files of each walk of docs/architecture.md, with their functions
+bench-walks: setup ## Count the files of each walk of docs/explanation/architecture.md, with their functions
 	@PYTHONPATH=. .venv/bin/python -m bench.walks --list
 
 bench-sync: setup ## Measure a first pass over IMAP beside an import, with kills: make bench-sync N=20000

@@ -35,7 +35,7 @@ from tests.servers.postroom import Running, environment, running
 from tests.servers.web import Answer, WebServer
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ME = "me@postroom.localhost"
 ELSEWHERE = {
     "make run": "starts the demo server, as the fixture does",
@@ -102,7 +102,8 @@ def folder(tmp_path_factory) -> Path:
     (folder / "archive.mbox.xz").write_bytes(lzma.compress((folder / "archive.mbox").read_bytes()))
     with closing(mailbox.Maildir(folder / "Maildir")) as maildir:
         maildir.add(mail("Three", to=ME))
-    [rule, *_] = [s.text for s in _samples_of(ROOT / "docs" / "rules.md") if s.language == "yaml"]
+    rules = _samples_of(ROOT / "docs" / "how-to" / "rules.md")
+    [rule, *_] = [s.text for s in rules if s.language == "yaml"]
     (folder / "invoices.yaml").write_text(re.sub("(?m)^inbox: .*\n", "", rule))
     (folder / ".venv").symlink_to(sys.prefix)
     return folder
@@ -224,7 +225,7 @@ def test_a_toml_sample_is_a_settings_file(sample: Sample, tmp_path: Path):
 
 
 def test_the_operators_that_are_listed_are_understood():
-    text = (ROOT / "docs" / "agent.md").read_text()
+    text = (ROOT / "docs" / "reference" / "agent.md").read_text()
     listed = "".join(re.findall("(?m)^    .*\n", text))
     operators = re.findall(r'\w+:(?:"[^"]*"|\([^)]*\)|\S+)', listed)
 

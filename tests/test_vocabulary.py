@@ -21,7 +21,7 @@ TEXTS = sorted(
 )  # fmt: skip
 OLD_VALUES = {
     "CHANGELOG.md": "tells what was renamed",
-    "docs/glossary.md": "tells which words not to use",
+    "docs/reference/glossary.md": "tells which words not to use",
     "src/postroom/blobs/files.py": "reads the mark `.house` of older versions",
     "src/postroom/sending/outgoing_mail.py": "keeps a name of the published OpenAPI document",
     "src/postroom/store/maintenance/database_files.py": "reads databases of older versions",
