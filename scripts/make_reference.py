@@ -297,7 +297,7 @@ def _safe(name: str) -> str:
 
 def _literal(value: Any) -> str:
     """A value as source, with double quotes where it can be."""
-    if isinstance(value, str):
+    if isinstance(value, str) and '"' not in value:
         return json.dumps(value, ensure_ascii=False)
     return re.sub(r"'([^'\"]*)'", r'"\1"', repr(value))
 
