@@ -17,7 +17,7 @@ TEXTS = sorted(
     for pattern in ("src/**/*.py", "src/**/*.sql", "src/**/*.md", "docs/**/*.md", "*.md",
                     "deploy/*", "scripts/*", "Makefile")
     for path in ROOT.glob(pattern)
-    if path.is_file()
+    if path.is_file() and SOURCE / "surfaces/web/site" not in path.parents  # copies of docs/
 )  # fmt: skip
 OLD_VALUES = {
     "CHANGELOG.md": "tells what was renamed",

@@ -111,9 +111,10 @@ def test_the_demo_prints_lines_that_work_and_the_same_key_again(data):
     with serving(data, "--demo") as first:
         found = fetch(curl_in(first))
         [over_stdio, over_http] = clients_in(first)
-        docs = re.search(r"API docs +(\S+)", first)[1]
-        with urllib.request.urlopen(docs) as page:
-            assert 200 == page.status
+        for title in ("API docs", "guide"):
+            address = re.search(rf"{title} +(\S+)", first)[1]
+            with urllib.request.urlopen(address) as page:
+                assert 200 == page.status
     with serving(data, "--demo") as second:
         again = fetch(curl_in(second))
 
