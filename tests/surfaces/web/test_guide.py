@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -53,9 +54,8 @@ class Links(HTMLParser):
 
 
 @pytest.fixture(scope="session")
-def site() -> dict[str, Links]:
-    """The pages of the site, built if something has changed."""
-    subprocess.run([ROOT / "scripts" / "docs"], check=True)
+def site(built_guide: Path) -> dict[str, Links]:
+    """The pages of the site."""
     guide.file_names.cache_clear()
     return {str(path.relative_to(SITE)): Links(path) for path in SITE.rglob("*.html")}
 
@@ -130,6 +130,16 @@ def test_the_index_of_the_search_leads_to_sections_that_exist(site):
 
     assert [] == [path for path, _, anchor in places if unquote(anchor) not in site[path].anchors]
     assert {path for path, _, _ in places} == set(site)
+
+
+def test_two_builds_of_the_site_are_equal(site, tmp_path):
+    build = [Path(sys.executable).parent / "properdocs", "build", "--quiet", "--site-dir", tmp_path]
+    subprocess.run(build, cwd=ROOT, check=True)
+
+    first, second = ({p.relative_to(root): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+                     for root in (SITE, tmp_path))  # fmt: skip
+
+    assert first == second
 
 
 def test_every_event_and_every_error_is_listed():
