@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 from zipfile import ZipFile
 
@@ -51,17 +52,19 @@ ELSEWHERE = {
     "postroom migrate": "needs PostgreSQL and a bucket; tests/surfaces/cli/test_moving.py has them",
     "python -m bench.libraries": "takes minutes, and libraries that were not chosen",
     "postroom key create assistant": "needs the account that `postroom account add` adds",
+    "curl https://mail.example.com": "needs a public name",
     "postroom account add": "needs a provider; tests/providers/accounts has several",
     ".venv/bin/python hello.py": "the test of samples in Python runs the same lines",
 }
 """Shell samples that are not run here, and why."""
 
-PYTHON_ELSEWHERE = {
+OTHER_TESTS = {
     "frameworks.md": "tests/packaging/test_frameworks.py",
     "python.md": "tests/client/test_page.py",
+    "remote.md": "needs Caddy, nginx and a public name; tests/surfaces/oauth has a proxy",
     "webhooks.md": "tests/pipeline/test_webhook_docs.py",
 }
-"""Pages whose samples in Python and JavaScript other tests run."""
+"""Pages whose samples in Python and in other languages are tried elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +91,8 @@ def samples(*languages: str) -> list[Any]:
 
 def _samples_of(page: Path) -> Iterator[Sample]:
     text = page.read_text("utf-8")
-    for block in re.finditer(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
-        yield Sample(page, text.count("\n", 0, block.start()) + 1, block[1], block[2])
+    for block in re.finditer(r"^ *```(\w*)\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE):
+        yield Sample(page, text.count("\n", 0, block.start()) + 1, block[1], dedent(block[2]))
 
 
 def test_every_sample_is_tried():
@@ -97,7 +100,7 @@ def test_every_sample_is_tried():
     found = [sample for page in PAGES for sample in _samples_of(page)]
 
     others = {s.page.name for s in found if s.language not in known}
-    assert others <= PYTHON_ELSEWHERE.keys()
+    assert others <= OTHER_TESTS.keys()
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +190,7 @@ def programs() -> list[Any]:
     found: dict[Path, str] = {}
     for page in PAGES:
         for sample in _samples_of(page):
-            if sample.language == "python" and page.name not in PYTHON_ELSEWHERE:
+            if sample.language == "python" and page.name not in OTHER_TESTS:
                 found[page] = found.get(page, "") + sample.text
     return [pytest.param(text, id=page.name) for page, text in found.items()]
 

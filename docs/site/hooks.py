@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,33 @@ def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
     """Name what is outside the folder instead of linking to it, and say what a page is about."""
     markdown = within(markdown)
     page.meta.setdefault("description", first_sentence(markdown))
-    return markdown
+    return "\n".join(indented(markdown.splitlines()))
+
+
+_ITEM = re.compile(r"( *)([-*+]|\d+[.)]) +")
+
+
+def indented(lines: Iterable[str]) -> Iterator[str]:
+    """What belongs to an item of a list, with the four spaces that Python-Markdown wants.
+
+    On GitHub, it begins where the text of the item begins: two spaces after `-`, three after `1.`.
+    """
+    items: list[int] = []  # where the text of each open item begins
+    fence = was_blank = False
+    for line in lines:
+        text = line.lstrip(" ")
+        indent = len(line) - len(text)
+        item = None if fence else _ITEM.match(line)
+        if text and not fence and (item or was_blank):
+            items = [start for start in items if start <= indent]
+        if items and indent >= items[-1]:
+            yield " " * (4 * len(items) + indent - items[-1]) + text
+        else:
+            yield line
+        if item:
+            items.append(item.end())
+        fence ^= text.startswith("```")
+        was_blank = not text
 
 
 def within(markdown: str) -> str:
