@@ -114,7 +114,7 @@ faults-database: setup ## Kill PostgreSQL under load: make faults-database MINUT
 docs: ## Build the documentation site, which the server shows at /guide
 	@scripts/setup run
 	@scripts/docs
-	@echo "docs: src/postroom/surfaces/web/site/README.md is the first page; make run serves it at /guide"
+	@echo "docs: built src/postroom/surfaces/web/site/index.html; make run serves it at /guide"
 
 reference: setup ## Write docs/reference/api/ anew, from the tables of routes and tools
 	@.venv/bin/python scripts/make_reference.py
