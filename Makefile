@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: bundle bench-size bench-approval bench-agent bench-client client bench-fairness help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-database clean bench-rules bench-walks bench-web rule-runs screenshots
+.PHONY: bundle bench-size bench-approval bench-agent bench-client client bench-fairness help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-database clean bench-rules bench-walks bench-web rule-runs screenshots docs reference
 SHELL := /bin/bash
 
 help: ## Show this list
@@ -7,6 +7,7 @@ help: ## Show this list
 
 run: ## Start Postroom with a demo inbox, in .run/, on 127.0.0.1:8700
 	@scripts/setup run
+	@scripts/docs --try
 	@exec .venv/bin/postroom serve --demo --data .run
 
 setup: ## Make .venv ready for work (run and test do it by themselves)
@@ -101,7 +102,7 @@ bench-web: ## Measure what a web page costs above its operation: make bench-web 
 	@scripts/setup run
 	@.venv/bin/python -m bench.web --messages $(or $(N),100000) $(if $(DATA),--data "$(DATA)")
 
-bench-walks: setup ## Count the files of each walk of docs/architecture.md, with their functions
+bench-walks: setup ## Count the files of each walk of docs/explanation/architecture.md, with their functions
 	@PYTHONPATH=. .venv/bin/python -m bench.walks --list
 
 bench-sync: setup ## Measure a first pass over IMAP beside an import, with kills: make bench-sync N=20000
@@ -122,6 +123,14 @@ faults-backup: setup ## Back up a busy installation repeatedly: make faults-back
 faults-database: setup ## Kill PostgreSQL under load: make faults-database MINUTES=10 SCALE=0.1
 	@scripts/system-packages test
 	@.venv/bin/python -m tests.faults.database $(or $(MINUTES),1) $(or $(SCALE),0)
+
+docs: ## Build the documentation site, which the server shows at /guide
+	@scripts/setup run
+	@scripts/docs
+	@echo "docs: built src/postroom/surfaces/web/site/index.html; make run serves it at /guide"
+
+reference: setup ## Write docs/reference/api/ anew, from the tables of routes and tools
+	@.venv/bin/python scripts/make_reference.py
 
 screenshots: setup ## Take the pictures of README and docs anew, from a running server
 	@scripts/system-packages test pictures

@@ -1,4 +1,4 @@
-"""How many files a reader opens to follow each of the six walks of docs/architecture.md.
+"""How many files a reader opens to follow each of the six walks of the map of the code.
 
 A file counts if one of its functions is called in the walk. The values of `model/`, the protocols
 of `ports/` and the engines of the databases are left out. Each walk runs twice; the second one is

@@ -1,5 +1,5 @@
 -- Distributes an installation over a Citus cluster, by inbox. It has not been run on a cluster yet:
--- read "Citus" in docs/operations.md for its known limits. A test compares it with the schema.
+-- read "Citus" in docs/how-to/operations.md for its known limits. A test compares it with the schema.
 --
 --     psql "$POSTROOM_DATABASE_URL" -1 -f deploy/citus.sql      (stop all servers first)
 

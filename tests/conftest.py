@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from postroom.config import read_settings
 from postroom.model.key import OWNER
 from tests.servers.postgres import Postgres
 from tests.servers.postgres import running as running_postgres
+
+ROOT = Path(__file__).parents[1]
 
 pytest_plugins = ["tests.plugins.skips", "tests.plugins.temporary_folders"]
 
@@ -39,6 +42,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def anyio_backend() -> str:
     """For the session, so that what is shared by several tests may be asynchronous."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def built_guide() -> Path:
+    """The folder of the documentation site, built if something in docs/ has changed."""
+    subprocess.run([ROOT / "scripts" / "docs"], check=True)
+    return ROOT / "src/postroom/surfaces/web/site"
 
 
 @pytest.fixture(scope="session")

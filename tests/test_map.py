@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ARCHITECTURE = Path(__file__).parent.parent / "docs" / "architecture.md"
+ARCHITECTURE = Path(__file__).parent.parent / "docs" / "explanation" / "architecture.md"
 NAMED = sorted(set(re.findall(r"`(postroom[\w.]*)(?::([\w.]+))?`", ARCHITECTURE.read_text())))
 
 

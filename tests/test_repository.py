@@ -57,7 +57,7 @@ def test_plain_make_lists_every_target_with_its_purpose():
     assert targets == re.findall(r"^  make ([a-z-]+) +\S", listing, flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("set_name", ["setup", "run", "test"])
+@pytest.mark.parametrize("set_name", ["setup", "run", "docs", "test"])
 def test_every_pin_has_an_exact_version_and_a_hash(set_name):
     loose = [row for row in pins(set_name) if not (PINNED.match(row) and "--hash=sha256:" in row)]
 
@@ -87,6 +87,7 @@ def test_every_dependency_is_pinned():
     assert names(optional) - OURS <= pinned_names("run")
     assert names(groups["test"]) <= pinned_names("test")
     assert names(groups["setup"]) <= pinned_names("setup")
+    assert names(groups["docs"]) <= pinned_names("docs")
     assert names(PROJECT["build-system"]["requires"]) <= pinned_names("setup")
 
 
@@ -95,6 +96,7 @@ def test_the_sets_of_pins_agree():
 
     assert set(pins("run")) <= test
     assert set(pins("setup")) <= test
+    assert set(pins("docs")) <= test
 
 
 def test_few_packages_are_needed_to_run():
@@ -133,7 +135,7 @@ def test_the_wheel_holds_the_whole_package(tmp_path):
 
     packed = set(zipfile.ZipFile(wheel).namelist())
 
-    assert "postroom/py.typed" in packed
+    assert {"postroom/py.typed", "postroom/surfaces/web/site/index.html"} <= packed
     assert set() == files - packed
 
 

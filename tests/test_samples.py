@@ -1,7 +1,8 @@
 """Samples in README and docs work as they are printed.
 
-Shell samples run in a folder that has the files they name, beside the demo server. What a reader
-has to replace (port, key, ids, `/path/to/postroom`) is replaced; nothing else is.
+Samples run in a folder that has the files they name, beside the demo server; those of Python of one
+page run as one program. What a reader has to replace (port, key, ids, `/path/to/postroom`) is
+replaced; nothing else is. `test_reference.py` runs those of docs/reference/api.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 from zipfile import ZipFile
 
@@ -35,7 +38,11 @@ from tests.servers.postroom import Running, environment, running
 from tests.servers.web import Answer, WebServer
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+API = ROOT / "docs" / "reference" / "api"
+PAGES = [
+    ROOT / "README.md",
+    *(page for page in sorted((ROOT / "docs").rglob("*.md")) if API not in page.parents),
+]
 ME = "me@postroom.localhost"
 ELSEWHERE = {
     "make run": "starts the demo server, as the fixture does",
@@ -43,11 +50,21 @@ ELSEWHERE = {
     "make bench-search": "takes minutes",
     "postroom --url": "needs a server elsewhere; tests/surfaces/cli has one on this machine",
     "postroom migrate": "needs PostgreSQL and a bucket; tests/surfaces/cli/test_moving.py has them",
+    "python -m bench.libraries": "takes minutes, and libraries that were not chosen",
+    "postroom key create assistant": "needs the account that `postroom account add` adds",
+    "curl https://mail.example.com": "needs a public name",
+    "postroom account add": "needs a provider; tests/providers/accounts has several",
+    ".venv/bin/python hello.py": "the test of samples in Python runs the same lines",
 }
 """Shell samples that are not run here, and why."""
 
-OTHER_LANGUAGES = {"python", "javascript"}
-"""Run by tests/pipeline/test_webhook_docs.py."""
+OTHER_TESTS = {
+    "frameworks.md": "tests/packaging/test_frameworks.py",
+    "python.md": "tests/client/test_page.py",
+    "remote.md": "needs Caddy, nginx and a public name; tests/surfaces/oauth has a proxy",
+    "webhooks.md": "tests/pipeline/test_webhook_docs.py",
+}
+"""Pages whose samples in Python and in other languages are tried elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +91,16 @@ def samples(*languages: str) -> list[Any]:
 
 def _samples_of(page: Path) -> Iterator[Sample]:
     text = page.read_text("utf-8")
-    for block in re.finditer(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
-        yield Sample(page, text.count("\n", 0, block.start()) + 1, block[1], block[2])
+    for block in re.finditer(r"^ *```(\w*)\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE):
+        yield Sample(page, text.count("\n", 0, block.start()) + 1, block[1], dedent(block[2]))
 
 
 def test_every_sample_is_tried():
-    known = {"sh", "json", "yaml", "toml"} | OTHER_LANGUAGES
+    known = {"sh", "json", "yaml", "toml", "python"}
+    found = [sample for page in PAGES for sample in _samples_of(page)]
 
-    assert [] == [str(s) for page in PAGES for s in _samples_of(page) if s.language not in known]
+    others = {s.page.name for s in found if s.language not in known}
+    assert others <= OTHER_TESTS.keys()
 
 
 @pytest.fixture(scope="module")
@@ -102,8 +121,10 @@ def folder(tmp_path_factory) -> Path:
     (folder / "archive.mbox.xz").write_bytes(lzma.compress((folder / "archive.mbox").read_bytes()))
     with closing(mailbox.Maildir(folder / "Maildir")) as maildir:
         maildir.add(mail("Three", to=ME))
-    [rule, *_] = [s.text for s in _samples_of(ROOT / "docs" / "rules.md") if s.language == "yaml"]
-    (folder / "invoices.yaml").write_text(re.sub("(?m)^inbox: .*\n", "", rule))
+    for name, page in (("invoices", "how-to/rules.md"), ("receipts", "tutorials/gmail.md")):
+        found = _samples_of(ROOT / "docs" / page)
+        [rule, *_] = [s.text for s in found if s.language == "yaml"]
+        (folder / f"{name}.yaml").write_text(re.sub("(?m)^(inbox|account): .*\n", "", rule))
     (folder / ".venv").symlink_to(sys.prefix)
     return folder
 
@@ -111,6 +132,7 @@ def folder(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[Running]:
     with running(folder / ".run", options=["--demo"]) as server:
+        (folder / ".run" / "owner.key").write_text(f"{server.key}\n")
         yield server
 
 
@@ -161,6 +183,28 @@ def test_a_shell_sample_works(sample: Sample, folder: Path, server: Running, rec
         ran = shell(folder, server, settings + runnable(line))
         assert 0 == ran.returncode, f"{line}\n{ran.stdout}{ran.stderr}"
         said += ran.stdout + ran.stderr
+
+
+def programs() -> list[Any]:
+    """The samples in Python of each page, as one program."""
+    found: dict[Path, str] = {}
+    for page in PAGES:
+        for sample in _samples_of(page):
+            if sample.language == "python" and page.name not in OTHER_TESTS:
+                found[page] = found.get(page, "") + sample.text
+    return [pytest.param(text, id=page.name) for page, text in found.items()]
+
+
+@pytest.mark.parametrize("program", programs())
+def test_the_samples_in_python_of_a_page_work(program: str, folder: Path, server: Running):
+    """Twice, as a reader would; before there is a client, they are at least Python."""
+    compile(program, "samples", "exec")
+    if "postroom.client" in program and find_spec("postroom.client") is None:
+        return
+    (folder / "hello.py").write_text(program.replace("http://127.0.0.1:8700", server.url))
+    for _ in range(2):
+        ran = shell(folder, server, ".venv/bin/python hello.py")
+        assert 0 == ran.returncode, ran.stderr
 
 
 @pytest.mark.parametrize("sample", samples("json"))
@@ -224,7 +268,7 @@ def test_a_toml_sample_is_a_settings_file(sample: Sample, tmp_path: Path):
 
 
 def test_the_operators_that_are_listed_are_understood():
-    text = (ROOT / "docs" / "agent.md").read_text()
+    text = (ROOT / "docs" / "reference" / "agent.md").read_text()
     listed = "".join(re.findall("(?m)^    .*\n", text))
     operators = re.findall(r'\w+:(?:"[^"]*"|\([^)]*\)|\S+)', listed)
 

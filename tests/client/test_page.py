@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.servers.postroom import Running
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "python.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "reference" / "python.md").read_text("utf-8")
 
 
 def test_the_samples_of_the_page_run_in_order(server: Running, tmp_path: Path):

@@ -16,7 +16,7 @@ from tests.mails import mail
 from tests.packaging.conftest import ROOT, made_once
 from tests.servers.postroom import Running, running
 
-PAGE = (ROOT / "docs" / "frameworks.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "frameworks.md").read_text("utf-8")
 RECIPES = {
     section.partition("\n")[0]: found[1]
     for section in PAGE.split("\n## ")

@@ -47,7 +47,7 @@ from tests.servers.relay import CUT, Script, relaying
 from tests.surfaces.rest.conftest import visiting
 from tests.surfaces.smtp.conftest import Client, connect
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "reliability.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "reliability.md"
 MAIL = mail("Hello").replace(b"\n", b"\r\n")
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 

@@ -20,7 +20,7 @@ from postroom.pipeline.webhooks import payload, signed_headers
 from postroom.surfaces.to_json import to_json
 from tests.mails import deliver, mail
 
-PAGE = (Path(__file__).parents[2] / "docs" / "webhooks.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "webhooks.md").read_text()
 SECRET, OTHER = "whsec_" + "c2VjcmV0" * 4, "whsec_" + "b3RoZXIh" * 4
 BODY = '{"type":"message.received","data":{"subject":"Grüße"}}'.encode()
 

@@ -43,7 +43,7 @@ def test_every_table_has_a_place(database_url: str) -> None:
 
     assert sorted(name for name, cut in is_cut.items() if cut) == sorted(distributed)
     assert sorted(is_cut) == sorted([*distributed, *copied, *left])
-    told = " ".join((ROOT / "docs" / "operations.md").read_text().split())
+    told = " ".join((ROOT / "docs" / "how-to" / "operations.md").read_text().split())
     assert f"{len(distributed)} tables follow the inbox, {len(copied)} small ones" in told
 
 

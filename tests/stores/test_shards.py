@@ -31,7 +31,7 @@ from tests.stores import shards
 from tests.stores.conftest import OpenAgain
 from tests.stores.sends import a_send
 
-OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+OPERATIONS = Path(__file__).parents[2] / "docs" / "how-to" / "operations.md"
 FILES = [("a.txt", "text/plain", b"a")]
 HOOK = Webhook("whk_1", "http://127.0.0.1/", (), EVERYTHING, datetime.now(UTC), secret="whsec_x")
 VERY_NEW = 10**6

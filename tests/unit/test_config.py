@@ -11,7 +11,7 @@ import pytest
 from postroom.config import SETTINGS, ConfigError, Settings, read_settings
 from postroom.model.limits import Limits
 
-DOCS = Path(__file__).parents[2] / "docs" / "settings.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 
 
 def problems(error: pytest.ExceptionInfo[ConfigError]) -> dict[str, str]:

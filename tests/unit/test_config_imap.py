@@ -11,7 +11,7 @@ from postroom.config import ConfigError, read_settings
 from postroom.config.imap import FOR_ALL, FOR_ONE
 from postroom.model.imap import ImapSettings, ImapTimeouts
 
-DOCS = Path(__file__).parents[2] / "docs" / "settings.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 WORK = {
     "MAIL_IMAP_WORK_HOST": "imap.example.com",
     "MAIL_IMAP_WORK_USER": "ana",

@@ -260,7 +260,7 @@ def google(
     if not client_id:
         raise InvalidInput(
             "set POSTROOM_GMAIL_CLIENT_ID and POSTROOM_GMAIL_CLIENT_SECRET to your client; "
-            "docs/providers.md explains how to create one"
+            "docs/how-to/providers.md explains how to create one"
         )
     return Client(
         authorize_url=f"{login_url}/o/oauth2/v2/auth",
@@ -276,8 +276,8 @@ def microsoft(login_url: str, client_id: str | None, scopes: Iterable[str]) -> C
     """The client for Microsoft's sign-in."""
     if not client_id:
         raise InvalidInput(
-            "set POSTROOM_OUTLOOK_CLIENT_ID to your client; docs/providers.md explains how to "
-            "create one"
+            "set POSTROOM_OUTLOOK_CLIENT_ID to your client; docs/how-to/providers.md explains "
+            "how to create one"
         )
     return Client(
         authorize_url=f"{login_url}/oauth2/v2.0/authorize",

@@ -30,11 +30,11 @@ INSERT_FINGERPRINT = """
 """
 OTHER_KEY = (
     "the audit log of this installation uses another key; set POSTROOM_AUDIT_KEY to the one that "
-    "its other machines have, or restore its audit.key (docs/operations.md)"
+    "its other machines have, or restore its audit.key (docs/how-to/operations.md)"
 )
 NO_KEY = (
     "the key of the audit log is missing; restore audit.key from a backup or another machine, or "
-    "set it as POSTROOM_AUDIT_KEY (docs/operations.md)"
+    "set it as POSTROOM_AUDIT_KEY (docs/how-to/operations.md)"
 )
 
 

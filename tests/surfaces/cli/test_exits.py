@@ -18,7 +18,7 @@ from postroom.surfaces.cli.exit_codes import EXIT_CODES, PARTIAL, TIMED_OUT
 from tests.mails import mail
 from tests.servers.postroom import command, environment
 
-DOCS = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+DOCS = (Path(__file__).parents[3] / "docs" / "reference" / "cli.md").read_text()
 
 
 def kinds(error: type[MailError] = MailError) -> Iterator[str]:

@@ -107,13 +107,14 @@ def test_an_installation_elsewhere_is_offered_over_http_alone_and_tells_no_passw
     assert database_url not in said
 
 
-def test_the_demo_prints_lines_that_work_and_the_same_key_again(data):
+def test_the_demo_prints_lines_that_work_and_the_same_key_again(data, built_guide):
     with serving(data, "--demo") as first:
         found = fetch(curl_in(first))
         [over_stdio, over_http] = clients_in(first)
-        docs = re.search(r"API docs +(\S+)", first)[1]
-        with urllib.request.urlopen(docs) as page:
-            assert 200 == page.status
+        for title in ("API docs", "guide"):
+            address = re.search(rf"{title} +(\S+)", first)[1]
+            with urllib.request.urlopen(address) as page:
+                assert 200 == page.status
     with serving(data, "--demo") as second:
         again = fetch(curl_in(second))
 

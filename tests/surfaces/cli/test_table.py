@@ -19,7 +19,7 @@ from postroom.surfaces.cli.command_table import COMMANDS, TOP, Bound, operation_
 from postroom.surfaces.cli.program import program
 from tests.page_operations import ON_PAGES
 
-DOCS = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+DOCS = (Path(__file__).parents[3] / "docs" / "reference" / "cli.md").read_text()
 MODULES = sorted(
     module.name
     for module in walk_packages(operations.__path__, "postroom.operations.")

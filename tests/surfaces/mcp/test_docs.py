@@ -1,4 +1,4 @@
-"""What `docs/mcp.md` and `docs/imap.md` list is what there is."""
+"""What `docs/reference/mcp.md` and `docs/reference/imap.md` list is what there is."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from postroom.surfaces.mcp.tool import CODES
 from postroom.surfaces.mcp.toolsets import ON_DEMAND, TOOLSETS, choose_tools, imap
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "mcp.md").read_text("utf-8")
-LIVE = (ROOT / "docs" / "imap.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "reference" / "mcp.md").read_text("utf-8")
+LIVE = (ROOT / "docs" / "reference" / "imap.md").read_text("utf-8")
 
 
 def test_the_page_lists_every_tool_with_its_toolsets():

@@ -14,7 +14,7 @@ from postroom.surfaces.rest.responses import KINDS
 from postroom.surfaces.rest.routes import ROUTES
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "openapi.json"
-DOCS = Path(__file__).parents[3] / "docs" / "rest.md"
+DOCS = Path(__file__).parents[3] / "docs" / "reference" / "rest.md"
 DOCUMENT = document(["postroom.localhost"])
 
 

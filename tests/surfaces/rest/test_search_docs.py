@@ -1,4 +1,4 @@
-"""The examples of docs/rest.md, section Search, asked as they stand there."""
+"""The examples of docs/reference/rest.md, section Search, asked as they stand there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 
 def rows(head: str) -> list[list[str]]:
     """The rows of the tables of the section that have this head."""
-    text = (DOCS / "rest.md").read_text()
+    text = (DOCS / "reference" / "rest.md").read_text()
     section = text.split("\n## Search\n")[1].split("\n## ")[0]
     tables = re.findall(rf"^{re.escape(head)}\n\|[-|]+\n((?:\|.*\n)+)", section, re.MULTILINE)
     lines = [line for table in tables for line in table.splitlines()]
@@ -80,4 +80,4 @@ def test_every_filter_is_in_the_table() -> None:
 
 def test_those_who_come_by_another_door_are_led_there() -> None:
     for page in ("mcp.md", "cli.md"):
-        assert "(rest.md#search)" in (DOCS / page).read_text()
+        assert "(rest.md#search)" in (DOCS / "reference" / page).read_text()

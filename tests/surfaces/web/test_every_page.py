@@ -145,7 +145,7 @@ async def test_every_link_of_a_page_leads_somewhere(demo: Office) -> None:
 
 
 async def test_the_tour_of_the_documentation_works(browser: Browser, demo: Office) -> None:
-    """As docs/web.md tells it: find why a part was hidden, decide about replies, undo a rule."""
+    """As the guide tells it: find why a part was hidden, decide about replies, undo a rule."""
     await seed_demo(demo.app)
     page = await signed_in(browser, demo, viewport=DESKTOP)
 

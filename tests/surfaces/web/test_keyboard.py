@@ -9,7 +9,7 @@ from postroom.surfaces.web.pages import LINKS
 from postroom.surfaces.web.rendering import GO_TO, SHORTCUTS, SHOWN
 from tests.surfaces.web.conftest import Person, words
 
-DOCS = Path(__file__).parents[3] / "docs" / "web.md"
+DOCS = Path(__file__).parents[3] / "docs" / "how-to" / "web.md"
 SCRIPT = Path(__file__).parents[3] / "src/postroom/surfaces/web/assets/postroom.js"
 
 

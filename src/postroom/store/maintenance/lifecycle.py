@@ -48,11 +48,11 @@ _MIGRATED_TO: Mapping[Kind, str] = {
 }
 _HOW_TO_UNDO = (
     "To undo it, run `postroom migrate` from there into an empty place; if it is lost, see "
-    "docs/operations.md, Moving an installation"
+    "docs/how-to/operations.md, Moving an installation"
 )
 CANNOT_SEND_ERROR = (
     "nothing is sent from a backup or from the source of a migration; bring it back with "
-    "`postroom restore` or `postroom migrate` (docs/operations.md)"
+    "`postroom restore` or `postroom migrate` (docs/how-to/operations.md)"
 )
 
 

@@ -26,7 +26,7 @@ _PLACE = "FOLDER|postgresql://…"
 _BLOBS = "FOLDER|s3://…"
 _HOLDS_KEY = (
     "note: this backup has the logins of accounts together with their key; set "
-    "POSTROOM_VAULT_KEY_FILE to store the key elsewhere (docs/operations.md)"
+    "POSTROOM_VAULT_KEY_FILE to store the key elsewhere (docs/how-to/operations.md)"
 )
 
 
@@ -129,8 +129,8 @@ def backup(session: Session, folder: Path) -> int:
     settings = session.settings
     if settings.database_url is not None:
         raise InvalidInput(
-            "this mail is in PostgreSQL; back it up with PostgreSQL's tools (docs/operations.md), "
-            "or copy it to a folder with `postroom migrate --copy`"
+            "this mail is in PostgreSQL; back it up with PostgreSQL's tools "
+            "(docs/how-to/operations.md), or copy it to a folder with `postroom migrate --copy`"
         )
     prepare_folder(settings, creates=False)
     from postroom.backup import create_backup, holds_key

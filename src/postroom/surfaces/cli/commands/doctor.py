@@ -57,7 +57,7 @@ async def _examine(session: Session) -> list[Finding]:
     try:
         settings = session.settings
     except ConfigError as error:
-        fix = "correct them; see `postroom config --help` and docs/settings.md"
+        fix = "correct them; see `postroom config --help` and docs/reference/settings.md"
         return [*findings, problem("settings", str(error), fix)]
     findings.append(ok("settings", "all values are valid"))
     from postroom.checks import check_folder, check_logins, check_memory

@@ -128,6 +128,7 @@ class Ports:
             "",
             f"  data      {settings.data_dir.absolute()}",
             f"  web       {pages}",
+            f"  guide     {url}/guide",
             f"  API docs  {url}/docs",
             f"  mail in   {self._smtp_words(settings.smtp_listen)}",
             f"  key       {key.words}",

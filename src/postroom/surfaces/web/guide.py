@@ -1,0 +1,117 @@
+"""The documentation site at /guide: files that `scripts/docs` has built, from the package."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import PurePosixPath
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from postroom.errors import NotFound
+from postroom.surfaces.paths import segments_of
+from postroom.surfaces.web.rendering import accepts_gzip
+
+PREFIX, INDEX = "/guide", "llms.txt"
+MISSING = "this installation was built without its guide; in a checkout, run `make docs`"
+POLICY = (
+    "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; img-src 'self'; "
+    "form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Cache-Control": "no-cache",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+}
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".md": "text/markdown; charset=utf-8",
+    ".txt": "text/plain; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+}
+
+
+class Guide:
+    """An ASGI application over the files of the site. They are public: they hold no mail."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        await _respond(request)(scope, receive, send)
+
+
+def _respond(request: Request) -> Response:
+    if request.method not in ("GET", "HEAD"):
+        return Response(status_code=405, headers={"Allow": "GET, HEAD"})
+    match segments_of(request.scope):
+        case ["guide"]:
+            return _moved(f"{PREFIX}/")
+        case ["llms.txt"]:
+            return _moved(f"{PREFIX}/{INDEX}")
+        case ["guide", *segments]:
+            return _file("/".join(segments) or "index.html", request)
+    raise NotFound("there is nothing at this address")
+
+
+def _moved(to: str) -> Response:
+    return Response(status_code=308, headers={**_HEADERS, "Location": to})
+
+
+def _file(name: str, request: Request) -> Response:
+    """A file of the site. Only a name that the site has reaches the file system."""
+    names = file_names()
+    if name not in names:
+        raise NotFound(f"the guide has no page {name}; {PREFIX}/{INDEX} lists them")
+    content, tag = _content(name)
+    headers = {**_HEADERS, "ETag": tag, "Vary": "Accept-Encoding"}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    kind = _TYPES[PurePosixPath(name).suffix]
+    if kind != "image/png" and accepts_gzip(request.headers.get("accept-encoding", "")):
+        headers["Content-Encoding"] = "gzip"
+        content = _compressed(name)
+    return Response(content, headers=headers, media_type=kind)
+
+
+@cache
+def file_names() -> frozenset[str]:
+    """The files of the site by their paths. Raises NotFound if it was not built."""
+    root = _root()
+    if not root.joinpath(INDEX).is_file():
+        raise NotFound(MISSING)
+    return frozenset(_names(root, ""))
+
+
+def _names(folder: Traversable, path: str) -> list[str]:
+    found = []
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            found += _names(entry, f"{path}{entry.name}/")
+        elif PurePosixPath(entry.name).suffix in _TYPES:
+            found.append(path + entry.name)
+    return found
+
+
+def _root() -> Traversable:
+    return files("postroom.surfaces.web").joinpath("site")
+
+
+@cache
+def _content(name: str) -> tuple[bytes, str]:
+    content = _root().joinpath(name).read_bytes()
+    return content, f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+
+
+@cache
+def _compressed(name: str) -> bytes:
+    return gzip.compress(_content(name)[0], mtime=0)
