@@ -46,6 +46,7 @@ from postroom.wiring import (
     make_embedder,
     make_inbound,
     make_live_imap,
+    make_oauth,
     make_providers,
     make_sender,
     open_blobs,
@@ -212,9 +213,9 @@ class App:
         code = oauth.code_of(pasted, ask())
         return await oauth.exchange(client, pasted, code)
 
-    async def authenticate(self, secret: str | None) -> Caller:
-        """The caller with this key. Raises Unauthenticated."""
-        return await authenticate(self.services, secret)
+    async def authenticate(self, secret: str | None, resource: str | None = None) -> Caller:
+        """The caller with this key, or access token for the resource. Raises Unauthenticated."""
+        return await authenticate(self.services, secret, resource)
 
     async def owner_key(self) -> str | None:
         """Make sure that an owner's key exists; return it if it was created now.
@@ -360,4 +361,5 @@ async def _open_services(
             settings.approval_notify,
             f"{settings.server_url}/outgoing",
         ),
+        oauth=make_oauth(settings),
     )

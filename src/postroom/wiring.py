@@ -15,6 +15,7 @@ from postroom.extras import is_installed, require
 from postroom.mail.authentication import Trust
 from postroom.model.page import Slice
 from postroom.model.view import EVERYTHING
+from postroom.pipeline.oauth import OAuthOptions
 from postroom.ports.blobs import BlobStore
 from postroom.ports.embeddings import Embedder
 from postroom.ports.imap import LiveImap
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 
 MAX_ACCOUNTS = 1_000
 _CHECK_S = 10.0
+_MAX_DOCUMENT_BYTES, _DOCUMENT_S = 16_384, 5.0
+"""Limits of the metadata document of an OAuth client."""
 
 
 def make_embedder(settings: Settings) -> Embedder | None:
@@ -144,9 +147,23 @@ def _bucket(settings: Settings) -> Bucket | None:
 
 def _fetcher(settings: Settings) -> Fetcher:
     from postroom.providers.allowed_hosts import Guard
-    from postroom.providers.inbound.fetch import HttpsFetcher
+    from postroom.providers.https_fetcher import HttpsFetcher
 
     return HttpsFetcher(Guard(settings.webhook_allow), settings.limits.message_bytes)
+
+
+def make_oauth(settings: Settings) -> OAuthOptions:
+    """The settings of the OAuth server; metadata documents are fetched as webhooks are posted."""
+    from postroom.providers.allowed_hosts import Guard
+    from postroom.providers.https_fetcher import HttpsFetcher
+
+    guard = Guard(settings.webhook_allow)
+    return OAuthOptions(
+        settings.oauth_registration,
+        settings.oauth_access_s,
+        settings.oauth_refresh_s,
+        HttpsFetcher(guard, _MAX_DOCUMENT_BYTES, _DOCUMENT_S),
+    )
 
 
 def make_live_imap(settings: Settings, synced: Iterable[ImapAccount]) -> LiveImap | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 
 @dataclass
@@ -32,10 +33,15 @@ class Pages:
         writer.close()
 
 
+Served = TypeVar("Served", bound=Pages)
+
+
 @asynccontextmanager
-async def pages(context: ssl.SSLContext) -> AsyncIterator[Pages]:
+async def pages(
+    context: ssl.SSLContext, kind: Callable[[], Served] = Pages
+) -> AsyncIterator[Served]:
     """Serve on a port of its own while it is needed."""
-    made = Pages()
+    made = kind()
     server = await asyncio.start_server(made.serve, "127.0.0.1", 0, ssl=context)
     made.port = server.sockets[0].getsockname()[1]
     try:

@@ -23,7 +23,7 @@ from postroom.store.sqlite.engine import SqliteEngine
 from postroom.store.transaction import Row, Transaction
 
 OLDEST = 33
-VERSIONS = (OLDEST, 40, 41)
+VERSIONS = (OLDEST, 40, 41, 42)
 PARTITIONS = 3
 Engine = SqliteEngine | PostgresEngine
 DUMPS = Path(__file__).parent / "dumps"

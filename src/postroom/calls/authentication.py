@@ -33,8 +33,13 @@ def hash_secret(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
-async def authenticate(services: Services, secret: str | None) -> Caller:
-    """The caller with this key. Raises Unauthenticated."""
+async def authenticate(
+    services: Services, secret: str | None, resource: str | None = None
+) -> Caller:
+    """The caller with this key, or with an OAuth access token for the *resource*.
+
+    Raises Unauthenticated.
+    """
     if not secret:
         raise Unauthenticated("a key is required: send it as `Authorization: Bearer <key>`")
     if len(secret) < MIN_KEY_CHARS:
@@ -49,6 +54,8 @@ async def authenticate(services: Services, secret: str | None) -> Caller:
         raise Unauthenticated(
             "unknown key; it may have been revoked. Create one with `postroom key create`"
         )
+    if key.resource is not None and key.resource != resource:
+        raise Unauthenticated(f"this access token is for {key.resource} and opens nothing else")
     if key.has_expired(services.clock()):
         # Only who has the key is told so: it is too long to be guessed.
         raise Unauthenticated(

@@ -25,7 +25,7 @@ from postroom.model.view import EVERYTHING
 _NAMED = frozenset(
     ("label", "labels", "flags", "destination", "mailbox", "to", "cc", "bcc", "recipient", "scopes",
      "name", "address", "username", "url", "types", "status", "tags", "namespace",
-     "expires_at")
+     "expires_at", "redirect_uri")
 )  # fmt: skip
 """Arguments that the audit log may hold. Bodies, subjects and secrets are not among them."""
 

@@ -12,6 +12,7 @@ from postroom.config.readers import Reader, whole_number
 from postroom.model.approval import Approval
 from postroom.model.imap import ImapSettings
 from postroom.model.limits import Limits
+from postroom.model.oauth import ACCESS_FOR_S, REFRESH_FOR_S
 from postroom.model.values import dataclass
 
 PREFIX = "POSTROOM_"
@@ -57,6 +58,9 @@ class Settings:
     key_file: Path | None = None
     url: str | None = None
     public_url: str | None = None
+    oauth_registration: bool = True
+    oauth_access_s: int = ACCESS_FOR_S
+    oauth_refresh_s: int = REFRESH_FOR_S
     toolsets: tuple[str, ...] = ()
     read_only: bool = False
     memory_search: bool = True
@@ -327,6 +331,21 @@ SETTINGS: tuple[Setting, ...] = (
         "public_url",
         readers.URL,
         "The URL under which clients reach the server, if it is behind a proxy.",
+    ),
+    Setting(
+        "oauth_registration",
+        readers.TRUTH,
+        "Whether OAuth clients without a metadata document may register themselves.",
+    ),
+    Setting(
+        "oauth_access_s",
+        readers.whole_number(60, 86_400),
+        "How long an OAuth access token is valid, in seconds.",
+    ),
+    Setting(
+        "oauth_refresh_s",
+        readers.whole_number(3_600, 31_536_000),
+        "How long an OAuth refresh token is valid that is not used, in seconds.",
     ),
     Setting("toolsets", readers.TOOLSETS, "The MCP toolsets to show.", "all"),
     Setting("read_only", readers.TRUTH, "Hide every MCP tool that writes."),

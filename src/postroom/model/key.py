@@ -53,6 +53,10 @@ class Key:
     recipients: RecipientLists = field(default=RecipientLists(), kw_only=True)
     former_inboxes: tuple[str, ...] = field(default=(), kw_only=True, metadata=INTERNAL)
     """The inboxes that it could see before they were removed."""
+    client_id: str | None = field(default=None, kw_only=True, metadata=INTERNAL)
+    """The OAuth client of a grant. Nobody has the secret of a grant: its tokens stand for it."""
+    resource: str | None = field(default=None, kw_only=True, metadata=INTERNAL)
+    """What an access token is for, if one stands for the key; it opens nothing else."""
 
     def has_expired(self, now: datetime) -> bool:
         return self.expires_at is not None and self.expires_at <= now

@@ -138,6 +138,16 @@ class CreateKey(Request):
 
 @operation(Scope.ADMIN)
 async def create_key(ctx: RequestContext, request: CreateKey) -> Key:
+    key, secret = await new_key(ctx, request), new_secret()
+    await ctx.store.add_key(key, hash_secret(secret))
+    return replace(key, key=secret)
+
+
+async def new_key(ctx: RequestContext, request: CreateKey) -> Key:
+    """The key that a caller asks for, not stored yet: nobody gives more than they have.
+
+    Raises Forbidden, InvalidInput, NotFound.
+    """
     refuse_if_limited(ctx)
     _check_approver(ctx, request.scopes)
     beyond = sorted(set(request.scopes) - ctx.caller.scopes)
@@ -151,9 +161,7 @@ async def create_key(ctx: RequestContext, request: CreateKey) -> Key:
             raise NotFound(f"no account {account_id}; `postroom account list` shows yours")
     policy = _policy(ctx, request)
     refuse_looser(ctx, policy, "approval")
-    expires_at = _expiry_of(ctx, request.expires_at)
-    secret = new_secret()
-    key = Key(
+    return Key(
         id=ctx.new_id("key"),
         name=request.name,
         scopes=tuple(sorted(set(request.scopes))),
@@ -164,10 +172,8 @@ async def create_key(ctx: RequestContext, request: CreateKey) -> Key:
         last_used_at=None,
         approval=policy.approval,
         recipients=policy.recipients,
-        expires_at=expires_at,
+        expires_at=_expiry_of(ctx, request.expires_at),
     )
-    await ctx.store.add_key(key, hash_secret(secret))
-    return replace(key, key=secret)
 
 
 def _policy(ctx: RequestContext, request: CreateKey) -> Policy:

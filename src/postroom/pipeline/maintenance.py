@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from postroom.errors import MailError, ProviderError
+from postroom.model.event import AuditRecord
 from postroom.model.health import KEPT_DAYS
 from postroom.model.memory import CollectionName, Unembedded
 from postroom.model.storage import MessageQuery
@@ -154,6 +155,7 @@ def background_tasks(services: Services) -> tuple[BackgroundTask, ...]:
             "leases", CLEANUP_EVERY, CLEANUP_EVERY, lambda: remove_expired_leases(services)
         ),
         BackgroundTask("counts", CLEANUP_EVERY, CLEANUP_EVERY, lambda: remove_old_counts(services)),
+        BackgroundTask("tokens", CLEANUP_EVERY, CLEANUP_EVERY, lambda: remove_old_tokens(services)),
         BackgroundTask("sweep", SWEEP_FIRST, SWEEP_EVERY, lambda: sweep(services)),
     )
 
@@ -167,6 +169,16 @@ async def remove_expired_leases(services: Services) -> bool:
 async def remove_old_counts(services: Services) -> bool:
     """Remove the counts of days that nobody can ask for any more."""
     await services.store.remove_counts((services.clock() - timedelta(days=KEPT_DAYS)).date())
+    return False
+
+
+async def remove_old_tokens(services: Services) -> bool:
+    """Remove OAuth tokens that have expired, and grants whose client never came for its tokens."""
+    now = services.clock()
+    for key_id in await services.store.unfinished_grants(now):
+        record = AuditRecord(key_id, "remove_unfinished_grant", now, (key_id,))
+        await services.store.by(record).remove_key(key_id)
+    await services.store.remove_expired_tokens(now)
     return False
 
 

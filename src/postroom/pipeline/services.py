@@ -22,6 +22,7 @@ from postroom.model.storage import Gate
 from postroom.model.values import dataclass
 from postroom.pipeline.counters import CallCounts, Counts
 from postroom.pipeline.event_watch import Watch
+from postroom.pipeline.oauth import OAuthOptions
 from postroom.pipeline.parser import Parser, TextExtractor
 from postroom.ports.blobs import BlobStore
 from postroom.ports.embeddings import Embedder
@@ -101,6 +102,7 @@ class Services:
     inbound: Mapping[str, Inbound] = field(default_factory=dict)
     providers: Providers = field(default_factory=NoProviders)
     gate: Gate = Gate()
+    oauth: OAuthOptions = field(default_factory=OAuthOptions)
     rule_key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     clock: Callable[[], datetime] = partial(datetime.now, UTC)
     new_id: Callable[[str], str] = random_id

@@ -21,6 +21,7 @@ from postroom.model.health import StorageSizes
 from postroom.model.inbox import AddressRights, Label, Mailbox, Visible
 from postroom.model.key import Key, WebSession
 from postroom.model.message import BlobKey, MessageRow
+from postroom.model.oauth import OAuthToken
 from postroom.model.page import Found, Slice
 from postroom.model.sending import StoredDraft
 from postroom.model.storage import MessageQuery, RawMessage
@@ -35,6 +36,7 @@ from postroom.store.sql import inboxes as sql_inboxes
 from postroom.store.sql import installation as sql_health
 from postroom.store.sql import installation as sql_installation
 from postroom.store.sql import keys as sql_keys
+from postroom.store.sql import oauth as sql_oauth
 from postroom.store.sql import web_sessions as sql_web_sessions
 from postroom.store.sql.accounts import accounts as sql_accounts
 from postroom.store.sql.accounts import identities as sql_identities
@@ -274,9 +276,14 @@ class Store(MemoryStore, WebhookStore):
         )
 
     async def key_by_hash(self, secret_hash: bytes, now: datetime) -> Key | None:
-        """The key with this hash; its `last_used_at` is updated at most once a minute, until it
-        expires."""
-        key = await self.engine.read(lambda tx: sql_keys.key_by_hash(tx, secret_hash))
+        """The key with this hash, or the grant whose access token has it; its `last_used_at` is
+        updated at most once a minute, until it expires."""
+
+        def read(tx: Transaction) -> Key | None:
+            found = sql_keys.key_by_hash(tx, secret_hash)
+            return found or sql_oauth.key_by_access_token(tx, secret_hash, now)
+
+        key = await self.engine.read(read)
         if key is None or key.has_expired(now):
             return key
         if key.last_used_at is None or now - key.last_used_at > _USE_NOTED_EVERY:
@@ -284,6 +291,22 @@ class Store(MemoryStore, WebhookStore):
             with suppress(MailError):  # a read must succeed even if the database cannot be written
                 await self.write(lambda tx: sql_keys.mark_used(tx, key_id, now))
         return key
+
+    # OAuth
+    add_oauth_client = writes(sql_oauth.add_oauth_client)
+    oauth_client = reads(sql_oauth.oauth_client)
+    oauth_token = reads(sql_oauth.oauth_token)
+    exchange_token = writes(sql_oauth.exchange_token, audit_if=lambda key: key is None)
+    remove_token = writes(sql_oauth.remove_token, audit_if=bool)
+    unfinished_grants = reads(sql_oauth.unfinished_grants)
+    remove_expired_tokens = writes_unaudited(sql_oauth.remove_expired_tokens)
+
+    async def add_grant(
+        self, key: Key, secret_hash: bytes, code: OAuthToken, code_hash: bytes
+    ) -> None:
+        await self.write(
+            lambda tx: sql_oauth.add_grant(tx, key, secret_hash, code, code_hash), target=key.id
+        )
 
     # Sessions of the web pages
     add_sign_in_link = writes(sql_web_sessions.add_sign_in_link)

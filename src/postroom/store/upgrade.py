@@ -14,7 +14,7 @@ from pathlib import Path
 
 from postroom.errors import TooNew, TooOld
 
-VERSION = 42
+VERSION = 43
 RENAMED = 40
 """The version in which tables and columns got their present names."""
 

@@ -107,6 +107,11 @@ def _remotely(text: str, remark: str = "") -> Lines:
     return Lines("Over HTTP", text, remark)
 
 
+def _with_sign_in(text: str) -> Lines:
+    words = "The client opens a page here on which you allow it; it needs no key."
+    return Lines("Over HTTP, with sign-in", text, words)
+
+
 def _claude_desktop(http: Mapping[str, Any], local: Mapping[str, Any] | None) -> Client:
     header = f"Authorization:{http['headers']['Authorization']}"
     through = {"command": "npx", "args": ["-y", "mcp-remote", http["url"], "--header", header]}
@@ -115,10 +120,11 @@ def _claude_desktop(http: Mapping[str, Any], local: Mapping[str, Any] | None) ->
         "Claude Desktop",
         (
             *_locally(local),
+            _with_sign_in(http["url"]),
             _remotely(mcp_servers(through, indent=2), "Needs Node.js, for the bridge mcp-remote."),
         ),
         "Settings → Developer → Edit Config opens claude_desktop_config.json. Restart it after the "
-        "change.",
+        "change. Settings → Connectors → Add custom connector takes an address to sign in at.",
     )
 
 
@@ -129,6 +135,7 @@ def _claude_code(url: str, key: str, stdio: Mapping[str, Any] | None) -> Client:
         "Claude Code",
         (
             *_locally(stdio, f"claude mcp add postroom --env {_KEY}={key} -- {started}"),
+            _with_sign_in(f"claude mcp add --transport http postroom {url}/mcp"),
             _remotely(
                 f"claude mcp add --transport http postroom {url}/mcp "
                 f'--header "Authorization: Bearer {key}"'
@@ -143,7 +150,11 @@ def _cursor(http: Mapping[str, Any], local: Mapping[str, Any] | None) -> Client:
     return Client(
         "cursor",
         "Cursor",
-        (*_locally(local), _remotely(mcp_servers(shown, indent=2))),
+        (
+            *_locally(local),
+            _with_sign_in(mcp_servers({"url": http["url"]}, indent=2)),
+            _remotely(mcp_servers(shown, indent=2)),
+        ),
         "In ~/.cursor/mcp.json, or .cursor/mcp.json of a project.",
     )
 
@@ -156,7 +167,11 @@ def _vs_code(http: Mapping[str, Any], local: Mapping[str, Any] | None) -> Client
     return Client(
         "vs-code",
         "VS Code",
-        (*started, _remotely(servers(http))),
+        (
+            *started,
+            _with_sign_in(servers({"type": "http", "url": http["url"]})),
+            _remotely(servers(http)),
+        ),
         "In .vscode/mcp.json, or with the command “MCP: Open User Configuration”.",
     )
 
@@ -199,8 +214,7 @@ def _chatgpt(url: str, key: str) -> Client:
                 "In ChatGPT",
                 f"{url}/mcp",
                 "Settings → Apps → Advanced settings → Developer mode, then Create: paste this "
-                "URL and, where it asks for an API key, the key. Where it offers OAuth only, it "
-                "cannot connect yet.",
+                "URL and choose OAuth. It leads you to a page here on which you allow it.",
             ),
             Lines("In the Responses API of OpenAI, as a tool", json.dumps(tool, indent=2)),
         ),

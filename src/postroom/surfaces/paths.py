@@ -1,4 +1,4 @@
-"""Finding what a path names, with its variable segments."""
+"""Finding what a path names, with its variable segments, and the URL of the server."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 from urllib.parse import quote, unquote_to_bytes
 
+from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from postroom.errors import Malformed
 
 T = TypeVar("T")
+RESOURCE_METADATA = "/.well-known/oauth-protected-resource"
+"""Where the metadata of a protected resource is; its path follows (RFC 9728 §3.1)."""
 
 
 @dataclass(slots=True)
@@ -62,3 +65,11 @@ def segments_of(scope: Scope) -> list[str]:
         return [unquote_to_bytes(part).decode() for part in raw.split(b"?")[0].split(b"/")[1:]]
     except UnicodeDecodeError:
         raise Malformed("the path is not UTF-8; encode it before the percent signs") from None
+
+
+def server_url(public_url: str | None, scope: Scope) -> str:
+    """Where programs reach this server: as configured, or as this request has reached it.
+
+    Access control has checked the host of the request.
+    """
+    return (public_url or str(HTTPConnection(scope).base_url)).rstrip("/")

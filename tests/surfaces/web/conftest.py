@@ -25,6 +25,7 @@ from postroom.model.view import EVERYTHING
 from postroom.operations.keys import create_key
 from postroom.operations.outgoing.sending import send_message
 from postroom.surfaces.mcp.server import http_app, tool_text
+from postroom.surfaces.oauth.server import oauth_mounts
 from postroom.surfaces.rest.server import AccessControl, build
 from postroom.surfaces.web.server import web_mounts
 from tests.mails import new_inbox
@@ -146,7 +147,7 @@ async def office(
         await new_inbox(app.services, "me")
         access = AccessControl.of(app, no_auth=False)
         mcp = http_app(app, access)
-        mounts = {"/mcp": mcp, **web_mounts(app, access, tool_text)}
+        mounts = {"/mcp": mcp, **oauth_mounts(app), **web_mounts(app, access, tool_text)}
         asgi = build(app, mounts=mounts, lifespans=[mcp.lifespan])
         async with serving(asgi, app.begin_shutdown) as port:
             yield Office(app, f"http://127.0.0.1:{port}")

@@ -6,7 +6,9 @@ import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 from playwright.async_api import Browser, expect
@@ -15,6 +17,7 @@ from postroom.app import App, open_app
 from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.model.key import OWNER
+from postroom.model.oauth import OAuthClient
 from postroom.operations.keys import create_key
 from postroom.operations.mail.messages import search_messages
 from postroom.operations.outgoing.drafts import list_drafts
@@ -35,6 +38,7 @@ from tests.surfaces.web.conftest import Office
 
 __all__ = ["browser"]
 
+HELPER = OAuthClient("cli_helper", "Helper", ("https://helper.example/callback",))
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
 
@@ -45,6 +49,16 @@ QUERIES = {
     "/accounts/sign-in": None,
     "/accounts/back": None,
     "/compose/people": None,
+    "/authorize": "?"
+    + urlencode(
+        {
+            "client_id": HELPER.id,
+            "redirect_uri": HELPER.redirect_uris[0],
+            "response_type": "code",
+            "code_challenge_method": "S256",
+            "code_challenge": "x" * 43,
+        }
+    ),
 }
 """What a path needs behind it; None if it is no page to look at, but the answer to a form."""
 
@@ -58,6 +72,8 @@ async def fill(app: App) -> dict[str, str]:
     key = await call(ctx, create_key, {"name": "Desk", "scopes": ["read", "write", "send"]})
     await ctx.store.add_account(replace(NO_ACCOUNT, inbox_id=ctx.new_id("inb")), "Work")
     await ctx.store.set_account_state("work", "needs_reauth", "the server refused the login")
+    now = ctx.clock()
+    await ctx.store.add_oauth_client(HELPER, now=now, expires_at=now + timedelta(days=1))
     suspicious = await call(ctx, search_messages, {"q": "bank details have changed"})
     held = await call(ctx, list_outbox, {"status": "held"})
     deliveries = await call(ctx, list_deliveries, {"webhook_id": hook.id})

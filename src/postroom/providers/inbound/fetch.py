@@ -1,73 +1,21 @@
-"""Fetches mail that a provider stored for us: over HTTPS, or from a bucket."""
+"""Fetches mail that a provider stored for us in a bucket."""
 
 from __future__ import annotations
 
-import http.client
-import socket
-import ssl
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from postroom.blocking import in_own_thread
 from postroom.errors import (
     InvalidInput,
     ProviderAuthFailed,
     ProviderError,
-    ProviderTimeout,
     TooLarge,
     in_our_words,
 )
-from postroom.providers.allowed_hosts import Guard, Target, parse_target
 
 if TYPE_CHECKING:
-    from obstore.store import S3Store  # an extra, which HTTPS does not need
-
-TIMEOUT_S = 20.0
-
-
-@dataclass(frozen=True, slots=True)
-class HttpsFetcher:
-    """Sends GET requests to public addresses only."""
-
-    guard: Guard
-    max_bytes: int
-    timeout_s: float = TIMEOUT_S
-    make_context: Callable[[], ssl.SSLContext] = field(default=ssl.create_default_context)
-
-    async def get(self, url: str, headers: Mapping[str, str]) -> bytes:
-        target = parse_target(url)
-        if not target.is_encrypted:
-            raise ProviderError("the provider named a URL without TLS")
-        try:
-            address = await self.guard.resolve(target.host, target.port)
-            if address is None:
-                raise ProviderError(f"{target.host} is not on the public Internet")
-            return await in_own_thread(self._read, target, str(address), dict(headers))
-        except TimeoutError as error:
-            raise ProviderTimeout(f"no response from {target.host}") from error
-        except (OSError, http.client.HTTPException) as error:
-            raise ProviderError(f"{target.host} cannot be read: {error}") from error
-
-    def _read(self, target: Target, address: str, headers: dict[str, str]) -> bytes:
-        connection = http.client.HTTPConnection(target.host, target.port, timeout=self.timeout_s)
-        with socket.create_connection((address, target.port), self.timeout_s) as plain:
-            context = self.make_context()
-            with context.wrap_socket(plain, server_hostname=target.host) as encrypted:
-                connection.sock = encrypted
-                connection.request("GET", target.path, headers=headers)
-                return self._body(target, connection.getresponse())
-
-    def _body(self, target: Target, response: http.client.HTTPResponse) -> bytes:
-        if response.status != 200:
-            raise ProviderError(f"{target.host} answered {response.status} {response.reason}"[:200])
-        body = response.read(self.max_bytes + 1)
-        if len(body) > self.max_bytes:
-            limit = f"larger than {self.max_bytes} bytes"
-            raise ProviderError(f"the response of {target.host} is {limit}")
-        return body
-
+    from obstore.store import S3Store  # an extra
 
 _TIMEOUTS: dict[str, Any] = {
     "timeout": "20s",

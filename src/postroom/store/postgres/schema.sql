@@ -59,7 +59,8 @@ CREATE TABLE keys (
     former_inboxes TEXT COLLATE "C" NOT NULL DEFAULT '[]',
     expires_at BIGINT,
     approval TEXT COLLATE "C" NOT NULL DEFAULT 'never',
-    recipients TEXT COLLATE "C" NOT NULL DEFAULT '{}'
+    recipients TEXT COLLATE "C" NOT NULL DEFAULT '{}',
+    client_id TEXT COLLATE "C"
 );
 
 -- People who are signed in to the web pages. `key_hash` is that of the key they signed in with; NULL
@@ -80,6 +81,36 @@ CREATE TABLE sign_in_links (
     secret_hash BYTEA NOT NULL PRIMARY KEY,
     expires_at BIGINT NOT NULL
 );
+
+-- Clients that registered themselves (RFC 7591); `redirect_uris` is JSON.
+CREATE TABLE oauth_clients (
+    id TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    name TEXT COLLATE "C" NOT NULL,
+    redirect_uris TEXT COLLATE "C" NOT NULL,
+    created_at BIGINT NOT NULL,
+    expires_at BIGINT NOT NULL,
+    is_used BIGINT NOT NULL DEFAULT 0
+);
+
+CREATE INDEX oauth_clients_by_expiry ON oauth_clients (expires_at);
+
+-- Codes, access tokens and refresh tokens of the grants, which are keys with a `client_id`. Codes
+-- and refresh tokens work once, and stay for a while: one that comes again has been stolen.
+CREATE TABLE oauth_tokens (
+    secret_hash BYTEA NOT NULL PRIMARY KEY,
+    kind TEXT COLLATE "C" NOT NULL,
+    key_id TEXT COLLATE "C" NOT NULL,
+    client_id TEXT COLLATE "C" NOT NULL,
+    resource TEXT COLLATE "C" NOT NULL,
+    created_at BIGINT NOT NULL,
+    expires_at BIGINT NOT NULL,
+    used_at BIGINT,
+    redirect_uri TEXT COLLATE "C",
+    code_challenge TEXT COLLATE "C"
+);
+
+CREATE INDEX oauth_tokens_by_key ON oauth_tokens (key_id, expires_at);
+CREATE INDEX oauth_tokens_by_expiry ON oauth_tokens (expires_at);
 
 -- `options`, `capabilities` and `checkpoint` are JSON; `unfetched` lists mail to fetch again.
 CREATE TABLE accounts (

@@ -25,16 +25,16 @@ from postroom.store.sql.web_sessions import end_sessions_of_key
 from postroom.store.transaction import Row, Transaction
 
 _COLUMNS = """id, name, scopes, inboxes, namespaces, accounts, created_at, last_used_at,
-    former_inboxes, expires_at, approval, recipients"""
+    former_inboxes, expires_at, approval, recipients, client_id"""
 _LISTING = Listing(_COLUMNS, "keys", "number")
 
 UPSERT_KEY = """
     INSERT INTO keys (
         id, name, secret_hash, scopes, inboxes, namespaces, accounts, created_at, expires_at,
-        approval, recipients
+        approval, recipients, client_id
     ) VALUES (
         :id, :name, :secret_hash, :scopes, :inboxes, :namespaces, :accounts, :created_at,
-        :expires_at, :approval, :recipients
+        :expires_at, :approval, :recipients, :client_id
     )
     ON CONFLICT (id) DO UPDATE SET secret_hash = excluded.secret_hash
 """
@@ -57,6 +57,7 @@ def add_key(tx: Transaction, key: Key, secret_hash: bytes, *, replaces: bool) ->
         approval=key.approval,
         recipients=dumps(key.recipients),
         expires_at=seconds_or_none(key.expires_at),
+        client_id=key.client_id,
     )
     end_sessions_of_key(tx, key.id, secret_hash)
     tx.announce("keys")
@@ -77,6 +78,7 @@ def _key(row: Row) -> Key:
         expires_at=moment_or_none(row[9]),
         approval=row[10],
         recipients=recipient_lists(row[11]),
+        client_id=row[12],
     )
 
 
@@ -139,4 +141,5 @@ def update_key(tx: Transaction, key_id: str, change: KeyChange) -> Key | None:
 def remove_key(tx: Transaction, key_id: str) -> bool:
     tx.announce("keys")
     end_sessions_of_key(tx, key_id)
+    tx.run("DELETE FROM oauth_tokens WHERE key_id = :id", id=key_id)
     return tx.run("DELETE FROM keys WHERE id = :id", id=key_id) > 0

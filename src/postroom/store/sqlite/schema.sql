@@ -47,7 +47,8 @@ CREATE TABLE keys (
     former_inboxes TEXT NOT NULL DEFAULT '[]',
     expires_at INTEGER,
     approval TEXT NOT NULL DEFAULT 'never',
-    recipients TEXT NOT NULL DEFAULT '{}'
+    recipients TEXT NOT NULL DEFAULT '{}',
+    client_id TEXT
 );
 
 -- People who are signed in to the web pages. `key_hash` is that of the key they signed in with; NULL
@@ -68,6 +69,36 @@ CREATE TABLE sign_in_links (
     secret_hash BLOB NOT NULL PRIMARY KEY,
     expires_at INTEGER NOT NULL
 );
+
+-- Clients that registered themselves (RFC 7591); `redirect_uris` is JSON.
+CREATE TABLE oauth_clients (
+    id TEXT NOT NULL PRIMARY KEY,
+    name TEXT NOT NULL,
+    redirect_uris TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    is_used INTEGER NOT NULL DEFAULT 0
+);
+
+CREATE INDEX oauth_clients_by_expiry ON oauth_clients (expires_at);
+
+-- Codes, access tokens and refresh tokens of the grants, which are keys with a `client_id`. Codes
+-- and refresh tokens work once, and stay for a while: one that comes again has been stolen.
+CREATE TABLE oauth_tokens (
+    secret_hash BLOB NOT NULL PRIMARY KEY,
+    kind TEXT NOT NULL,
+    key_id TEXT NOT NULL,
+    client_id TEXT NOT NULL,
+    resource TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    used_at INTEGER,
+    redirect_uri TEXT,
+    code_challenge TEXT
+);
+
+CREATE INDEX oauth_tokens_by_key ON oauth_tokens (key_id, expires_at);
+CREATE INDEX oauth_tokens_by_expiry ON oauth_tokens (expires_at);
 
 -- `options`, `capabilities` and `checkpoint` are JSON; `unfetched` lists mail to fetch again.
 CREATE TABLE accounts (

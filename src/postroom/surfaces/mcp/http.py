@@ -33,8 +33,8 @@ class AccessControl(Protocol):
     def check_origin(self, headers: Headers, scope: Scope) -> None:
         """Refuse requests that a page of another site could have caused. Raises Forbidden."""
 
-    async def caller(self, headers: Headers, scope: Scope) -> Caller:
-        """Authenticate the caller. Raises Unauthenticated."""
+    async def mcp_caller(self, headers: Headers, scope: Scope) -> Caller:
+        """Authenticate the caller by a key or an access token. Raises Unauthenticated."""
 
 
 def caller_of(request: ServerRequestContext[Any, Any]) -> Caller:
@@ -79,7 +79,7 @@ class McpEndpoint:
         headers = Headers(scope=scope)
         self._access.check_origin(headers, scope)
         with self._concurrency_limit.place():
-            caller = await self._access.caller(headers, scope)
+            caller = await self._access.mcp_caller(headers, scope)
         if scope["method"] != "POST":
             await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
             return

@@ -18,9 +18,11 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from postroom.app import App
+from postroom.calls.oauth_tokens import resource_of
 from postroom.config import ConfigError
 from postroom.errors import Forbidden, Unauthenticated
 from postroom.model.key import Caller
+from postroom.surfaces.paths import RESOURCE_METADATA, server_url
 from postroom.surfaces.rest.failed_logins import Attempts, TooManyKeys
 
 T = TypeVar("T")
@@ -32,6 +34,9 @@ ATTEMPTS = "postroom.attempts"
 
 ACTOR = "postroom.actor"
 """The key in a request's scope for the id of its key, for the access log."""
+
+CHALLENGE = "postroom.challenge"
+"""The key in a request's scope for the header `WWW-Authenticate`, if it has one of its own."""
 
 _FORWARDED = (
     "cdn-loop",
@@ -137,7 +142,18 @@ class AccessControl:
             )
         )
 
-    async def caller(self, headers: Headers, scope: Scope) -> Caller:
+    async def mcp_caller(self, headers: Headers, scope: Scope) -> Caller:
+        """Authenticate the caller of `/mcp`, also with an OAuth access token that is for it.
+
+        Whoever is refused is told where to get one (RFC 9728 §5.1). Raises as `caller` does.
+        """
+        url = server_url(self.app.settings.public_url, scope)
+        error = ', error="invalid_token"' if presented_key(headers) else ""
+        metadata = f'resource_metadata="{url}{RESOURCE_METADATA}/mcp"'
+        scope[CHALLENGE] = f'Bearer realm="postroom"{error}, {metadata}'
+        return await self.caller(headers, scope, resource_of(url))
+
+    async def caller(self, headers: Headers, scope: Scope, resource: str | None = None) -> Caller:
         """Authenticate the caller. A key that is given is used, also where none is needed.
 
         Raises Unauthenticated, also for a key that is not known or left empty, or RateLimited.
@@ -147,16 +163,16 @@ class AccessControl:
             raise Unauthenticated("without keys, only this machine is served")
         has_key = any(name in headers for name in _KEY_HEADERS)
         is_keyed = self.needs_key or has_key
-        caller = await self._bearer(headers, scope) if is_keyed else self.app.agent
+        caller = await self._bearer(headers, scope, resource) if is_keyed else self.app.agent
         scope[ACTOR] = caller.key_id
         return caller
 
-    async def _bearer(self, headers: Headers, scope: Scope) -> Caller:
+    async def _bearer(self, headers: Headers, scope: Scope, resource: str | None) -> Caller:
         key, attempts = _presented(headers), scope.get(ATTEMPTS)
         if key is None or attempts is None:
-            return await self.app.authenticate(key)
+            return await self.app.authenticate(key, resource)
         with attempts.lookup(peer_of(scope), presented_key(headers)):
-            return await self.app.authenticate(key)
+            return await self.app.authenticate(key, resource)
 
     async def sign_in(self, secret: str, scope: Scope, look_up: Callable[[], Awaitable[T]]) -> T:
         """Look up what a person signs in with; a wrong one counts and waits like a wrong key.

@@ -30,6 +30,7 @@ from postroom.surfaces.downloads import (
     written,
 )
 from postroom.surfaces.problem_kinds import KINDS
+from postroom.surfaces.rest.access import CHALLENGE
 from postroom.surfaces.rest.routing import Route
 from postroom.surfaces.to_json import answer
 
@@ -95,7 +96,7 @@ def as_problem(
         more["retry_after"] = error.retry_after
         headers["Retry-After"] = str(error.retry_after)
     if error.code == "unauthenticated":
-        headers["WWW-Authenticate"] = 'Bearer realm="postroom"'
+        headers["WWW-Authenticate"] = scope.get(CHALLENGE, 'Bearer realm="postroom"')
     if error.code == "too_slow":
         headers["Connection"] = "close"
     if error.is_untrusted:

@@ -131,9 +131,14 @@ class Limit:
     hint: str = ""
 
 
+async def inbox_limit(visit: Visit) -> Limit:
+    """The inboxes to which a key can be limited."""
+    rows = tuple((inbox.id, inbox.address) for inbox in (await _inboxes(visit)).results)
+    return Limit("inboxes", "Inboxes", "inbox", rows, "and no others")
+
+
 async def _limits(visit: Visit) -> tuple[Limit, ...]:
     """To what a new key can be limited."""
-    inboxes = tuple((inbox.id, inbox.address) for inbox in (await _inboxes(visit)).results)
     accounts: tuple[tuple[str, str], ...] = ()
     namespaces: tuple[tuple[str, str], ...] = ()
     if visit.may(Scope.READ):
@@ -142,7 +147,7 @@ async def _limits(visit: Visit) -> tuple[Limit, ...]:
         rows = (await visit.call(list_namespaces, limit=_ROWS)).results
         namespaces = tuple((row.name, row.name) for row in rows)
     return (
-        Limit("inboxes", "Inboxes", "inbox", inboxes, "and no others"),
+        await inbox_limit(visit),
         Limit("accounts", "Accounts", "account", accounts, "with their inboxes"),
         Limit("namespaces", "Namespaces of memories", "namespace", namespaces),
     )
@@ -182,15 +187,10 @@ async def make_key(visit: Visit) -> Shown:
 
 def _arguments(visit: Visit) -> dict[str, Any]:
     """The arguments of create_key. Raises InvalidInput."""
-    form, posted = visit.form, visit.posted
+    form = visit.form
     given: dict[str, Any] = {"name": form.get("name", "").strip(), "scopes": _scopes(visit)}
-    for limit, field in (
-        ("inboxes", "inbox"),
-        ("accounts", "account"),
-        ("namespaces", "namespace"),
-    ):
-        if form.get(f"limit_{limit}") == "some":
-            given[limit] = [*posted.all(field), *lines_of(form.get(f"more_{limit}", ""))]
+    for limit, field in _LIMITS.items():
+        given |= limited_to(visit, limit, field)
     if Scope.SEND in given["scopes"]:
         given |= _policy(form)
     if expires_at := form.get("expires_on", "").strip() or form.get("expires", ""):
@@ -198,13 +198,31 @@ def _arguments(visit: Visit) -> dict[str, Any]:
     return given
 
 
+_LIMITS = {"inboxes": "inbox", "accounts": "account", "namespaces": "namespace"}
+"""To what a key can be limited, and the field of a form that has one of them."""
+
+
+def limited_to(visit: Visit, limit: str, field: str) -> dict[str, list[str]]:
+    """The limit that a form names as an argument; empty if it names none.
+
+    Whoever ticks some and forgets to choose *Only these* means them.
+    """
+    named = [*visit.posted.all(field), *lines_of(visit.form.get(f"more_{limit}", ""))]
+    return {limit: named} if named or visit.form.get(f"limit_{limit}") == "some" else {}
+
+
 def _scopes(visit: Visit) -> list[str]:
     chosen = visit.form.get("kind", "")
-    if chosen == CUSTOM:
-        scopes = visit.posted.all("scope")
-        if not scopes:
-            raise InvalidInput("select at least one scope, or choose another set of permissions")
-        return scopes
+    if chosen != CUSTOM:
+        return scopes_of_kind(chosen)
+    scopes = visit.posted.all("scope")
+    if not scopes:
+        raise InvalidInput("select at least one scope, or choose another set of permissions")
+    return scopes
+
+
+def scopes_of_kind(chosen: str) -> list[str]:
+    """The scopes of a usual kind of key. Raises InvalidInput."""
     for kind in KINDS:
         if kind.id == chosen:
             return list(kind.scopes)

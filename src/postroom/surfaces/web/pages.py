@@ -5,6 +5,7 @@ from __future__ import annotations
 from postroom.surfaces.web import (
     accounts,
     audit,
+    authorize,
     connect,
     events,
     health,
@@ -32,6 +33,7 @@ SECTIONS: tuple[Section, ...] = (
     events.SECTION,
     audit.SECTION,
     health.SECTION,
+    authorize.SECTION,
     signing_in.SECTION,
 )
 

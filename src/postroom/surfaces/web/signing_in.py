@@ -9,7 +9,7 @@ from postroom.errors import NotFound, Unauthenticated
 from postroom.model.key import Caller
 from postroom.surfaces.web.page import Form, Link, Page, Redirect, Section, Values, Visit
 
-_LOCAL = re.compile(r"/(?!/)[A-Za-z0-9/?=&._%-]{0,500}", re.ASCII)
+_LOCAL = re.compile(r"/(?!/)[A-Za-z0-9/?=&._%~+:,;@!$()*-]{0,4000}", re.ASCII)
 
 
 def local_path(wanted: str) -> str:

@@ -18,7 +18,7 @@ from postroom.calls.web_sessions import SignedIn, signed_in
 from postroom.errors import Forbidden, MailError, Malformed, NotFound, RateLimited, Unavailable
 from postroom.mail.mime.forms import FormFile, read_form
 from postroom.surfaces.downloads import download_response
-from postroom.surfaces.paths import Paths, segments_of
+from postroom.surfaces.paths import Paths, segments_of, server_url
 from postroom.surfaces.problem_kinds import KINDS
 from postroom.surfaces.web.cookies import form_token, is_form_token, session_cookie, session_secret
 from postroom.surfaces.web.events import PATH as LIVE
@@ -59,7 +59,11 @@ _FRAMED = {
 }
 _FORM, _FORM_WITH_FILES = "application/x-www-form-urlencoded", "multipart/form-data"
 _MAX_FIELDS = 200
-_SIGN_IN_BYTES = 4_096
+_OPENED_BY_CLIENTS = ("/authorize", "/signin")
+"""A client may open these in a window of its own, whose end it is told by the page at its side."""
+_OTHER_SITES = ("cross-site", "same-site")
+_SIGNED_OUT = {"signed_in": None, "held": 0, "error": "", "notice": ""}
+_SIGN_IN_BYTES = 16_384
 
 
 class AccessControl(Protocol):
@@ -93,6 +97,8 @@ class WebSurface:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         response = await self._respond(request)
+        if scope["path"] in _OPENED_BY_CLIENTS:
+            response.headers["Cross-Origin-Opener-Policy"] = "unsafe-none"
         if response.media_type == HTML:
             compress(response, request.headers.get("accept-encoding", ""))
         await response(scope, receive, send)
@@ -143,8 +149,7 @@ class WebSurface:
         return Visit(*who, path, query, posted or Posted(), self._base_url(request))
 
     def _base_url(self, request: Request) -> str:
-        """Where programs reach this server; access control has checked the host of the request."""
-        return (self._app.settings.public_url or str(request.base_url)).rstrip("/")
+        return server_url(self._app.settings.public_url, request.scope)
 
     async def _show(
         self, request: Request, page: Page, visitor: _Visitor, path: Mapping[str, str]
@@ -296,6 +301,9 @@ async def _page(
         "links": [link for link in LINKS if link.scope is None or visit.may(link.scope)],
     }
     headers = dict(HEADERS)
+    if target := values.get("form_target"):
+        policy = POLICY.replace("form-action 'self'", f"form-action 'self' {target}")
+        headers["Content-Security-Policy"] = policy
     if isinstance(error, (RateLimited, Unavailable)):
         headers["Retry-After"] = str(error.retry_after)
     return Response(render(page.template, **{**common, **values}), status, headers, HTML)
@@ -308,7 +316,14 @@ def _redirect(to: str, notice: str = "") -> Response:
 
 
 def _to_sign_in(request: Request) -> Response:
-    """Lead to the sign-in page; a script that asked for a part of a page leaves the page for it."""
+    """Lead to the sign-in page; a script that asked for a part of a page leaves the page for it.
+
+    After a link on another site, a browser keeps back the cookie of the session, which is
+    `SameSite=Strict`; a page of ours that leads to the same place gets it.
+    """
+    if request.method == "GET" and request.headers.get("sec-fetch-site") in _OTHER_SITES:
+        page = render("again.html", again=_path_of(str(request.url)), **_SIGNED_OUT)
+        return Response(page, headers=HEADERS, media_type=HTML)
     if request.headers.get("hx-request") == "true":
         to = _sign_in_path(request.headers.get("hx-current-url", ""))
         return Response(status_code=401, headers={**HEADERS, "HX-Redirect": to})
@@ -317,12 +332,17 @@ def _to_sign_in(request: Request) -> Response:
 
 def _sign_in_path(wanted: str) -> str:
     """The sign-in page, which leads on to the path of a URL."""
+    path = _path_of(wanted)
+    return "/signin" if path in ("", "/") else f"/signin?next={quote(path, safe='/')}"
+
+
+def _path_of(wanted: str) -> str:
+    """The path and query of a URL; empty if it is none."""
     try:
         url = urlsplit(wanted)
     except ValueError:
-        return "/signin"
-    path = url.path + (f"?{url.query}" if url.query else "")
-    return "/signin" if path in ("", "/") else f"/signin?next={quote(path, safe='/')}"
+        return ""
+    return url.path + (f"?{url.query}" if url.query else "")
 
 
 def _asset(segments: list[str], request: Request) -> Response:

@@ -275,6 +275,7 @@ async def _serve(
     attempts: Attempts | None = None,
 ) -> None:
     from postroom.surfaces.mcp.server import http_app, tool_text
+    from postroom.surfaces.oauth.server import oauth_mounts
     from postroom.surfaces.rest.server import AccessControl, build, serve_on
     from postroom.surfaces.smtp.server import listening
     from postroom.surfaces.web.server import web_mounts
@@ -283,7 +284,7 @@ async def _serve(
     endpoint = http_app(app, access, toolsets=settings.toolsets, read_only=settings.read_only)
     asgi = build(
         app,
-        mounts={"/mcp": endpoint, **web_mounts(app, access, tool_text)},
+        mounts={"/mcp": endpoint, **oauth_mounts(app), **web_mounts(app, access, tool_text)},
         lifespans=[endpoint.lifespan],
         no_auth=no_auth,
         attempts=attempts,
