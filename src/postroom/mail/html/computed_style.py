@@ -1,0 +1,421 @@
+"""The computed style of an element: what its text looks like, and why nobody can read it.
+
+Each part of the style that text depends on is computed from the declarations that won and from the
+style of the parent. Geometry is estimated, not laid out: an element is as wide as its parent unless
+it says otherwise, a line is as high as its font, and everything starts at the left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from postroom.mail.html import boxes
+from postroom.mail.html.colours import (
+    BLACK,
+    CLEAR,
+    LINK,
+    WHITE,
+    Colour,
+    blended,
+    filtered,
+    gradient_colours,
+    parse_colour,
+)
+from postroom.mail.html.css import Block, Declaration, functions, split, words
+from postroom.mail.html.properties import could_be_anything, has_variables, longhands, substituted
+from postroom.mail.html.values import WIDTH, Base, length, lengths, number
+
+BY_COLOUR = "colour on colour"
+_SMALL_PX = 3.0
+_FAINT = 0.12
+_SIZES = {"xx-small": 9.0, "x-small": 10.0, "small": 13.0, "medium": 16.0, "large": 18.0,
+          "x-large": 24.0, "xx-large": 32.0, "xxx-large": 48.0}  # fmt: skip
+_INHERITED = {
+    "color": "black", "-webkit-text-fill-color": "currentcolor", "font-size": "medium",
+    "line-height": "normal", "visibility": "visible", "letter-spacing": "normal",
+    "word-spacing": "normal", "text-indent": "0", "white-space": "normal", "text-shadow": "none",
+    "-webkit-text-security": "none", "-webkit-text-stroke": "0", "font-family": "serif",
+    "font-size-adjust": "none",
+}  # fmt: skip
+Values = dict[str, str]
+_NO_VALUES: Values = {}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Style:
+    """The computed style that children inherit.
+
+    `hidden_below` hides everything below for good; `hidden` is why text right here does not show.
+    A `background` of None is a picture: nobody can tell what it looks like.
+    """
+
+    hidden_below: str = ""
+    hidden: str = ""
+    invisible: bool = False
+    size_px: float = 16.0
+    colour: Colour | None = BLACK
+    fill: Colour | None = None
+    background: Colour | None = WHITE
+    opacity: float = 1.0
+    scale: float = 1.0
+    tone: tuple[partial[Colour], ...] = ()
+    box: boxes.Box = field(default_factory=boxes.Box)
+    values: Values = field(default_factory=dict)
+    custom: Mapping[str, str] = field(default_factory=dict)
+    inherited: Mapping[str, str] = field(default_factory=dict)
+    is_backed: bool = False
+
+    def hides(self, text: str, place: boxes.Place) -> str:
+        """Why a text here does not show, empty if it does."""
+        if self.hidden or self.box.is_plain:
+            return self.hidden
+        return self.box.hides(len(text), self.size_px, place)
+
+
+@dataclass(frozen=True, slots=True)
+class Sheets:
+    """What style sheets define besides rules: animations, custom properties and fonts."""
+
+    keyframes: Mapping[str, tuple[Block, Block]]
+    initial: Mapping[str, str]
+    own_fonts: frozenset[str]
+
+
+def styled(
+    parent: Style, declared: Iterable[Declaration], sheets: Sheets, *, is_root: bool = False,
+    attributes: Mapping[str, str | None] | None = None,
+) -> Style:  # fmt: skip
+    """The style of an element with these declarations, the weakest first, inside `parent`."""
+    declared = list(declared)
+    custom = _custom(parent.custom, declared, sheets)
+    values = _values(parent, declared, custom, attributes or {})
+    if "animation-name" in values or "animation" in values:
+        moved = _animated(values, sheets)
+        if moved:
+            values = {**values, **_values(parent, moved, custom, {})}
+    inherited = parent.inherited
+    own = {name: values[name] for name in _INHERITED if name in values}
+    if own:
+        inherited = {**inherited, **own}
+    size = _size(values.get("font-size"), parent.size_px)
+    box = boxes.box_of(parent.box, values, inherited, size, parent.values)
+    style = replace(
+        parent,
+        hidden="",
+        values=values,
+        custom=custom,
+        inherited=inherited,
+        invisible=inherited.get("visibility", "visible") in ("hidden", "collapse"),
+        size_px=size,
+        opacity=parent.opacity * _opacity(values),
+        scale=parent.scale * box.scale * _zoom(values),
+        box=box,
+    )
+    style = _painted(style, parent, is_root=is_root)
+    below = parent.hidden_below or _reason_hidden(style, parent, sheets)
+    return replace(style, hidden_below=below, hidden=below or _text_hidden(style))
+
+
+def _custom(
+    inherited: Mapping[str, str], declared: list[Declaration], sheets: Sheets
+) -> Mapping[str, str]:
+    own = {one.name: one.value for one in declared if one.name.startswith("--")}
+    if not own:
+        return inherited if inherited or not sheets.initial else sheets.initial
+    for name, value in list(own.items()):
+        if value in ("inherit", "unset"):
+            own[name] = inherited.get(name, "")
+        elif value == "initial":
+            own[name] = sheets.initial.get(name, "")
+    return {**sheets.initial, **inherited, **own}
+
+
+def _values(
+    parent: Style, declared: list[Declaration], custom: Mapping[str, str],
+    attributes: Mapping[str, str | None],
+) -> Values:  # fmt: skip
+    """The value of each property that is set, with variables and keywords resolved."""
+    found: Values = {}
+    for name, value, _ in declared:
+        if name.startswith("--"):
+            continue
+        if has_variables(value):
+            known = dict(custom)
+            if "attr(" in value:
+                known |= {f"attr {key}": said or "" for key, said in attributes.items()}
+            put = substituted(value, known)
+            value = "unset" if put is None else put.lower()
+        if name == "all":
+            found = {"all": value}
+            continue
+        for longhand, part in longhands(name, value):
+            found[longhand] = part
+    if found:
+        _resolve(found, parent)
+    return found
+
+
+def _resolve(found: Values, parent: Style) -> None:
+    """Replace `inherit`, `initial` and the like by what they stand for."""
+    everything = found.pop("all", "")
+    if everything == "initial":
+        found.update({name: value for name, value in _INHERITED.items() if name not in found})
+    for name, value in list(found.items()):
+        if value == "inherit":
+            kept = parent.inherited.get(name) if name in _INHERITED else parent.values.get(name)
+            if name in _INHERITED or kept is None:
+                del found[name]
+            else:
+                found[name] = kept
+        elif value in ("unset", "revert", "revert-layer"):
+            del found[name]
+        elif value == "initial":
+            if name in _INHERITED:
+                found[name] = _INHERITED[name]
+            else:
+                del found[name]
+
+
+def _animated(values: Values, sheets: Sheets) -> list[Declaration]:
+    """What an animation leaves: its last frame if that is kept, its first if it stands still."""
+    said = " ".join(
+        values.get(name, "")
+        for name in ("animation", "animation-name", "animation-fill-mode", "animation-play-state",
+                     "animation-iteration-count")
+    )  # fmt: skip
+    parts = words(said.replace(",", " "))
+    frames = next((sheets.keyframes[part] for part in parts if part in sheets.keyframes), None)
+    if frames is None:
+        return []
+    if "paused" in parts:
+        return list(frames[0])
+    return list(frames[1]) if {"forwards", "both", "infinite"} & set(parts) else []
+
+
+def _size(value: str | None, inherited: float) -> float:
+    if value is None:
+        return inherited
+    if value in _SIZES:
+        return _SIZES[value]
+    if value in ("smaller", "larger"):
+        return inherited * (1.2 if value == "larger" else 1 / 1.2)
+    if could_be_anything(value):
+        return 0.0
+    size = length(value, Base(inherited, inherited))
+    return inherited if size is None else max(size, 0.0)
+
+
+def _opacity(values: Values) -> float:
+    opacity = 1.0
+    if "opacity" in values:
+        found = number(values["opacity"])
+        opacity = 0.0 if found is None else min(max(found, 0.0), 1.0)
+    said = values.get("filter", "")
+    if "opacity=" in said:  # the notation of old Outlook
+        found = number(said.partition("opacity=")[2].rstrip(") ") + "%")
+        opacity *= 1.0 if found is None else min(found, 1.0)
+    return opacity
+
+
+def _zoom(values: Values) -> float:
+    found = number(values["zoom"]) if "zoom" in values else 1.0
+    return 1.0 if found is None else found
+
+
+def _painted(style: Style, parent: Style, *, is_root: bool) -> Style:
+    """The colours of the text and of what is behind it, as they are seen."""
+    values = style.values
+    tone = style.tone + _tones(values, parent)
+    colour = _colour(values.get("color"), parent.colour)
+    fill = parent.fill
+    if "-webkit-text-fill-color" in values:
+        said = values["-webkit-text-fill-color"]
+        fill = None if said == "currentcolor" else _colour(said, colour)
+    background, own = _background(values, parent.background, tone, colour)
+    if own is not None and values.get("background-clip") == "text":
+        background, fill = parent.background, (fill or colour or CLEAR).over(own)
+    elif "text" in values.get("background-clip", "") and values.get("background-image"):
+        background, colour, fill = None, None, None
+    elif boxes.is_flat(values, style.size_px):
+        background = parent.background
+    is_backed = own is not None and own.alpha > 0.8 and not is_root
+    return replace(
+        style,
+        colour=colour,
+        fill=fill,
+        background=background,
+        tone=tone,
+        is_backed=not boxes.is_stacked(values) and (is_backed or parent.is_backed),
+    )
+
+
+def _colour(value: str | None, inherited: Colour | None) -> Colour | None:
+    if value is None or value == "currentcolor":
+        return inherited
+    if value in ("linktext", "-webkit-link"):
+        return LINK
+    found = parse_colour(value)
+    # a colour in a notation that is not understood could be that of the background
+    return CLEAR if found is None else found
+
+
+def _tones(values: Values, parent: Style) -> tuple[partial[Colour], ...]:
+    found: list[partial[Colour]] = []
+    for name, inner in functions(values.get("filter", "")):
+        amount = number(inner) if inner else 1.0
+        if name != "blur" and amount is not None:
+            found.append(partial(_filtered, name=name, amount=amount))
+    mode = values.get("mix-blend-mode", "normal")
+    if mode != "normal" and parent.background is not None:
+        found.append(partial(_blended, mode=mode, below=parent.background))
+    return tuple(found)
+
+
+def _filtered(colour: Colour, *, name: str, amount: float) -> Colour:
+    return filtered(colour, name, amount)
+
+
+def _blended(colour: Colour, *, mode: str, below: Colour) -> Colour:
+    return blended(mode, colour, below)
+
+
+def _toned(colour: Colour, tone: tuple[partial[Colour], ...]) -> Colour:
+    for change in reversed(tone):
+        colour = change(colour)
+    return colour
+
+
+def _background(
+    values: Values, below: Colour | None, tone: tuple[partial[Colour], ...],
+    colour: Colour | None,
+) -> tuple[Colour | None, Colour | None]:  # fmt: skip
+    """What is behind the text, and the colour that the element itself paints, if it is one."""
+    picture = values.get("background-image", "none")
+    if "gradient(" in picture and "url(" not in picture:
+        shades = gradient_colours(picture)
+        if not shades or not all(shade.vanishes_on(shades[0]) for shade in shades):
+            return None, None
+        own = shades[0]
+    elif picture not in ("none", "") and "url()" not in picture:
+        return None, None
+    else:
+        said = values.get("background-color")
+        if said is None:
+            return below, None
+        own = parse_colour(said) if said != "currentcolor" else colour or BLACK
+    if own is None:
+        return None, None
+    seen = _toned(own, tone)
+    if below is None:
+        return (seen if seen.alpha > 0.9 else None), own
+    return seen.over(below), own
+
+
+def _text_hidden(style: Style) -> str:
+    """Why the text of an element itself does not show."""
+    if style.invisible:
+        return "visibility"
+    if style.size_px * style.scale < _SMALL_PX:
+        return "font size"
+    inherited = style.inherited
+    if inherited.get("-webkit-text-security", "none") != "none":
+        return "masked letters"
+    if number(inherited.get("font-size-adjust", "none")) == 0:
+        return "font size"
+    if _is_crowded(inherited, style.size_px):
+        return "letter spacing"
+    if style.opacity < _FAINT:
+        return "opacity"
+    return _hidden_by_colour(style)
+
+
+def _is_crowded(inherited: Mapping[str, str], size: float) -> bool:
+    """Whether letters or words stand on top of each other, or beyond the page."""
+    base = Base(size, size)
+    letter = length(inherited.get("letter-spacing", "0"), base) or 0.0
+    word = length(inherited.get("word-spacing", "0"), base) or 0.0
+    return not -0.4 * size < letter < 300 or not -10 * size < word < 1500
+
+
+def _hidden_by_colour(style: Style) -> str:
+    colour = style.fill if style.fill is not None else style.colour
+    if colour is None:
+        return ""
+    colour = _toned(colour, style.tone)
+    faded = colour.faded(style.opacity)
+    if faded.alpha >= _FAINT and (
+        style.background is None or not faded.vanishes_on(style.background)
+    ):
+        return ""
+    if style.inherited and _has_outline(style):
+        return ""
+    return "transparent text" if colour.alpha < _FAINT else BY_COLOUR
+
+
+def _has_outline(style: Style) -> bool:
+    """Whether letters in the colour of their background have a shadow or a stroke to be seen."""
+    stroke = style.inherited.get("-webkit-text-stroke", "0")
+    shadows = split(style.inherited.get("text-shadow", "none"), ",")
+    for said, is_shadow in [(stroke, False), *((shadow, True) for shadow in shadows)]:
+        sizes = lengths(said, Base(style.size_px))
+        painted = (parse_colour(word) for word in words(said))
+        colour = next((one for one in painted if one is not None), style.colour or BLACK)
+        if not sizes or (not is_shadow and sizes[0] <= 0) or (is_shadow and len(sizes) < 2):
+            continue
+        if is_shadow and len(sizes) > 2 and sizes[2] > style.size_px / 4:
+            continue
+        seen = _toned(colour, style.tone).faded(style.opacity)
+        if style.background is None or not seen.vanishes_on(style.background):
+            return True
+    return False
+
+
+def _reason_hidden(style: Style, parent: Style, sheets: Sheets) -> str:
+    """The reason why nothing of this element shows, whatever its children say."""
+    values = style.values
+    if values.get("display") == "none" or values.get("mso-hide") == "all":
+        return "display"
+    if values.get("content-visibility") == "hidden":
+        return "visibility"
+    if any(could_be_anything(values.get(name, "")) for name in ("display", "visibility")):
+        return "style not understood"
+    if "url(" in values.get("content", ""):
+        return "display"  # the picture is shown instead
+    blurs = [length(inner or "0", Base(style.size_px)) for name, inner
+             in functions(values.get("filter", "")) if name == "blur"]  # fmt: skip
+    if any(blur is None or blur >= 0.3 * style.size_px for blur in blurs):
+        return "blurred"
+    if "url(" in values.get("filter", "") or _is_masked(values):
+        return "clipped"
+    if boxes.is_behind(values) and (parent.is_backed and style.background is not None):
+        return "covered"
+    if _has_own_font(values, sheets):
+        return "font of the mail"
+    return style.box.reason
+
+
+def _is_masked(values: Values) -> bool:
+    """Whether a mask leaves nothing; a picture as mask could leave nothing."""
+    mask = f"{values.get('mask', '')} {values.get('mask-image', '')}".strip()
+    if mask in ("", "none"):
+        return False
+    if "gradient(" not in mask:
+        return "url(" in mask or "(" in mask
+    size = lengths(values.get("mask-size", ""), Base())
+    if size and min(size) < 3:
+        return True
+    place = lengths(values.get("mask-position", ""), Base())
+    if place and max(map(abs, place)) >= WIDTH and "no-repeat" in values.get("mask-repeat", ""):
+        return True
+    gradients = [f"{name}({inner})" for name, inner in functions(mask) if "gradient" in name]
+    shades = [shade for gradient in gradients for shade in gradient_colours(gradient)]
+    return not any(shade.alpha > 0.3 for shade in shades)
+
+
+def _has_own_font(values: Values, sheets: Sheets) -> bool:
+    if not sheets.own_fonts or "font-family" not in values:
+        return False
+    family = values["font-family"].partition(",")[0].strip("\"' ")
+    return family in sheets.own_fonts
