@@ -55,7 +55,7 @@ class Clip:
     bottom: float = _ENDLESS
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Box:
     """An estimate of a box; `reason` says why nothing in it shows, if it is so."""
 
@@ -99,9 +99,15 @@ def box_of(
 ) -> Box:
     """The box of an element with these values in the box of its parent."""
     if _BOX.isdisjoint(values) and not _is_in_zero_track(above):
-        is_as_above = not (parent.reason or parent.starts_clip) and parent.scale == 1.0
-        return parent if is_as_above else replace(parent, reason="", scale=1.0, starts_clip=False)
+        return inside(parent)
     return _Builder(parent, values, inherited, size, above).build()
+
+
+def inside(box: Box) -> Box:
+    """The box of an element of which nothing is said."""
+    if not (box.reason or box.starts_clip) and box.scale == 1.0:
+        return box
+    return replace(box, reason="", scale=1.0, starts_clip=False)
 
 
 @dataclass(slots=True)
@@ -139,7 +145,9 @@ class _Builder:
             indent, self._line_px(), self._is_one_line(), self._anchor(x, y, is_in_flow, width),
             clip, starts_clip, scale, "off screen" if is_far and not reason else reason,
         )  # fmt: skip
-        return replace(found, is_plain=_is_plain(found))
+        if _is_plain(found):  # small offsets are forgotten, so that equal boxes are the same
+            return replace(found, x=min(found.x, 0.0), y=min(found.y, 0.0))
+        return replace(found, is_plain=False)
 
     def _px(self, name: str, base: Base) -> float:
         return length(self.values[name], base) or 0.0 if name in self.values else 0.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 
 from postroom.mail.html import boxes
 from postroom.mail.html.colours import (
@@ -39,11 +39,12 @@ _INHERITED = {
     "-webkit-text-security": "none", "-webkit-text-stroke": "0", "font-family": "serif",
     "font-size-adjust": "none",
 }  # fmt: skip
+_HANDED_DOWN = _INHERITED.keys() - {"color", "-webkit-text-fill-color", "font-size", "font-family"}
+_REMEMBERED = ("display", "position", "z-index", "float")
 Values = dict[str, str]
-_NO_VALUES: Values = {}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Style:
     """The computed style that children inherit.
 
@@ -66,6 +67,15 @@ class Style:
     custom: Mapping[str, str] = field(default_factory=dict)
     inherited: Mapping[str, str] = field(default_factory=dict)
     is_backed: bool = False
+
+    def key(self) -> tuple[object, ...]:
+        """What must be equal for two styles to be the same to text and children."""
+        return (
+            self.hidden_below, self.hidden, self.invisible, self.size_px, self.colour, self.fill,
+            self.background, self.opacity, self.scale, self.tone, self.box, self.is_backed,
+            id(self.custom), *sorted(self.inherited.items()),
+            *[self.values.get(name) for name in _REMEMBERED],
+        )  # fmt: skip
 
     def hides(self, text: str, place: boxes.Place) -> str:
         """Why a text here does not show, empty if it does."""
@@ -91,31 +101,87 @@ def styled(
     declared = list(declared)
     custom = _custom(parent.custom, declared, sheets)
     values = _values(parent, declared, custom, attributes or {})
-    if "animation-name" in values or "animation" in values:
+    if sheets.keyframes and ("animation-name" in values or "animation" in values):
         moved = _animated(values, sheets)
-        if moved:
-            values = {**values, **_values(parent, moved, custom, {})}
+        values = {**values, **_values(parent, moved, custom, {})} if moved else values
+    values = _pruned(values, parent, sheets)
+    if not values and custom is parent.custom:
+        return unstyled(parent)
     inherited = parent.inherited
-    own = {name: values[name] for name in _INHERITED if name in values}
+    own = {name: values[name] for name in _HANDED_DOWN if name in values}
     if own:
         inherited = {**inherited, **own}
     size = _size(values.get("font-size"), parent.size_px)
     box = boxes.box_of(parent.box, values, inherited, size, parent.values)
-    style = replace(
-        parent,
-        hidden="",
-        values=values,
-        custom=custom,
-        inherited=inherited,
-        invisible=inherited.get("visibility", "visible") in ("hidden", "collapse"),
-        size_px=size,
-        opacity=parent.opacity * _opacity(values),
-        scale=parent.scale * box.scale * _zoom(values),
-        box=box,
-    )
-    style = _painted(style, parent, is_root=is_root)
-    below = parent.hidden_below or _reason_hidden(style, parent, sheets)
-    return replace(style, hidden_below=below, hidden=below or _text_hidden(style))
+    style = _Colours(values, parent, size).applied(
+        Style(
+            "", "", inherited.get("visibility", "visible") in ("hidden", "collapse"), size,
+            parent.colour, parent.fill, parent.background, parent.opacity * _opacity(values),
+            parent.scale * box.scale * _zoom(values), parent.tone, box, values, custom, inherited,
+            parent.is_backed,
+        ),
+        is_root=is_root,
+    )  # fmt: skip
+    style.hidden_below = parent.hidden_below or _reason_hidden(style, parent, sheets)
+    style.hidden = style.hidden_below or _text_hidden(style)
+    return style
+
+
+def unstyled(parent: Style) -> Style:
+    """The style of an element of which nothing is said."""
+    display = parent.values.get("display", "")
+    is_own = display.endswith(("grid", "flex")) or parent.box.starts_clip or parent.box.reason
+    if not is_own:
+        return parent
+    return replace(parent, values={}, box=boxes.inside(parent.box))
+
+
+def _pruned(values: Values, parent: Style, sheets: Sheets) -> Values:
+    """Without what changes nothing that can be seen: most of the style of an ordinary mail."""
+    if not values or parent.box.clip is not None or not _SENSITIVE.isdisjoint(values):
+        return values
+    kept = {
+        name: value
+        for name, value in values.items()
+        if name in parent.inherited or not _is_harmless(name, value)
+    }
+    if "font-family" in kept and not sheets.own_fonts:
+        del kept["font-family"]
+    return kept
+
+
+_SENSITIVE = frozenset(
+    ("overflow-x", "overflow-y", "contain", "position", "-webkit-line-clamp", "transform",
+     "translate", "rotate", "scale", "clip-path", "grid-template", "grid-template-rows",
+     "grid-template-columns", "grid", "flex", "flex-basis")
+)  # fmt: skip
+_HARMLESS_WORDS = {
+    "display": frozenset(("block", "inline", "inline-block", "table", "table-cell", "table-row",
+                          "list-item", "inline-table")),
+    "background-color": frozenset(("transparent",)), "background-image": frozenset(("none",)),
+    "background-clip": frozenset(("border-box", "padding-box")), "float": frozenset(("left", "none")),
+    "white-space": frozenset(("normal", "nowrap", "pre-wrap", "pre-line", "pre")),
+    "visibility": frozenset(("visible",)), "opacity": frozenset(("1", "1.0", "100%")),
+    "box-sizing": frozenset(("border-box", "content-box")), "clip": frozenset(("auto",)),
+    "filter": frozenset(("none",)), "mask": frozenset(("none",)), "text-shadow": frozenset(("none",)),
+}  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _is_harmless(name: str, value: str) -> bool:
+    """Whether a value alone neither hides, nor shows, nor moves anything by much."""
+    if name in _HARMLESS_WORDS:
+        return value in _HARMLESS_WORDS[name]
+    if name.startswith(("margin", "padding", "letter", "text-indent")):
+        found = length(value, Base()) if value not in ("auto", "normal") else 0.0
+        return found is not None and (0 <= found <= 60 if name[0] != "l" else -2 <= found <= 20)
+    if name.endswith(("width", "height")):
+        if value in ("auto", "none", "normal"):
+            return True
+        found = length(value, Base())
+        is_factor = name == "line-height" and value[-1].isdigit() and (found or 0.0) >= 0.7
+        return found is not None and (found >= 10 or is_factor)
+    return False
 
 
 def _custom(
@@ -224,31 +290,41 @@ def _zoom(values: Values) -> float:
     return 1.0 if found is None else found
 
 
-def _painted(style: Style, parent: Style, *, is_root: bool) -> Style:
+@dataclass(slots=True)
+class _Colours:
     """The colours of the text and of what is behind it, as they are seen."""
-    values = style.values
-    tone = style.tone + _tones(values, parent)
-    colour = _colour(values.get("color"), parent.colour)
-    fill = parent.fill
-    if "-webkit-text-fill-color" in values:
-        said = values["-webkit-text-fill-color"]
-        fill = None if said == "currentcolor" else _colour(said, colour)
-    background, own = _background(values, parent.background, tone, colour)
-    if own is not None and values.get("background-clip") == "text":
-        background, fill = parent.background, (fill or colour or CLEAR).over(own)
-    elif "text" in values.get("background-clip", "") and values.get("background-image"):
-        background, colour, fill = None, None, None
-    elif boxes.is_flat(values, style.size_px):
-        background = parent.background
-    is_backed = own is not None and own.alpha > 0.8 and not is_root
-    return replace(
-        style,
-        colour=colour,
-        fill=fill,
-        background=background,
-        tone=tone,
-        is_backed=not boxes.is_stacked(values) and (is_backed or parent.is_backed),
-    )
+
+    values: Values
+    parent: Style
+    size: float
+
+    def applied(self, style: Style, *, is_root: bool) -> Style:
+        values, parent = self.values, self.parent
+        if _PAINTS.isdisjoint(values):
+            style.is_backed = parent.is_backed and not boxes.is_stacked(values)
+            return style
+        style.tone = tone = parent.tone + _tones(values, parent)
+        style.colour = colour = _colour(values.get("color"), parent.colour)
+        if "-webkit-text-fill-color" in values:
+            said = values["-webkit-text-fill-color"]
+            style.fill = None if said == "currentcolor" else _colour(said, colour)
+        style.background, own = _background(values, parent.background, tone, colour)
+        if own is not None and values.get("background-clip") == "text":
+            style.fill = (style.fill or colour or CLEAR).over(own)
+            style.background = parent.background
+        elif "text" in values.get("background-clip", "") and values.get("background-image"):
+            style.background = style.colour = style.fill = None
+        elif boxes.is_flat(values, self.size):
+            style.background = parent.background
+        is_backed = own is not None and own.alpha > 0.8 and not is_root
+        style.is_backed = (is_backed or parent.is_backed) and not boxes.is_stacked(values)
+        return style
+
+
+_PAINTS = frozenset(
+    ("color", "-webkit-text-fill-color", "background-color", "background-image",
+     "background-clip", "filter", "mix-blend-mode")
+)  # fmt: skip
 
 
 def _colour(value: str | None, inherited: Colour | None) -> Colour | None:
@@ -319,16 +395,20 @@ def _text_hidden(style: Style) -> str:
         return "visibility"
     if style.size_px * style.scale < _SMALL_PX:
         return "font size"
+    if style.inherited and (reason := _hidden_by_spacing(style)):
+        return reason
+    if style.opacity < _FAINT:
+        return "opacity"
+    return _hidden_by_colour(style)
+
+
+def _hidden_by_spacing(style: Style) -> str:
     inherited = style.inherited
     if inherited.get("-webkit-text-security", "none") != "none":
         return "masked letters"
     if number(inherited.get("font-size-adjust", "none")) == 0:
         return "font size"
-    if _is_crowded(inherited, style.size_px):
-        return "letter spacing"
-    if style.opacity < _FAINT:
-        return "opacity"
-    return _hidden_by_colour(style)
+    return "letter spacing" if _is_crowded(inherited, style.size_px) else ""
 
 
 def _is_crowded(inherited: Mapping[str, str], size: float) -> bool:
@@ -375,6 +455,8 @@ def _has_outline(style: Style) -> bool:
 def _reason_hidden(style: Style, parent: Style, sheets: Sheets) -> str:
     """The reason why nothing of this element shows, whatever its children say."""
     values = style.values
+    if _HIDES.isdisjoint(values):
+        return style.box.reason
     if values.get("display") == "none" or values.get("mso-hide") == "all":
         return "display"
     if values.get("content-visibility") == "hidden":
@@ -394,6 +476,12 @@ def _reason_hidden(style: Style, parent: Style, sheets: Sheets) -> str:
     if _has_own_font(values, sheets):
         return "font of the mail"
     return style.box.reason
+
+
+_HIDES = frozenset(
+    ("display", "mso-hide", "content-visibility", "visibility", "content", "filter", "mask",
+     "mask-image", "z-index", "font-family")
+)  # fmt: skip
 
 
 def _is_masked(values: Values) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from selectolax.lexbor import LexborNode
 
@@ -35,6 +35,15 @@ _MAX_PARTS = 40
 _HAS_STEPS = 2_000
 
 
+class _NoAttributes(dict[str, str | None]):
+    """Hashable, so that it can be the default of a field; nobody writes to it."""
+
+    __hash__ = object.__hash__
+
+
+_NO_ATTRIBUTES: Attributes = _NoAttributes()
+
+
 @dataclass(slots=True, eq=False)
 class Element:
     """An element of the tree, as a selector sees it."""
@@ -42,7 +51,7 @@ class Element:
     tag: str
     id: str = ""
     classes: frozenset[str] = frozenset()
-    attributes: Attributes = field(default_factory=dict)
+    attributes: Attributes = _NO_ATTRIBUTES
     parent: Element | None = None
     node: LexborNode | None = None
 

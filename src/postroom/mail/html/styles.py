@@ -14,7 +14,7 @@ __all__ = ["Attributes", "Declarations", "host_of", "is_citation", "is_pixel", "
 
 Declarations = dict[str, str]
 _FONT_SIZES: list[str] = load("html")["font_sizes"]
-_SIZED = frozenset(("table", "td", "th", "tr", "iframe", "marquee", "hr", "img", "object", "embed"))
+_SIZED = frozenset(("table", "td", "th", "tr", "marquee"))
 
 
 def parse_declarations(css: str) -> Declarations:
@@ -51,10 +51,8 @@ def is_citation(attributes: Attributes) -> bool:
 
 
 _COLOURED = {"bgcolor": "background-color", "color": "color", "text": "color"}
-_PRESENTATIONAL = frozenset(
-    ("align", "background", "bgcolor", "color", "height", "hidden", "href", "open", "popover",
-     "size", "text", "width")
-)  # fmt: skip
+_FLAGS = frozenset(("background", "hidden", "href", "open", "popover"))
+_TINY = frozenset(("0", "1", "2", "0%", "0px", "1px"))
 _HIDDEN = (Declaration("display", "none"),)
 _NOTHING: Block = ()
 _BY_TAG: dict[str, Block] = {
@@ -65,10 +63,18 @@ _BY_TAG: dict[str, Block] = {
 
 def presentation(tag: str, attributes: Attributes) -> Block:
     """What the tag and presentational attributes of HTML say, as declarations."""
-    if not attributes:
-        return _BY_TAG.get(tag, _NOTHING)
-    said = tuple((n, v or "") for n, v in attributes.items() if n in _PRESENTATIONAL)
-    return _presentation(tag, said) if said else _BY_TAG.get(tag, _NOTHING)
+    said: list[tuple[str, str]] = []
+    for name, value in attributes.items():
+        if name in _COLOURED:
+            said.append((name, value or ""))
+        elif name in _FLAGS:
+            said.append((name, ""))
+        elif name in ("width", "height"):
+            if value in _TINY and tag in _SIZED and "style" in attributes:
+                said.append((name, value))
+        elif name == "size" and tag == "font":
+            said.append((name, value or ""))
+    return _presentation(tag, tuple(said)) if said else _BY_TAG.get(tag, _NOTHING)
 
 
 @lru_cache(maxsize=1024)
@@ -79,11 +85,11 @@ def _presentation(tag: str, said: tuple[tuple[str, str], ...]) -> Block:
         value = value.strip().lower()
         if name in _COLOURED and value:
             found.append(Declaration(_COLOURED[name], value))
-        elif name == "background" and value:
+        elif name == "background":
             found.append(Declaration("background-image", "url(x)"))
-        elif name in ("width", "height") and tag in _SIZED:
+        elif name in ("width", "height"):
             found.append(Declaration(name, value))
-        elif name == "size" and tag == "font":
+        elif name == "size":
             found += _font_size(value)
     if tag in ("a", "area") and "href" in attributes:
         found.append(Declaration("color", "linktext"))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
-from postroom.mail.html.computed_style import Sheets, Style, styled
+from postroom.mail.html.computed_style import Sheets, Style, styled, unstyled
 from postroom.mail.html.conditions import container_applies, is_supported, media_applies
 from postroom.mail.html.css import Block, Declaration, RawRule, declarations_of, parse_rules
 from postroom.mail.html.selectors import Budget, Element, Selector, parse_selectors
@@ -73,6 +73,7 @@ class Stylesheet:
         self._by_key: dict[str, list[Rule]] = {}
         self._layers: dict[str, int] = {}
         self._known: dict[tuple[object, ...], tuple[Rule, ...]] = {}
+        self._lists: dict[tuple[int, ...], tuple[Rule, ...]] = {}
         self._count = self._imports = 0
         for css in list(sheets)[:_MAX_SHEETS]:
             if css.strip():
@@ -201,9 +202,10 @@ class Stylesheet:
             return ()
         fitting = [rule for rule in found if rule.fits(element, self.budget)]
         fitting.sort(key=lambda rule: (rule.layer, rule.selector.specificity, rule.order))
+        same = self._lists.setdefault(tuple(rule.order for rule in fitting), tuple(fitting))
         if all(rule.selector.is_plain and rule.scope is None for rule in found):
-            self._known[known] = tuple(fitting)
-        return tuple(fitting)
+            self._known[known] = same
+        return same
 
 
 def _applies(name: str, prelude: str) -> bool:
@@ -256,23 +258,27 @@ _NO_RULES: tuple[Rule, ...] = ()
 class StyleResolver:
     """Computes the style of each element of a mail; what was computed before is found again."""
 
-    def __init__(self, sheet: Stylesheet) -> None:
+    def __init__(self, sheet: Stylesheet, *, inherits: bool) -> None:
         self._sheet = sheet
-        self._has_rules = bool(sheet)
+        self.has_rules = bool(sheet)
         self._sheets = Sheets(sheet.keyframes, sheet.initial, frozenset(sheet.own_fonts))
         self._known: dict[tuple[object, ...], tuple[Style, object]] = {}
+        self._same: dict[tuple[object, ...], Style] = {}
+        self._inherits = inherits
 
     def style_of(self, element: Element, parent: Style) -> Style:
         attributes = element.attributes
         hints = presentation(element.tag, attributes)
-        rules = self._sheet.rules_for(element) if self._has_rules else _NO_RULES
+        rules = self._sheet.rules_for(element) if self.has_rules else _NO_RULES
         inline = attributes.get("style") or "" if attributes else ""
         if not hints and not rules and not inline:
-            return _unstyled(parent)
+            return unstyled(parent)
         key = (id(parent), id(hints), id(rules), inline)
         if key in self._known:
             return self._known[key][0]
         style = self._computed(element, parent, hints, rules, inline)
+        if style is not parent and not self._inherits:
+            style = self._same.setdefault(style.key(), style)
         if "attr(" not in inline:
             # what the key names by its id is kept, so that no other can get the same id
             self._known[key] = (style, (parent, hints, rules))
@@ -292,10 +298,3 @@ class StyleResolver:
             lines = [rule for rule in rules if rule.selector.pseudo_element]
             style = styled(style, cascade(lines, _NO_BLOCK), self._sheets)
         return style
-
-
-def _unstyled(parent: Style) -> Style:
-    """The style of an element of which nothing is said."""
-    if not parent.values.get("display", "").endswith(("grid", "flex")):
-        return parent
-    return replace(parent, values={})

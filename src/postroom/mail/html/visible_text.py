@@ -11,7 +11,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from postroom.mail.data import load
 from postroom.mail.html.boxes import Place, covers
 from postroom.mail.html.colours import parse_colour
-from postroom.mail.html.computed_style import BY_COLOUR, Style
+from postroom.mail.html.computed_style import BY_COLOUR, Style, unstyled
 from postroom.mail.html.conditions import media_applies
 from postroom.mail.html.hidden_texts import HiddenTexts, Observer
 from postroom.mail.html.html import QUOTE, HtmlText, Page
@@ -25,7 +25,7 @@ _DATA = load("html")
 EXCERPT = 200
 _BLOCKS, _PARAGRAPHS = frozenset(_DATA["blocks"]), frozenset(_DATA["paragraphs"])
 _NEVER_SHOWN = frozenset(_DATA["never_shown"])
-_TEXT_ATTRIBUTES: list[str] = _DATA["text_attributes"]
+_TEXT_ATTRIBUTES = frozenset(_DATA["text_attributes"])
 _MAX_NODES = 100_000
 _MAX_LINKS = 500
 _MAX_ALTERNATIVES = 200
@@ -46,8 +46,9 @@ def render(
     """
     tree = LexborHTMLParser(html)
     sheet = Stylesheet(_css(tree, html))
-    resolver = StyleResolver(sheet)
-    covered = _covered(tree, resolver) if _MAY_COVER.search(html) else {}
+    said = html.lower()
+    resolver = StyleResolver(sheet, inherits="inherit" in said)
+    covered = _covered(tree, resolver) if _may_cover(said) else {}
     walker = _Walker(
         resolver, page=page or Page(), hidden=HiddenTexts(observer), observer=observer,
         covered={anchor: cover for cover, anchor in covered.items()}, covers=covered,
@@ -72,7 +73,9 @@ def render(
     )
 
 
-_MAY_COVER = re.compile(r"absolute|fixed", re.IGNORECASE)
+def _may_cover(html: str) -> bool:
+    """Whether a box could lie over others; escapes can spell anything."""
+    return "absolute" in html or "fixed" in html or ("\\" in html and "position" in html)
 
 
 def _covered(tree: LexborHTMLParser, resolver: StyleResolver) -> dict[int, int]:
@@ -232,15 +235,17 @@ class _Walker:
         above = self.frames[-1]
         style, element = above.style, Element(tag, parent=above.element, node=node)
         if attributes:
-            for name in _TEXT_ATTRIBUTES:
-                if value := attributes.get(name):
+            for name, value in attributes.items():
+                if value and name in _TEXT_ATTRIBUTES:
                     self.hidden.mention(value, f"{name} attribute")
             element.attributes = attributes
-            if said := attributes.get("class"):
-                element.classes = frozenset(said.lower().split())
-            if said := attributes.get("id"):
-                element.id = said.lower()
-        style = self.resolver.style_of(element, style)
+            if self.resolver.has_rules:
+                element.classes = frozenset((attributes.get("class") or "").lower().split())
+                element.id = (attributes.get("id") or "").lower()
+        if attributes or self.resolver.has_rules or tag in ("dialog", "mark"):
+            style = self.resolver.style_of(element, style)
+        else:
+            style = unstyled(style)
         if above.element.tag == "details" and _is_folded(element, above.element):
             style = replace(style, hidden_below="details element", hidden="details element")
         hidden = above.hidden if style is above.style else style.hidden
