@@ -21,7 +21,7 @@ _CLIPS = frozenset(("hidden", "auto", "scroll", "overlay"))
 _THIN = 4.0
 _FAR_RIGHT, _FAR_DOWN = 1500.0, 5000.0
 _ENDLESS = 1e9
-_LETTER = 0.5
+_LETTER, _LINE = 0.5, 1.15
 
 Values = Mapping[str, str]
 
@@ -87,7 +87,7 @@ class Box:
 
     def _clips(self, x: float, width: float, size: float, rows: int) -> str:
         clip = self.clip or Clip()
-        line = size if self.line_px is None else self.line_px
+        line = _LINE * size if self.line_px is None else self.line_px
         y = self.y + rows * line
         is_beside = x >= clip.right - 2 or x + width <= clip.left + 2
         is_beyond = y >= clip.bottom - 2 or (not rows and y + size <= clip.top + 2)

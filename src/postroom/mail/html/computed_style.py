@@ -346,7 +346,7 @@ def _tones(values: Values, parent: Style) -> tuple[partial[Colour], ...]:
     mode = values.get("mix-blend-mode", "normal")
     if mode != "normal" and parent.background is not None:
         found.append(partial(_blended, mode=mode, below=parent.background))
-    return tuple(found)
+    return tuple(reversed(found))  # what is last is done first
 
 
 def _filtered(colour: Colour, *, name: str, amount: float) -> Colour:

@@ -218,7 +218,7 @@ def _applies(name: str, prelude: str) -> bool:
 
 def css_of_url(url: str) -> str:
     """The style sheet in a `data:` URL; empty for any other."""
-    match = _DATA_URL.match(url.strip())
+    match = _DATA_URL.match(url.strip().partition("#")[0])
     if match is None:
         return ""
     data = unquote_to_bytes(match[2])
@@ -252,6 +252,7 @@ def cascade(rules: Iterable[Rule], *own: Block) -> list[Declaration]:
 
 
 _NO_BLOCK: Block = ()
+_NOT_OF_LINES = frozenset(("display", "opacity", "overflow", "height", "position", "transform"))
 _NO_RULES: tuple[Rule, ...] = ()
 
 
@@ -296,5 +297,6 @@ class StyleResolver:
         )
         if len(plain) < len(rules):
             lines = [rule for rule in rules if rule.selector.pseudo_element]
-            style = styled(style, cascade(lines, _NO_BLOCK), self._sheets)
+            declared = [one for one in cascade(lines, _NO_BLOCK) if one.name not in _NOT_OF_LINES]
+            style = styled(style, declared, self._sheets)
         return style

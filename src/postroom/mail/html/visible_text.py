@@ -10,7 +10,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from postroom.mail.data import load
 from postroom.mail.html.boxes import Place, covers
-from postroom.mail.html.colours import parse_colour
+from postroom.mail.html.colours import BLACK, parse_colour
 from postroom.mail.html.computed_style import BY_COLOUR, Style, unstyled
 from postroom.mail.html.conditions import media_applies
 from postroom.mail.html.hidden_texts import HiddenTexts, Observer
@@ -146,7 +146,7 @@ class _Frame:
     silent: bool = False
     close: Callable[[], None] | None = None
     pre: bool = False
-    clip_row: int = 0
+    clip_start: list[int] = field(default_factory=list)
     is_covered: bool = False
 
 
@@ -249,15 +249,15 @@ class _Walker:
         if above.element.tag == "details" and _is_folded(element, above.element):
             style = replace(style, hidden_below="details element", hidden="details element")
         hidden = above.hidden if style is above.style else style.hidden
-        if hidden == BY_COLOUR and not self.sees_colours:
-            hidden = ""
+        if hidden == BY_COLOUR and not self.sees_colours and style.colour is BLACK:
+            hidden = ""  # nobody said that it is black
         if tag == "details" and "open" not in attributes:
             hidden = "details element"
         elif above.hidden == "details element" and style is above.style:
             hidden = style.hidden  # the summary
         pre = above.pre or tag in ("pre", "listing", "xmp", "textarea")
         silent = above.silent or tag in _NEVER_SHOWN
-        frame = _Frame(element, style, hidden, silent, None, pre, above.clip_row, above.is_covered)
+        frame = _Frame(element, style, hidden, silent, None, pre, above.clip_start, above.is_covered)
         if style is not above.style:
             self._place(frame, node)
         return frame
@@ -265,7 +265,7 @@ class _Walker:
     def _place(self, frame: _Frame, node: LexborNode) -> None:
         """Note what a style says about rows, and about boxes that lie over others."""
         if frame.style.box.starts_clip:
-            frame.clip_row = self.rows + self.is_new_row
+            frame.clip_start = []  # the row of the first text in it, once there is one
         if self.covered and node.mem_id in self.covered:
             frame.is_covered = True
         position = frame.style.values.get("position", "static")
@@ -311,7 +311,9 @@ class _Walker:
             return "covered"
         if frame.style.box.is_plain:
             return ""
-        place = Place(_LINE_PX * len(self.page.lines) + 8, self.rows - frame.clip_row)
+        if not frame.clip_start:
+            frame.clip_start.append(self.rows)
+        place = Place(_LINE_PX * len(self.page.lines) + 8, self.rows - frame.clip_start[0])
         return frame.style.hides(text.strip(), place)
 
     def _open(self, tag: str, attributes: Attributes, frame: _Frame) -> None:
