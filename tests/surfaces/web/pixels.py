@@ -57,7 +57,9 @@ async def _shot(page: Page, snippets: list[str], text: str) -> str:
         f'<iframe sandbox="allow-same-origin" srcdoc="{escape(html.replace("{}", text))}"></iframe>'
         for html in snippets
     )
-    style = f"*{{margin:0;padding:0;border:0}}iframe{{display:block;width:{WIDTH}px;height:{HEIGHT}px}}"
+    style = (
+        f"*{{margin:0;padding:0;border:0}}iframe{{display:block;width:{WIDTH}px;height:{HEIGHT}px}}"
+    )
     await page.set_content(f"<!doctype html><style>{style}</style>{frames}", wait_until="load")
     png = await page.screenshot()
     return base64.b64encode(png).decode()

@@ -119,7 +119,7 @@ CARRIED = ("display:none", "opacity:0", "font-size:0", "color:#fff", "visibility
 MARKUP = (
     "<div hidden>{}</div>", "<div hidden=until-found>{}</div>", "<div hidden style='display:block'>{}</div>", "<div popover>{}</div>", "<div inert>{}</div>",
     "<details>{}</details>", "<details open>{}</details>", "<details><summary>More</summary>{}</details>", "<details><summary>{}</summary>x</details>", "<details><div><p>{}</p></div></details>", "<details open><summary>a</summary><p>{}</p></details>",
-    "<dialog>{}</dialog>", "<dialog open>{}</dialog>", "<template>{}</template>", "<datalist><option>{}</option></datalist>", "<progress>{}</progress>", "<meter>{}</meter>",
+    "<dialog>{}</dialog>", "<dialog open>{}</dialog>", "<template>{}</template>", "<datalist><option>{}</option></datalist>", "<progress value=1>{}</progress>", "<meter>{}</meter>",
     "<audio>{}</audio>", "<video>{}</video>", "<textarea cols=90>{}</textarea>", "<button>{}</button>", "<marquee style='height:0;overflow:hidden'>{}</marquee>",
     "<font color=white>{}</font>", "<font color=#fffffe>{}</font>", "<font size=1>{}</font>", "<font color=#333 size=7>{}</font>", "<body bgcolor=black text=black>{}", "<body bgcolor=#222 text=white>{}", "<body text=white>{}", "<body text=white><a href=x>{}</a>",
     "<table bgcolor=#eeeeee><tr><td><font color=#eee>{}</font></td></tr></table>", "<table bgcolor=navy><tr><td><font color=white>{}</font></td></tr></table>", "<table><tr style='visibility:collapse'><td>{}</td></tr></table>", "<table><tr><td style='max-width:0;overflow:hidden;white-space:nowrap'>{}</td></tr></table>",
@@ -149,3 +149,9 @@ SNIPPETS: dict[str, str] = {
     },
     **{markup: markup for markup in MARKUP},
 }
+
+# Hidden in some windows and not in others: blending depends on what a mail client paints below.
+STRICTER = tuple(
+    f"mix-blend-mode:{mode}"
+    for mode in ("screen", "lighten", "difference", "color-dodge", "overlay")
+)

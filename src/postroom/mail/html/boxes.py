@@ -79,7 +79,8 @@ class Box:
         width = chars * size * _LETTER
         width = width if self.is_one_line else min(width, WIDTH)
         x, y = self.x + self.indent, self.y + (place.y if self.is_in_flow else 0.0)
-        if x + width <= 2 or x >= _FAR_RIGHT or y + size <= 0 or self.y > _FAR_DOWN:
+        is_left = x < -100 and x + width <= 2
+        if is_left or x >= _FAR_RIGHT or y + size <= 0 or self.y > _FAR_DOWN:
             return "off screen"
         if self.is_fixed and (y >= HEIGHT or x >= WIDTH):
             return "off screen"
@@ -94,9 +95,7 @@ class Box:
         return "clipped" if is_beside or is_beyond else ""
 
 
-def box_of(
-    parent: Box, values: Values, inherited: Values, size: float, above: Values
-) -> Box:
+def box_of(parent: Box, values: Values, inherited: Values, size: float, above: Values) -> Box:
     """The box of an element with these values in the box of its parent."""
     if _BOX.isdisjoint(values) and not _is_in_zero_track(above):
         return inside(parent)

@@ -67,6 +67,12 @@ class Style:
     custom: Mapping[str, str] = field(default_factory=dict)
     inherited: Mapping[str, str] = field(default_factory=dict)
     is_backed: bool = False
+    is_passed_on: bool = True
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether not even a picture would show here."""
+        return bool(self.hidden_below) or self.invisible or self.opacity < _FAINT
 
     def key(self) -> tuple[object, ...]:
         """What must be equal for two styles to be the same to text and children."""
@@ -124,16 +130,16 @@ def styled(
     )  # fmt: skip
     style.hidden_below = parent.hidden_below or _reason_hidden(style, parent, sheets)
     style.hidden = style.hidden_below or _text_hidden(style)
+    is_own = values.get("display", "").endswith(("grid", "flex"))
+    style.is_passed_on = not (is_own or box.starts_clip or box.reason)
     return style
 
 
 def unstyled(parent: Style) -> Style:
     """The style of an element of which nothing is said."""
-    display = parent.values.get("display", "")
-    is_own = display.endswith(("grid", "flex")) or parent.box.starts_clip or parent.box.reason
-    if not is_own:
+    if parent.is_passed_on:
         return parent
-    return replace(parent, values={}, box=boxes.inside(parent.box))
+    return replace(parent, values={}, box=boxes.inside(parent.box), is_passed_on=True)
 
 
 def _pruned(values: Values, parent: Style, sheets: Sheets) -> Values:
@@ -152,7 +158,7 @@ def _pruned(values: Values, parent: Style, sheets: Sheets) -> Values:
 
 _SENSITIVE = frozenset(
     ("overflow-x", "overflow-y", "contain", "position", "-webkit-line-clamp", "transform",
-     "translate", "rotate", "scale", "clip-path", "grid-template", "grid-template-rows",
+     "text-indent", "translate", "rotate", "scale", "clip-path", "grid-template", "grid-template-rows",
      "grid-template-columns", "grid", "flex", "flex-basis")
 )  # fmt: skip
 _HARMLESS_WORDS = {
@@ -305,6 +311,8 @@ class _Colours:
             return style
         style.tone = tone = parent.tone + _tones(values, parent)
         style.colour = colour = _colour(values.get("color"), parent.colour)
+        if colour is LINK and style.custom:
+            style.colour = colour = parse_colour(style.custom.get("--link colour", "")) or LINK
         if "-webkit-text-fill-color" in values:
             said = values["-webkit-text-fill-color"]
             style.fill = None if said == "currentcolor" else _colour(said, colour)

@@ -405,7 +405,9 @@ def _lang_test(inner: str) -> Test:
         above: Element | None = element
         while above is not None and "lang" not in above.attributes:
             above = above.parent
-        return above is not None and _compare("|=", (above.attributes["lang"] or "").lower(), wanted)
+        return above is not None and _compare(
+            "|=", (above.attributes["lang"] or "").lower(), wanted
+        )
 
     return test
 

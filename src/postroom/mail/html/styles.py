@@ -50,9 +50,12 @@ def is_citation(attributes: Attributes) -> bool:
     return "cite" in kind or "quote" in kind or "border-left" in css or "mid:" in kind
 
 
-_COLOURED = {"bgcolor": "background-color", "color": "color", "text": "color"}
+_COLOURED = {
+    "bgcolor": "background-color", "color": "color", "text": "color", "link": "--link colour",
+}  # fmt: skip
 _FLAGS = frozenset(("background", "hidden", "href", "open", "popover"))
 _TINY = frozenset(("0", "1", "2", "0%", "0px", "1px"))
+_PRESENTATIONAL = frozenset((*_COLOURED, *_FLAGS, "width", "height", "size"))
 _HIDDEN = (Declaration("display", "none"),)
 _NOTHING: Block = ()
 _BY_TAG: dict[str, Block] = {
@@ -63,6 +66,8 @@ _BY_TAG: dict[str, Block] = {
 
 def presentation(tag: str, attributes: Attributes) -> Block:
     """What the tag and presentational attributes of HTML say, as declarations."""
+    if _PRESENTATIONAL.isdisjoint(attributes):
+        return _BY_TAG.get(tag, _NOTHING)
     said: list[tuple[str, str]] = []
     for name, value in attributes.items():
         if name in _COLOURED:

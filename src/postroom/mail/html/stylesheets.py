@@ -20,7 +20,9 @@ _MAX_SHEETS = 50
 _MAX_IMPORTS = 10
 _AT = re.compile(r"@(-?[\w-]+)\s*(.*)", re.DOTALL)
 _DATA_URL = re.compile(r"data:text/css([^,]*),(.*)", re.DOTALL | re.IGNORECASE)
-_IMPORT = re.compile(r"(?:url\(\s*)?[\"']?(data:[^\"')]*)[\"']?\s*\)?(.*)", re.DOTALL | re.IGNORECASE)
+_IMPORT = re.compile(
+    r"(?:url\(\s*)?[\"']?(data:[^\"')]*)[\"']?\s*\)?(.*)", re.DOTALL | re.IGNORECASE
+)
 _LAYER_OF_IMPORT = re.compile(r"\blayer\b(?:\([^)]*\))?|\bsupports\([^)]*\)")
 _UNLAYERED = 1_000_000
 _SCOPE = re.compile(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)(?:\s*to\s*\((.*)\))?\s*$", re.DOTALL)

@@ -266,7 +266,7 @@ def _is_rectangle(name: str, shape: str, em: float, width: float) -> bool:
 
 def _is_path(shape: str) -> bool:
     numbers = [float(number) for number in _NUMBERS.findall(shape)[:200]]
-    if re.search(r"[a-gi-uw-y]", shape.split("\"")[1] if "\"" in shape else shape):
+    if re.search(r"[a-gi-uw-y]", shape.split('"')[1] if '"' in shape else shape):
         return True  # relative and curved commands
     points = list(zip(numbers[::2], numbers[1::2], strict=False))
     if re.search("[hv]", shape, re.IGNORECASE):

@@ -24,7 +24,9 @@ _ANGLES = {"deg": 1.0, "grad": 0.9, "rad": 180 / math.pi, "turn": 360.0}
 _CONSTANTS = {"pi": math.pi, "e": math.e, "infinity": 1e9, "-infinity": -1e9, "nan": 0.0}
 _MAX_CHARS = 400
 _MAX_DEPTH = 12
-_TOKEN = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?(?:[a-z]+|%)?|[a-z-]+\(|-?[a-z]+|[()*/,+-]")
+_TOKEN = re.compile(
+    r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?(?:[a-z]+|%)?|[a-z-]+\(|-?[a-z]+|[()*/,+-]"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from postroom.mail.data import load
 from postroom.mail.html.boxes import Place, covers
-from postroom.mail.html.colours import BLACK, parse_colour
+from postroom.mail.html.colours import BLACK, LINK, parse_colour
 from postroom.mail.html.computed_style import BY_COLOUR, Style, unstyled
 from postroom.mail.html.conditions import media_applies
 from postroom.mail.html.hidden_texts import HiddenTexts, Observer
@@ -31,6 +31,10 @@ _MAX_LINKS = 500
 _MAX_ALTERNATIVES = 200
 _LETTER = re.compile(r"\w")
 _LINE_PX = 24.0
+_FOLDED = "details element"
+_STYLED = frozenset(("dialog", "mark"))
+_PREFORMATTED = frozenset(("pre", "listing", "xmp", "textarea"))
+_NO_CLASSES: frozenset[str] = frozenset()
 _NOTHING: Attributes = {}
 
 
@@ -58,10 +62,10 @@ def render(
     if sheet.is_partial:
         defects = (*defects, "HTML styles beyond measure, hidden text may show")
     text = clean(walker.page.text())
+    if not walker.has_words and any(one.reason == BY_COLOUR for one in walker.hidden.found):
+        text = _at_a_second_look(tree, resolver) or text
     if not _LETTER.search(text):
-        by_colour = any(hidden.reason == BY_COLOUR for hidden in walker.hidden.found)
-        again = _at_a_second_look(tree, resolver) if by_colour else ""
-        text = again or clean("\n".join(walker.alternatives)) or text
+        text = clean("\n".join(walker.alternatives)) or text
     return HtmlText(
         text,
         tuple(walker.hidden.found),
@@ -95,11 +99,6 @@ def _at_a_second_look(tree: LexborHTMLParser, resolver: StyleResolver) -> str:
     return text if _LETTER.search(text) else ""
 
 
-def _is_folded(element: Element, details: Element) -> bool:
-    """Whether a closed `details` element folds away one of its children."""
-    return "open" not in details.attributes and element.tag != "summary"
-
-
 def _is_row(frame: _Frame) -> bool:
     """Whether an element begins a row of its own."""
     values = frame.style.values
@@ -110,7 +109,9 @@ def _is_row(frame: _Frame) -> bool:
 
 def _is_opaque(style: Style) -> bool:
     colour = parse_colour(style.values.get("background-color", ""))
-    return style.opacity > 0.9 and not style.hidden_below and colour is not None and colour.alpha > 0.9
+    return (
+        style.opacity > 0.9 and not style.hidden_below and colour is not None and colour.alpha > 0.9
+    )
 
 
 def styles_of(html: str) -> str:
@@ -163,6 +164,7 @@ class _Walker:
     frames: list[_Frame] = field(default_factory=list)
     counters: list[int] = field(default_factory=list)
     observer: Observer | None = None
+    has_words: bool = False
     rows: int = 0
     is_new_row: bool = False
     covers: dict[int, int] = field(default_factory=dict)
@@ -232,35 +234,44 @@ class _Walker:
             self.observer.close()
 
     def _frame(self, tag: str, attributes: Attributes, node: LexborNode) -> _Frame:
-        above = self.frames[-1]
-        style, element = above.style, Element(tag, parent=above.element, node=node)
-        if attributes:
-            for name, value in attributes.items():
-                if value and name in _TEXT_ATTRIBUTES:
-                    self.hidden.mention(value, f"{name} attribute")
-            element.attributes = attributes
-            if self.resolver.has_rules:
-                element.classes = frozenset((attributes.get("class") or "").lower().split())
-                element.id = (attributes.get("id") or "").lower()
-        if attributes or self.resolver.has_rules or tag in ("dialog", "mark"):
-            style = self.resolver.style_of(element, style)
-        else:
+        above, resolver = self.frames[-1], self.resolver
+        element = Element(tag, "", _NO_CLASSES, attributes, above.element, node)
+        for name, value in attributes.items():
+            if value and name in _TEXT_ATTRIBUTES:
+                self.hidden.mention(value, f"{name} attribute")
+        if attributes and resolver.has_rules:
+            element.classes = frozenset((attributes.get("class") or "").lower().split())
+            element.id = (attributes.get("id") or "").lower()
+        style = above.style
+        if attributes or resolver.has_rules or tag in _STYLED:
+            style = resolver.style_of(element, style)
+        elif not style.is_passed_on:
             style = unstyled(style)
-        if above.element.tag == "details" and _is_folded(element, above.element):
-            style = replace(style, hidden_below="details element", hidden="details element")
-        hidden = above.hidden if style is above.style else style.hidden
-        if hidden == BY_COLOUR and not self.sees_colours and style.colour is BLACK:
-            hidden = ""  # nobody said that it is black
-        if tag == "details" and "open" not in attributes:
-            hidden = "details element"
-        elif above.hidden == "details element" and style is above.style:
-            hidden = style.hidden  # the summary
-        pre = above.pre or tag in ("pre", "listing", "xmp", "textarea")
+        is_same = style is above.style
         silent = above.silent or tag in _NEVER_SHOWN
-        frame = _Frame(element, style, hidden, silent, None, pre, above.clip_start, above.is_covered)
-        if style is not above.style:
+        pre = above.pre or tag in _PREFORMATTED
+        hidden = above.hidden if is_same else style.hidden
+        frame = _Frame(
+            element, style, hidden, silent, None, pre, above.clip_start, above.is_covered
+        )
+        if not is_same:
             self._place(frame, node)
+        if hidden or tag == "details":
+            self._look_again(frame, above)
         return frame
+
+    def _look_again(self, frame: _Frame, above: _Frame) -> None:
+        """Decide what does not follow from styles: folded parts, and colours that nobody chose."""
+        style, tag = frame.style, frame.element.tag
+        if above.element.tag == "details" and "open" not in above.element.attributes:
+            if tag == "summary":
+                frame.hidden = style.hidden
+            else:
+                frame.style = replace(style, hidden_below=_FOLDED, hidden=_FOLDED)
+        if frame.hidden == BY_COLOUR and not self.sees_colours and style.colour is BLACK:
+            frame.hidden = ""  # nobody said that it is black
+        if tag == "details" and "open" not in frame.element.attributes:
+            frame.hidden = frame.hidden or _FOLDED
 
     def _place(self, frame: _Frame, node: LexborNode) -> None:
         """Note what a style says about rows, and about boxes that lie over others."""
@@ -296,6 +307,8 @@ class _Walker:
             self.hidden.add(text, hidden)
         else:
             self.hidden.flush()
+            if not self.has_words and frame.style.colour is not LINK:
+                self.has_words = _LETTER.search(text) is not None
             if self.observer:
                 self.observer.shown(text)
             self.page.write_pre(text) if frame.pre else self.page.write(text)
@@ -318,7 +331,7 @@ class _Walker:
 
     def _open(self, tag: str, attributes: Attributes, frame: _Frame) -> None:
         if tag == "img":
-            self._image(attributes, is_hidden=bool(frame.hidden))
+            self._image(attributes, is_hidden=frame.style.is_gone)
         if frame.style.hidden_below:
             return
         if tag == "br" or tag in _BLOCKS or tag in _PARAGRAPHS or tag == "li":
@@ -377,12 +390,14 @@ class _Walker:
 
     def _open_link(self, attributes: Attributes, frame: _Frame) -> None:
         url = (attributes.get("href") or "").strip()
-        if frame.hidden or not url:
+        if frame.style.is_gone or not url:
             return
         place, pictures = self.page.place(), len(self.alternatives)
 
         def close() -> None:
-            self._close_link(self.page.since(place), self.alternatives[pictures:], url)
+            said, shown = self.page.since(place), self.alternatives[pictures:]
+            if said or shown or not frame.hidden:
+                self._close_link(said, shown, url)
 
         frame.close = close
 
