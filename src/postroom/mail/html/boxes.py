@@ -125,8 +125,9 @@ class _Builder:
         y += self._px("margin-top", base)
         if self.values.get("float") == "right":
             x -= min(self._px("margin-right", base), 0.0)
-        drawing = drawn(dict(self.values), self.size, parent.width)
-        reason = self._reason(drawing is not None and (drawing.is_behind or self._is_back(drawing)))
+        drawing = drawn(self.values, self.size, parent.width, self.above.get("perspective", "none"))
+        is_turned = drawing is not None and (drawing.is_behind or self._is_back(drawing))
+        reason = self._reason(is_turned_away=is_turned)
         if drawing is not None:
             x, y, scale = x + drawing.x, y + drawing.y, drawing.scale
             is_far = is_far or drawing.x >= WIDTH
@@ -141,8 +142,8 @@ class _Builder:
         is_fixed = parent.is_fixed or self.values.get("position") == "fixed"
         found = Box(
             x + left, y + top, parent.width if width is None else width, is_in_flow, is_fixed,
-            indent, self._line_px(), self._is_one_line(), self._anchor(x, y, is_in_flow, width),
-            clip, starts_clip, scale, "off screen" if is_far and not reason else reason,
+            indent, self._line_px(), self._is_one_line(),
+            self._anchor(x, y, width, is_in_flow=is_in_flow), clip, starts_clip, scale, "off screen" if is_far and not reason else reason,
         )  # fmt: skip
         if _is_plain(found):  # small offsets are forgotten, so that equal boxes are the same
             return replace(found, x=min(found.x, 0.0), y=min(found.y, 0.0))
@@ -176,7 +177,8 @@ class _Builder:
         if left is not None:
             x = anchor.x + left
         elif right is not None:
-            x = anchor.x + anchor.width - right - min(anchor.width / 2, 300.0)
+            end = anchor.x + anchor.width - right
+            x = end - (WIDTH if end <= 0 else min(anchor.width / 2, 300.0))
         if top is not None:
             y, is_in_flow = anchor.y + top, anchor.is_in_flow
         elif bottom is not None:
@@ -199,7 +201,7 @@ class _Builder:
             self.values.get("backface-visibility") == "hidden"
         )
 
-    def _reason(self, is_turned_away: bool) -> str:
+    def _reason(self, *, is_turned_away: bool) -> str:
         values = self.values
         if is_turned_away:
             return "clipped"
@@ -306,7 +308,7 @@ class _Builder:
     def _is_one_line(self) -> bool:
         return self.inherited.get("white-space", "normal") in ("nowrap", "pre")
 
-    def _anchor(self, x: float, y: float, is_in_flow: bool, width: float | None) -> Anchor:
+    def _anchor(self, x: float, y: float, width: float | None, *, is_in_flow: bool) -> Anchor:
         is_positioned = self.values.get("position", "static") != "static"
         if not is_positioned and self.values.get("transform", "none") == "none":
             return self.parent.anchor

@@ -103,7 +103,7 @@ def _from_function(name: str, inner: str) -> Colour | None:
     opaque = _alpha(alpha or (parts[3] if len(parts) > 3 else "1"))
     read = _FUNCTIONS[name]
     red, green, blue = _SPACES.get(space, _srgb)(*read(parts)) if space else read(parts)
-    return Colour(*(min(max(255 * c, 0.0), 255.0) for c in (red, green, blue)), opaque)
+    return Colour(255 * _unit(red), 255 * _unit(green), 255 * _unit(blue), opaque)
 
 
 def _alpha(text: str) -> float:
@@ -290,7 +290,9 @@ _BLENDS: dict[str, Callable[[float, float], float]] = {
     "exclusion": lambda b, s: b + s - 2 * b * s,
     "overlay": lambda b, s: 2 * b * s if b <= 0.5 else 1 - 2 * (1 - b) * (1 - s),
     "hard-light": lambda b, s: 2 * b * s if s <= 0.5 else 1 - 2 * (1 - b) * (1 - s),
-    "soft-light": lambda b, s: b - (1 - 2 * s) * b * (1 - b) if s <= 0.5 else b + (2 * s - 1) * (math.sqrt(b) - b),
+    "soft-light": lambda b, s: (
+        b - (1 - 2 * s) * b * (1 - b) if s <= 0.5 else b + (2 * s - 1) * (math.sqrt(b) - b)
+    ),
     "color-dodge": lambda b, s: 0.0 if b == 0 else 1.0 if s >= 1 else min(1.0, b / (1 - s)),
     "color-burn": lambda b, s: 1.0 if b >= 1 else 0.0 if s <= 0 else 1 - min(1.0, (1 - b) / s),
 }  # fmt: skip

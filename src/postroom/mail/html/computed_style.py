@@ -9,27 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 
+from postroom.mail.data import load
 from postroom.mail.html import boxes
-from postroom.mail.html.colours import (
-    BLACK,
-    CLEAR,
-    LINK,
-    WHITE,
-    Colour,
-    blended,
-    filtered,
-    gradient_colours,
-    parse_colour,
-)
-from postroom.mail.html.css import Block, Declaration, functions, split, words
+from postroom.mail.html.colours import BLACK, WHITE, Colour
+from postroom.mail.html.css import Block, Declaration, functions, words
+from postroom.mail.html.paint import FAINT, Paint, Tone, hidden_by_colour, is_masked
 from postroom.mail.html.properties import could_be_anything, has_variables, longhands, substituted
-from postroom.mail.html.values import WIDTH, Base, length, lengths, number
+from postroom.mail.html.values import Base, length, number
 
-BY_COLOUR = "colour on colour"
 _SMALL_PX = 3.0
-_FAINT = 0.12
 _SIZES = {"xx-small": 9.0, "x-small": 10.0, "small": 13.0, "medium": 16.0, "large": 18.0,
           "x-large": 24.0, "xx-large": 32.0, "xxx-large": 48.0}  # fmt: skip
 _INHERITED = {
@@ -61,7 +51,7 @@ class Style:
     background: Colour | None = WHITE
     opacity: float = 1.0
     scale: float = 1.0
-    tone: tuple[partial[Colour], ...] = ()
+    tone: tuple[Tone, ...] = ()
     box: boxes.Box = field(default_factory=boxes.Box)
     values: Values = field(default_factory=dict)
     custom: Mapping[str, str] = field(default_factory=dict)
@@ -72,7 +62,7 @@ class Style:
     @property
     def is_gone(self) -> bool:
         """Whether not even a picture would show here."""
-        return bool(self.hidden_below) or self.invisible or self.opacity < _FAINT
+        return bool(self.hidden_below) or self.invisible or self.opacity < FAINT
 
     def key(self) -> tuple[object, ...]:
         """What must be equal for two styles to be the same to text and children."""
@@ -119,7 +109,7 @@ def styled(
         inherited = {**inherited, **own}
     size = _size(values.get("font-size"), parent.size_px)
     box = boxes.box_of(parent.box, values, inherited, size, parent.values)
-    style = _Colours(values, parent, size).applied(
+    style = Paint(values, parent, size).applied(
         Style(
             "", "", inherited.get("visibility", "visible") in ("hidden", "collapse"), size,
             parent.colour, parent.fill, parent.background, parent.opacity * _opacity(values),
@@ -156,21 +146,9 @@ def _pruned(values: Values, parent: Style, sheets: Sheets) -> Values:
     return kept
 
 
-_SENSITIVE = frozenset(
-    ("overflow-x", "overflow-y", "contain", "position", "-webkit-line-clamp", "transform",
-     "text-indent", "translate", "rotate", "scale", "clip-path", "grid-template", "grid-template-rows",
-     "grid-template-columns", "grid", "flex", "flex-basis")
-)  # fmt: skip
-_HARMLESS_WORDS = {
-    "display": frozenset(("block", "inline", "inline-block", "table", "table-cell", "table-row",
-                          "list-item", "inline-table")),
-    "background-color": frozenset(("transparent",)), "background-image": frozenset(("none",)),
-    "background-clip": frozenset(("border-box", "padding-box")), "float": frozenset(("left", "none")),
-    "white-space": frozenset(("normal", "nowrap", "pre-wrap", "pre-line", "pre")),
-    "visibility": frozenset(("visible",)), "opacity": frozenset(("1", "1.0", "100%")),
-    "box-sizing": frozenset(("border-box", "content-box")), "clip": frozenset(("auto",)),
-    "filter": frozenset(("none",)), "mask": frozenset(("none",)), "text-shadow": frozenset(("none",)),
-}  # fmt: skip
+_PROPERTIES = load("html")["properties"]
+_SENSITIVE = frozenset(_PROPERTIES["sensitive"])
+_HARMLESS_WORDS = {name: frozenset(said) for name, said in _PROPERTIES["harmless"].items()}
 
 
 @lru_cache(maxsize=4096)
@@ -296,107 +274,6 @@ def _zoom(values: Values) -> float:
     return 1.0 if found is None else found
 
 
-@dataclass(slots=True)
-class _Colours:
-    """The colours of the text and of what is behind it, as they are seen."""
-
-    values: Values
-    parent: Style
-    size: float
-
-    def applied(self, style: Style, *, is_root: bool) -> Style:
-        values, parent = self.values, self.parent
-        if _PAINTS.isdisjoint(values):
-            style.is_backed = parent.is_backed and not boxes.is_stacked(values)
-            return style
-        style.tone = tone = parent.tone + _tones(values, parent)
-        style.colour = colour = _colour(values.get("color"), parent.colour)
-        if colour is LINK and style.custom:
-            style.colour = colour = parse_colour(style.custom.get("--link colour", "")) or LINK
-        if "-webkit-text-fill-color" in values:
-            said = values["-webkit-text-fill-color"]
-            style.fill = None if said == "currentcolor" else _colour(said, colour)
-        style.background, own = _background(values, parent.background, tone, colour)
-        if own is not None and values.get("background-clip") == "text":
-            style.fill = (style.fill or colour or CLEAR).over(own)
-            style.background = parent.background
-        elif "text" in values.get("background-clip", "") and values.get("background-image"):
-            style.background = style.colour = style.fill = None
-        elif boxes.is_flat(values, self.size):
-            style.background = parent.background
-        is_backed = own is not None and own.alpha > 0.8 and not is_root
-        style.is_backed = (is_backed or parent.is_backed) and not boxes.is_stacked(values)
-        return style
-
-
-_PAINTS = frozenset(
-    ("color", "-webkit-text-fill-color", "background-color", "background-image",
-     "background-clip", "filter", "mix-blend-mode")
-)  # fmt: skip
-
-
-def _colour(value: str | None, inherited: Colour | None) -> Colour | None:
-    if value is None or value == "currentcolor":
-        return inherited
-    if value in ("linktext", "-webkit-link"):
-        return LINK
-    found = parse_colour(value)
-    # a colour in a notation that is not understood could be that of the background
-    return CLEAR if found is None else found
-
-
-def _tones(values: Values, parent: Style) -> tuple[partial[Colour], ...]:
-    found: list[partial[Colour]] = []
-    for name, inner in functions(values.get("filter", "")):
-        amount = number(inner) if inner else 1.0
-        if name != "blur" and amount is not None:
-            found.append(partial(_filtered, name=name, amount=amount))
-    mode = values.get("mix-blend-mode", "normal")
-    if mode != "normal" and parent.background is not None:
-        found.append(partial(_blended, mode=mode, below=parent.background))
-    return tuple(reversed(found))  # what is last is done first
-
-
-def _filtered(colour: Colour, *, name: str, amount: float) -> Colour:
-    return filtered(colour, name, amount)
-
-
-def _blended(colour: Colour, *, mode: str, below: Colour) -> Colour:
-    return blended(mode, colour, below)
-
-
-def _toned(colour: Colour, tone: tuple[partial[Colour], ...]) -> Colour:
-    for change in reversed(tone):
-        colour = change(colour)
-    return colour
-
-
-def _background(
-    values: Values, below: Colour | None, tone: tuple[partial[Colour], ...],
-    colour: Colour | None,
-) -> tuple[Colour | None, Colour | None]:  # fmt: skip
-    """What is behind the text, and the colour that the element itself paints, if it is one."""
-    picture = values.get("background-image", "none")
-    if "gradient(" in picture and "url(" not in picture:
-        shades = gradient_colours(picture)
-        if not shades or not all(shade.vanishes_on(shades[0]) for shade in shades):
-            return None, None
-        own = shades[0]
-    elif picture not in ("none", "") and "url()" not in picture:
-        return None, None
-    else:
-        said = values.get("background-color")
-        if said is None:
-            return below, None
-        own = parse_colour(said) if said != "currentcolor" else colour or BLACK
-    if own is None:
-        return None, None
-    seen = _toned(own, tone)
-    if below is None:
-        return (seen if seen.alpha > 0.9 else None), own
-    return seen.over(below), own
-
-
 def _text_hidden(style: Style) -> str:
     """Why the text of an element itself does not show."""
     if style.invisible:
@@ -405,9 +282,9 @@ def _text_hidden(style: Style) -> str:
         return "font size"
     if style.inherited and (reason := _hidden_by_spacing(style)):
         return reason
-    if style.opacity < _FAINT:
+    if style.opacity < FAINT:
         return "opacity"
-    return _hidden_by_colour(style)
+    return hidden_by_colour(style)
 
 
 def _hidden_by_spacing(style: Style) -> str:
@@ -427,39 +304,6 @@ def _is_crowded(inherited: Mapping[str, str], size: float) -> bool:
     return not -0.4 * size < letter < 300 or not -10 * size < word < 1500
 
 
-def _hidden_by_colour(style: Style) -> str:
-    colour = style.fill if style.fill is not None else style.colour
-    if colour is None:
-        return ""
-    colour = _toned(colour, style.tone)
-    faded = colour.faded(style.opacity)
-    if faded.alpha >= _FAINT and (
-        style.background is None or not faded.vanishes_on(style.background)
-    ):
-        return ""
-    if style.inherited and _has_outline(style):
-        return ""
-    return "transparent text" if colour.alpha < _FAINT else BY_COLOUR
-
-
-def _has_outline(style: Style) -> bool:
-    """Whether letters in the colour of their background have a shadow or a stroke to be seen."""
-    stroke = style.inherited.get("-webkit-text-stroke", "0")
-    shadows = split(style.inherited.get("text-shadow", "none"), ",")
-    for said, is_shadow in [(stroke, False), *((shadow, True) for shadow in shadows)]:
-        sizes = lengths(said, Base(style.size_px))
-        painted = (parse_colour(word) for word in words(said))
-        colour = next((one for one in painted if one is not None), style.colour or BLACK)
-        if not sizes or (not is_shadow and sizes[0] <= 0) or (is_shadow and len(sizes) < 2):
-            continue
-        if is_shadow and len(sizes) > 2 and sizes[2] > style.size_px / 4:
-            continue
-        seen = _toned(colour, style.tone).faded(style.opacity)
-        if style.background is None or not seen.vanishes_on(style.background):
-            return True
-    return False
-
-
 def _reason_hidden(style: Style, parent: Style, sheets: Sheets) -> str:
     """The reason why nothing of this element shows, whatever its children say."""
     values = style.values
@@ -477,10 +321,12 @@ def _reason_hidden(style: Style, parent: Style, sheets: Sheets) -> str:
              in functions(values.get("filter", "")) if name == "blur"]  # fmt: skip
     if any(blur is None or blur >= 0.3 * style.size_px for blur in blurs):
         return "blurred"
-    if "url(" in values.get("filter", "") or _is_masked(values):
+    if "url(" in values.get("filter", "") or is_masked(values):
         return "clipped"
-    if boxes.is_behind(values) and (parent.is_backed and style.background is not None):
-        return "covered"
+    if boxes.is_behind(values):
+        is_free = values.get("position") in ("absolute", "fixed")  # what follows lies over it
+        if is_free or (parent.is_backed and style.background is not None):
+            return "covered"
     if _has_own_font(values, sheets):
         return "font of the mail"
     return style.box.reason
@@ -490,24 +336,6 @@ _HIDES = frozenset(
     ("display", "mso-hide", "content-visibility", "visibility", "content", "filter", "mask",
      "mask-image", "z-index", "font-family")
 )  # fmt: skip
-
-
-def _is_masked(values: Values) -> bool:
-    """Whether a mask leaves nothing; a picture as mask could leave nothing."""
-    mask = f"{values.get('mask', '')} {values.get('mask-image', '')}".strip()
-    if mask in ("", "none"):
-        return False
-    if "gradient(" not in mask:
-        return "url(" in mask or "(" in mask
-    size = lengths(values.get("mask-size", ""), Base())
-    if size and min(size) < 3:
-        return True
-    place = lengths(values.get("mask-position", ""), Base())
-    if place and max(map(abs, place)) >= WIDTH and "no-repeat" in values.get("mask-repeat", ""):
-        return True
-    gradients = [f"{name}({inner})" for name, inner in functions(mask) if "gradient" in name]
-    shades = [shade for gradient in gradients for shade in gradient_colours(gradient)]
-    return not any(shade.alpha > 0.3 for shade in shades)
 
 
 def _has_own_font(values: Values, sheets: Sheets) -> bool:

@@ -149,9 +149,10 @@ def parse_rules(css: str) -> RawRule:
         elif closing:
             continue
         elif char == "{":
+            if len(open_rules) >= _MAX_DEPTH:
+                return top
             rule = RawRule(css[start : match.start()].strip())
-            if len(open_rules) < _MAX_DEPTH:
-                open_rules[-1].rules.append(rule)
+            open_rules[-1].rules.append(rule)
             open_rules.append(rule)
             start = match.end()
         elif char == ";":

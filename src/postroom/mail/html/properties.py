@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from postroom.mail.data import load
 from postroom.mail.html.colours import is_colour_function, parse_colour
-from postroom.mail.html.css import functions, split, words
+from postroom.mail.html.css import split, words
 from postroom.mail.html.values import expression
 
 _DATA = load("html")["properties"]
@@ -151,9 +151,7 @@ def substituted(value: str, known: dict[str, str], depth: int = 0) -> str | None
 
 
 def _key(call: str, name: str) -> str:
-    if call.lower() == "attr(":
-        return f"attr {name.split()[0].lower() if name else ''}"
-    return name
+    return f"attr {name.partition(' ')[0].lower()}" if call.lower() == "attr(" else name
 
 
 def _closing(value: str, at: int) -> int:
@@ -167,7 +165,3 @@ def _closing(value: str, at: int) -> int:
 
 def has_variables(value: str) -> bool:
     return "(" in value and _VAR.search(value) is not None
-
-
-def first_functions(value: str) -> list[tuple[str, str]]:
-    return functions(value)

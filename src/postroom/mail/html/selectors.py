@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from selectolax.lexbor import LexborNode
 
@@ -35,15 +35,6 @@ _MAX_PARTS = 40
 _HAS_STEPS = 2_000
 
 
-class _NoAttributes(dict[str, str | None]):
-    """Hashable, so that it can be the default of a field; nobody writes to it."""
-
-    __hash__ = object.__hash__
-
-
-_NO_ATTRIBUTES: Attributes = _NoAttributes()
-
-
 @dataclass(slots=True, eq=False)
 class Element:
     """An element of the tree, as a selector sees it."""
@@ -51,7 +42,7 @@ class Element:
     tag: str
     id: str = ""
     classes: frozenset[str] = frozenset()
-    attributes: Attributes = _NO_ATTRIBUTES
+    attributes: Attributes = field(default_factory=dict)
     parent: Element | None = None
     node: LexborNode | None = None
 
@@ -452,6 +443,6 @@ _TESTS: dict[str, Test] = {
     "open": lambda e, b: e.tag in ("details", "dialog", "select") and "open" in e.attributes,
     "read-only": lambda e, b: e.tag not in ("input", "textarea"),
     "read-write": lambda e, b: e.tag in ("input", "textarea"),
-    "placeholder-shown": lambda e, b: "placeholder" in e.attributes and not e.attributes.get("value"),
+    "placeholder-shown": lambda e, b: "placeholder" in e.attributes and "value" not in e.attributes,
     "target": _never,
 }  # fmt: skip

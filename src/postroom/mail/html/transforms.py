@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from postroom.mail.html.css import functions, split, words
@@ -30,7 +31,9 @@ class Drawn:
 _IDENTITY = Drawn()
 
 
-def drawn(values: dict[str, str], em: float, width: float) -> Drawn | None:
+def drawn(
+    values: Mapping[str, str], em: float, width: float, perspective: str = "none"
+) -> Drawn | None:
     """How an element with these properties is drawn; None if that is not understood."""
     calls = functions(values.get("transform", "none"))
     if values.get("transform", "none") not in ("none", "") and not calls:
@@ -41,6 +44,8 @@ def drawn(values: dict[str, str], em: float, width: float) -> Drawn | None:
         ("scale", values.get("scale", "none")),
     ]
     own = [(name, _commas(name, value)) for name, value in single if value != "none"]
+    if perspective != "none" and (own or calls):
+        own.insert(0, ("perspective", perspective))
     found = _identity()
     for name, inner in [*own, *calls][:_MAX_FUNCTIONS]:
         matrix = _matrix(name, [part.strip() for part in split(inner, ",")], em, width)
@@ -55,8 +60,10 @@ def drawn(values: dict[str, str], em: float, width: float) -> Drawn | None:
 def _commas(name: str, value: str) -> str:
     """The arguments of an individual property, as those of the function."""
     parts = words(value)
-    if name == "rotate" and len(parts) == 2:  # an axis by its name
-        return ",".join({"x": "1,0,0", "y": "0,1,0"}.get(p, "0,0,1") if p in "xyz" else p for p in sorted(parts, key=lambda p: p not in "xyz"))  # fmt: skip
+    axes = {"x": ["1", "0", "0"], "y": ["0", "1", "0"], "z": ["0", "0", "1"]}
+    named = next((part for part in parts if part in axes), "")
+    if named:
+        parts = [*axes[named], *(part for part in parts if part != named)]
     return ",".join(parts)
 
 
@@ -110,9 +117,9 @@ def _product(left: Matrix, right: Matrix) -> Matrix:
 
 def _matrix(name: str, arguments: list[str], em: float, width: float) -> Matrix | None:
     name, found = name.removeprefix("-webkit-"), _identity()
-    wholes = (width, _HEIGHT, 0.0) if name.startswith("translate") else (1.0,) * 20
+    wholes = [width, _HEIGHT, 0.0] if name.startswith("translate") else [1.0] * 20
     if name == "translatey":
-        wholes = (_HEIGHT,)
+        wholes = [_HEIGHT]
     values = [length(a, Base(em, w)) for a, w in zip(arguments, wholes, strict=False)]
     if any(value is None for value in values) or not values:
         return found if name == "perspective" else None

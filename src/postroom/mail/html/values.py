@@ -154,23 +154,23 @@ class _Parser:
         return left
 
     def _factor(self) -> Expression:
-        token = self._next()
+        said = self._next()
         self.depth += 1
         if self.depth > _MAX_DEPTH * 8:
             raise ValueError("too deep")
-        if token == "(" or token in ("calc(", "-webkit-calc("):
+        if said == "(" or said in ("calc(", "-webkit-calc("):
             found = self._sum()
             self._expect(")")
             return found
-        if token.endswith("("):
-            return _call(token[:-1], self._arguments())
-        if token in _CONSTANTS:
-            constant = _CONSTANTS[token]
+        if said.endswith("("):
+            return _call(said[:-1], self._arguments())
+        if said in _CONSTANTS:
+            constant = _CONSTANTS[said]
             return lambda base: constant
-        match = _NUMBER.fullmatch(token)
+        match = _NUMBER.fullmatch(said)
         found_px = px(_float(match[1]), match[2]) if match else None
         if found_px is None:
-            raise ValueError(token)
+            raise ValueError(said)
         return found_px
 
     def _arguments(self) -> list[Expression]:
@@ -205,7 +205,7 @@ def _scaled(left: Expression, right: Expression, *, is_division: bool) -> Expres
 
 _FUNCTIONS: dict[str, Callable[..., float]] = {
     "min": min, "max": max, "abs": abs, "hypot": math.hypot, "sqrt": lambda x: math.sqrt(abs(x)),
-    "sign": lambda x: (x > 0) - (x < 0), "pow": lambda x, y: x**y, "exp": lambda x: math.exp(x),
+    "sign": lambda x: (x > 0) - (x < 0), "pow": lambda x, y: x**y, "exp": math.exp,
     "clamp": lambda low, x, high: max(low, min(x, high)),
     "round": lambda x, step=1.0: round(x / step) * step if step else x,
     "mod": lambda x, y: x % y if y else 0.0, "rem": lambda x, y: math.fmod(x, y) if y else 0.0,

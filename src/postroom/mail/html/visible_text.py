@@ -11,10 +11,11 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from postroom.mail.data import load
 from postroom.mail.html.boxes import Place, covers
 from postroom.mail.html.colours import BLACK, LINK, parse_colour
-from postroom.mail.html.computed_style import BY_COLOUR, Style, unstyled
+from postroom.mail.html.computed_style import Style, unstyled
 from postroom.mail.html.conditions import media_applies
 from postroom.mail.html.hidden_texts import HiddenTexts, Observer
 from postroom.mail.html.html import QUOTE, HtmlText, Page
+from postroom.mail.html.paint import BY_COLOUR
 from postroom.mail.html.selectors import Attributes, Element
 from postroom.mail.html.styles import host_of, is_citation, is_pixel
 from postroom.mail.html.stylesheets import StyleResolver, Stylesheet, css_of_url
