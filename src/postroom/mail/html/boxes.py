@@ -28,10 +28,13 @@ Values = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where text stands in the flow: pixels from the top, and rows since the box that clips."""
+    """Where text stands in the flow: pixels from the top, and from the top of the box that clips.
+
+    The second is at least so much, as far as lines and heights tell.
+    """
 
     y: float = 0.0
-    rows: int = 0
+    clip_y: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +87,17 @@ class Box:
             return "off screen"
         if self.is_fixed and (y >= HEIGHT or x >= WIDTH):
             return "off screen"
-        return self._clips(x, width, size, place.rows) if self.clip else ""
+        return self._clips(x, width, size, place.clip_y) if self.clip else ""
 
-    def _clips(self, x: float, width: float, size: float, rows: int) -> str:
-        clip = self.clip or Clip()
-        line = _LINE * size if self.line_px is None else self.line_px
-        y = self.y + rows * line
+    def _clips(self, x: float, width: float, size: float, clip_y: float) -> str:
+        clip, y = self.clip or Clip(), self.y + clip_y
         is_beside = x >= clip.right - 2 or x + width <= clip.left + 2
-        is_beyond = y >= clip.bottom - 2 or (not rows and y + size <= clip.top + 2)
+        is_beyond = y >= clip.bottom - 2 or (not clip_y and y + size <= clip.top + 2)
         return "clipped" if is_beside or is_beyond else ""
+
+    def line(self, size: float) -> float:
+        """The height of a line of text."""
+        return _LINE * size if self.line_px is None else self.line_px
 
 
 def box_of(parent: Box, values: Values, inherited: Values, size: float, above: Values) -> Box:
@@ -140,10 +145,11 @@ class _Builder:
         left, top = self._px("padding-left", base), self._px("padding-top", base)
         indent = length(self.inherited.get("text-indent", "0"), base) or 0.0
         is_fixed = parent.is_fixed or self.values.get("position") == "fixed"
+        anchor = self._anchor(x, y, width, is_in_flow=is_in_flow)
         found = Box(
             x + left, y + top, parent.width if width is None else width, is_in_flow, is_fixed,
-            indent, self._line_px(), self._is_one_line(),
-            self._anchor(x, y, width, is_in_flow=is_in_flow), clip, starts_clip, scale, "off screen" if is_far and not reason else reason,
+            indent, self._line_px(), self._is_one_line(), anchor, clip, starts_clip, scale,
+            "off screen" if is_far and not reason else reason,
         )  # fmt: skip
         if _is_plain(found):  # small offsets are forgotten, so that equal boxes are the same
             return replace(found, x=min(found.x, 0.0), y=min(found.y, 0.0))
@@ -359,9 +365,15 @@ def is_behind(values: Values) -> bool:
     ) != "static"
 
 
-def covers(values: Values, rows: int) -> bool:
+def height_px(values: Values) -> float:
+    """The height that an element has at least, if it says so in pixels or letters."""
+    said = values.get("height", "")
+    return 0.0 if "%" in said or "v" in said else length(said, Base()) or 0.0
+
+
+def covers(values: Values, flow: float) -> bool:
     """Whether a box lies over all of the box that its position refers to."""
-    if values.get("position") not in ("absolute", "fixed") or rows > 30:
+    if values.get("position") not in ("absolute", "fixed") or flow > HEIGHT:
         return False
     if (number(values.get("z-index", "auto")) or 0.0) < 0:
         return False

@@ -136,7 +136,7 @@ def parse_rules(css: str) -> RawRule:
     """
     css = _CDO.sub(" ", without_comments(css))
     top = RawRule("")
-    open_rules, closing, start = [top], list[str](), 0
+    open_rules, closing, start, too_deep = [top], list[str](), 0, 0
     for match in _STRUCTURE.finditer(css):
         char = match[0]
         if len(char) > 1:
@@ -149,11 +149,15 @@ def parse_rules(css: str) -> RawRule:
         elif closing:
             continue
         elif char == "{":
-            if len(open_rules) >= _MAX_DEPTH:
-                return top
+            if too_deep or len(open_rules) >= _MAX_DEPTH:
+                too_deep += 1
+                continue
             rule = RawRule(css[start : match.start()].strip())
             open_rules[-1].rules.append(rule)
             open_rules.append(rule)
+            start = match.end()
+        elif too_deep:
+            too_deep -= char == "}"
             start = match.end()
         elif char == ";":
             start = _end_of_statement(open_rules, css, start, match.start())

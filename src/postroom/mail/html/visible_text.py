@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from postroom.mail.data import load
-from postroom.mail.html.boxes import Place, covers
+from postroom.mail.html.boxes import Place, covers, height_px
 from postroom.mail.html.colours import BLACK, LINK, parse_colour
 from postroom.mail.html.computed_style import Style, unstyled
 from postroom.mail.html.conditions import media_applies
@@ -148,8 +148,9 @@ class _Frame:
     silent: bool = False
     close: Callable[[], None] | None = None
     pre: bool = False
-    clip_start: list[int] = field(default_factory=list)
+    clip_start: list[float] = field(default_factory=list)
     is_covered: bool = False
+    start: float = 0.0
 
 
 @dataclass(slots=True)
@@ -166,7 +167,8 @@ class _Walker:
     counters: list[int] = field(default_factory=list)
     observer: Observer | None = None
     has_words: bool = False
-    rows: int = 0
+    flow: float = 0.0
+    row_px: float = 0.0
     is_new_row: bool = False
     covers: dict[int, int] = field(default_factory=dict)
     covered: dict[int, int] = field(default_factory=dict)
@@ -228,9 +230,16 @@ class _Walker:
     def _close(self) -> None:
         self._end(self.frames.pop())
 
+    def _end_row(self) -> None:
+        self.flow += self.row_px
+        self.row_px, self.is_new_row = 0.0, False
+
     def _end(self, frame: _Frame) -> None:
         if frame.close:
             frame.close()
+        if "height" in frame.style.values and _is_row(frame):
+            self._end_row()
+            self.flow = max(self.flow, frame.start + height_px(frame.style.values))
         if self.observer:
             self.observer.close()
 
@@ -276,8 +285,11 @@ class _Walker:
 
     def _place(self, frame: _Frame, node: LexborNode) -> None:
         """Note what a style says about rows, and about boxes that lie over others."""
+        if "height" in frame.style.values and _is_row(frame):
+            self._end_row()
+            frame.start = self.flow
         if frame.style.box.starts_clip:
-            frame.clip_start = []  # the row of the first text in it, once there is one
+            frame.clip_start = []  # where the first text in it stands, once there is one
         if self.covered and node.mem_id in self.covered:
             frame.is_covered = True
         position = frame.style.values.get("position", "static")
@@ -285,7 +297,7 @@ class _Walker:
             return
         if frame.is_covered and (node.mem_id in self.covers or covers(frame.style.values, 0)):
             frame.is_covered = False
-        if not self.covered and covers(frame.style.values, self.rows) and _is_opaque(frame.style):
+        if not self.covered and covers(frame.style.values, self.flow) and _is_opaque(frame.style):
             self.covers[node.mem_id] = self._anchor(position)
 
     def _anchor(self, position: str) -> int:
@@ -319,15 +331,16 @@ class _Walker:
         if text.isspace():
             return ""
         if self.is_new_row:
-            self.rows += 1
-            self.is_new_row = False
+            self._end_row()
+        box = frame.style.box
+        self.row_px = max(self.row_px, box.line(frame.style.size_px))
         if frame.is_covered:
             return "covered"
-        if frame.style.box.is_plain:
+        if box.is_plain:
             return ""
         if not frame.clip_start:
-            frame.clip_start.append(self.rows)
-        place = Place(_LINE_PX * len(self.page.lines) + 8, self.rows - frame.clip_start[0])
+            frame.clip_start.append(self.flow)
+        place = Place(_LINE_PX * len(self.page.lines) + 8, self.flow - frame.clip_start[0])
         return frame.style.hides(text.strip(), place)
 
     def _open(self, tag: str, attributes: Attributes, frame: _Frame) -> None:
