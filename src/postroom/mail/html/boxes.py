@@ -371,9 +371,9 @@ def height_px(values: Values) -> float:
     return 0.0 if "%" in said or "v" in said else length(said, Base()) or 0.0
 
 
-def covers(values: Values, flow: float) -> bool:
+def covers(values: Values, lines: int) -> bool:
     """Whether a box lies over all of the box that its position refers to."""
-    if values.get("position") not in ("absolute", "fixed") or flow > HEIGHT:
+    if values.get("position") not in ("absolute", "fixed") or lines > 30:
         return False
     if (number(values.get("z-index", "auto")) or 0.0) < 0:
         return False

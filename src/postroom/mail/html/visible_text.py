@@ -27,6 +27,7 @@ EXCERPT = 200
 _BLOCKS, _PARAGRAPHS = frozenset(_DATA["blocks"]), frozenset(_DATA["paragraphs"])
 _NEVER_SHOWN = frozenset(_DATA["never_shown"])
 _TEXT_ATTRIBUTES = frozenset(_DATA["text_attributes"])
+_ROWS = _BLOCKS | _PARAGRAPHS | {"br", "li"}
 _MAX_NODES = 100_000
 _MAX_LINKS = 500
 _MAX_ALTERNATIVES = 200
@@ -237,7 +238,7 @@ class _Walker:
     def _end(self, frame: _Frame) -> None:
         if frame.close:
             frame.close()
-        if "height" in frame.style.values and _is_row(frame):
+        if frame.style.box.clip and "height" in frame.style.values and _is_row(frame):
             self._end_row()
             self.flow = max(self.flow, frame.start + height_px(frame.style.values))
         if self.observer:
@@ -297,7 +298,11 @@ class _Walker:
             return
         if frame.is_covered and (node.mem_id in self.covers or covers(frame.style.values, 0)):
             frame.is_covered = False
-        if not self.covered and covers(frame.style.values, self.flow) and _is_opaque(frame.style):
+        if (
+            not self.covered
+            and covers(frame.style.values, len(self.page.lines))
+            and _is_opaque(frame.style)
+        ):
             self.covers[node.mem_id] = self._anchor(position)
 
     def _anchor(self, position: str) -> int:
@@ -315,7 +320,9 @@ class _Walker:
         if frame.silent:
             self.hidden.mention(text, f"{frame.element.tag} element")
             return
-        hidden = frame.hidden or self._hidden_here(frame, text)
+        hidden = frame.hidden
+        if not hidden and (frame.is_covered or not frame.style.box.is_plain):
+            hidden = self._hidden_here(frame, text)
         if hidden:
             self.hidden.add(text, hidden)
         else:
@@ -330,14 +337,11 @@ class _Walker:
         """Why text does not show in this place, though it would elsewhere."""
         if text.isspace():
             return ""
-        if self.is_new_row:
-            self._end_row()
-        box = frame.style.box
-        self.row_px = max(self.row_px, box.line(frame.style.size_px))
         if frame.is_covered:
             return "covered"
-        if box.is_plain:
-            return ""
+        if self.is_new_row:
+            self._end_row()
+        self.row_px = max(self.row_px, frame.style.box.line(frame.style.size_px))
         if not frame.clip_start:
             frame.clip_start.append(self.flow)
         place = Place(_LINE_PX * len(self.page.lines) + 8, self.flow - frame.clip_start[0])
@@ -348,8 +352,8 @@ class _Walker:
             self._image(attributes, is_hidden=frame.style.is_gone)
         if frame.style.hidden_below:
             return
-        if tag == "br" or tag in _BLOCKS or tag in _PARAGRAPHS or tag == "li":
-            self.is_new_row = self.is_new_row or _is_row(frame)
+        if frame.style.box.clip is not None and tag in _ROWS and _is_row(frame):
+            self.is_new_row = True
         page = self.page
         if tag == "br":
             page.break_line()

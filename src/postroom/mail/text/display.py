@@ -44,7 +44,7 @@ _ESCAPED_CONTROLS = (b"\\u00", b"\\b", b"\\f", b"\\r")
 
 
 def without_fetches(text: str) -> str:
-    """The text, changed so that rendering it as Markdown or HTML loads nothing and hides no host."""
+    """The text, changed so that as Markdown or HTML it loads nothing and hides no host."""
     if "![" in text:
         text = text.replace("![", "! [")
     if "](" in text:
