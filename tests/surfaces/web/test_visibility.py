@@ -11,9 +11,9 @@ from tests.unit.mail.visibility_snippets import SAME_WIDTH, SNIPPETS, TEXT
 
 
 async def test_the_recorded_truth_is_what_chromium_shows(
-    browser: Browser, request: pytest.FixtureRequest
+    shared_browser: Browser, request: pytest.FixtureRequest
 ) -> None:
-    pixels = await shown_pixels(browser, SNIPPETS, (TEXT, SAME_WIDTH))
+    pixels = await shown_pixels(shared_browser, SNIPPETS, (TEXT, SAME_WIDTH))
     shown = {name: count >= FEW_PIXELS for name, count in pixels.items()}
     if request.config.getoption("--update-golden"):
         write_truth(shown)

@@ -20,6 +20,7 @@ from postroom.mail.html.properties import could_be_anything, has_variables, long
 from postroom.mail.html.values import Base, length, number
 
 _SMALL_PX = 3.0
+_MAX_CUSTOM = 300
 _SIZES = {"xx-small": 9.0, "x-small": 10.0, "small": 13.0, "medium": 16.0, "large": 18.0,
           "x-large": 24.0, "xx-large": 32.0, "xxx-large": 48.0}  # fmt: skip
 _INHERITED = {
@@ -179,7 +180,8 @@ def _custom(
             own[name] = inherited.get(name, "")
         elif value == "initial":
             own[name] = sheets.initial.get(name, "")
-    return {**sheets.initial, **inherited, **own}
+    known = {**sheets.initial, **inherited, **own}
+    return known if len(known) <= _MAX_CUSTOM else dict(list(known.items())[-_MAX_CUSTOM:])
 
 
 def _values(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import unquote_to_bytes
 
 from postroom.mail.html.computed_style import Sheets, Style, styled, unstyled
@@ -256,6 +256,8 @@ def cascade(rules: Iterable[Rule], *own: Block) -> list[Declaration]:
 _NO_BLOCK: Block = ()
 _NOT_OF_LINES = frozenset(("display", "opacity", "overflow", "height", "position", "transform"))
 _NO_RULES: tuple[Rule, ...] = ()
+_MAX_STYLES, _MAX_COMPUTED = 2_000, 15_000
+_TOO_MANY = "style not understood"
 
 
 class StyleResolver:
@@ -268,6 +270,7 @@ class StyleResolver:
         self._known: dict[tuple[object, ...], tuple[Style, object]] = {}
         self._same: dict[tuple[object, ...], Style] = {}
         self._inherits = inherits
+        self._computed_count = 0
 
     def style_of(self, element: Element, parent: Style) -> Style:
         attributes = element.attributes
@@ -279,9 +282,15 @@ class StyleResolver:
         key = (id(parent), id(hints), id(rules), inline)
         if key in self._known:
             return self._known[key][0]
+        self._computed_count += 1
+        if self._computed_count > _MAX_COMPUTED:  # what is not computed could hide
+            return replace(parent, hidden_below=_TOO_MANY, hidden=_TOO_MANY)
         style = self._computed(element, parent, hints, rules, inline)
         if style is not parent and not self._inherits:
             style = self._same.setdefault(style.key(), style)
+        if len(self._known) > _MAX_STYLES:
+            self._known.clear()
+            self._same.clear()
         if "attr(" not in inline:
             # what the key names by its id is kept, so that no other can get the same id
             self._known[key] = (style, (parent, hints, rules))
