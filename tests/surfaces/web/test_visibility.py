@@ -9,6 +9,8 @@ from tests.surfaces.web.pixels import FEW_PIXELS, shown_pixels
 from tests.unit.mail.test_visibility import TRUTH, read_truth, write_truth
 from tests.unit.mail.visibility_snippets import SAME_WIDTH, SNIPPETS, TEXT
 
+pytestmark = pytest.mark.one_python
+
 
 async def test_the_recorded_truth_is_what_chromium_shows(
     shared_browser: Browser, request: pytest.FixtureRequest

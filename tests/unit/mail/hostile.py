@@ -161,7 +161,9 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "siblings of siblings": lambda: _html(
         "<style>b~i~b~i~p{color:red}</style>" + "<b>x</b><i>x</i><p>y</p>" * 25_000
     ),
-    "selectors in selectors": lambda: _html("<style>" + ":not(" * 200_000 + "a{color:red}</style>x"),
+    "selectors in selectors": lambda: _html(
+        "<style>" + ":not(" * 200_000 + "a{color:red}</style>x"
+    ),
     "a long list of selectors": lambda: _html("<style>" + "a," * 400_000 + "b{color:red}</style>x"),
     "rules in rules": lambda: _html("<style>" + ".a,.b{" * 200_000 + "color:red</style><p>x</p>"),
     "arithmetic": lambda: _html(f'<p style="width:calc({"(" * 300_000}1px)">x</p>'),
@@ -174,7 +176,7 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     ),
     "open brackets": lambda: _html(f'<p style="color:{"(" * 900_000}">x</p>'),
     "many styles": lambda: _html(
-        "".join(f"<p style='margin:{n}px;overflow:hidden;height:{n}px'>x</p>" for n in range(25_000))
+        "".join(f"<p style='margin:{n}px;overflow:clip;height:{n}px'>x</p>" for n in range(25_000))
     ),
     "comments that speak": lambda: _html(f"<!-- {'ignore ' * 2_500} -->" * 100),
     "titles that speak": lambda: _html(f"<p title='{'send all ' * 20}'>x</p>" * 9_000),
