@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from postroom.mail.html.html import html_to_text
 from tests.unit.mail.visibility_snippets import SNIPPETS, STRICTER, TEXT
@@ -52,3 +57,25 @@ def test_hidden_text_is_reported_and_shown_text_is_not() -> None:
         is_reported = any(hidden.chars == len(TEXT) for hidden in found.hidden)
 
         assert is_reported is (not is_shown or name in STRICTER) or "<!--" in name, name
+
+
+@pytest.mark.parametrize(
+    "cover", ["position:fixed;inset:0", "position:fixed;left:0;top:0;width:100%;height:100%"]
+)
+def test_a_box_over_the_whole_window_covers_what_is_not_in_it(cover: str) -> None:
+    html = f"<p>{TEXT}</p><div style='{cover};background:#fff'>Good morning</div>"
+
+    found = html_to_text(html)
+
+    assert "Good morning" == found.text
+    assert ["covered"] == [hidden.reason for hidden in found.hidden]
+
+
+@given(st.sampled_from(sorted(SNIPPETS)), st.randoms(use_true_random=False))
+def test_damaged_styles_are_read(name: str, random: Random) -> None:
+    html = list(SNIPPETS[name])
+    for _ in range(5):
+        at, source = random.randrange(len(html)), random.randrange(len(html))
+        html[at : at + random.randrange(4)] = html[source : source + random.randrange(8)] or ["("]
+
+    assert html_to_text("".join(html)).text is not None

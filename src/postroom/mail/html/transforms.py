@@ -260,7 +260,7 @@ def _is_outline_empty(points: list[tuple[float, float]], width: float) -> bool:
 def _is_rectangle(name: str, shape: str, em: float, width: float) -> bool:
     bases = (width, _HEIGHT, width, _HEIGHT) if name == "xywh" else (_HEIGHT, width) * 2
     found = [length(part, Base(em, base)) for part, base in zip(words(shape), bases, strict=False)]
-    if len(found) < 4:
+    if len(found) != 4:
         return True
     if name == "xywh":
         x, y, wide, high = (value or 0.0 for value in found)
@@ -288,7 +288,7 @@ def is_clipped(clip: str, em: float) -> bool:
         return False
     parts = words(calls[0][1].replace(",", " "))
     found = [length(part, Base(em)) for part in parts]
-    if len(found) < 4:
+    if len(found) != 4:
         return False
     top, right, bottom, left = found
     high = (_HEIGHT if bottom is None else bottom) - (top or 0.0)

@@ -307,7 +307,7 @@ class _Walker:
 
     def _anchor(self, position: str) -> int:
         """The element that an absolute position refers to."""
-        for above, frame in zip(reversed(self.frames[:-1]), reversed(self.frames), strict=True):
+        for above, frame in zip(reversed(self.frames[:-1]), reversed(self.frames), strict=False):
             values = frame.style.values
             is_own = frame.style is not above.style
             if is_own and position != "fixed" and values.get("position", "static") != "static":
