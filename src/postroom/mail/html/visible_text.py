@@ -265,7 +265,7 @@ class _Walker:
         frame = _Frame(
             element, style, hidden, silent, None, pre, above.clip_start, above.is_covered
         )
-        if not is_same:
+        if not is_same or (self.covered and node.mem_id in self.covered):
             self._place(frame, node)
         if hidden or tag == "details":
             self._look_again(frame, above)
