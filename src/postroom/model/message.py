@@ -55,6 +55,7 @@ class AttachmentText:
     filename: str
     size: int
     warnings: tuple[str, ...]
+    security: dict[str, Any] | None = field(default=None, kw_only=True)
     truncated: bool | None = field(default=None, kw_only=True)
     total_chars: int | None = field(default=None, kw_only=True)
     next_offset: int | None = field(default=None, kw_only=True)

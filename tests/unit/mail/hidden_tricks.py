@@ -218,6 +218,6 @@ HARMLESS: tuple[str, ...] = (
     "<a href='https://example.org' style='color:#fff;background-color:#0a0'>{}</a>",
     "<p style='line-height:0'>{}</p>",
     "<b style='color:transparent;background:linear-gradient(red,blue);background-clip:text'>{}</b>",
-    "<details><summary>More</summary>{}</details>",
+    "<details open><summary>More</summary>{}</details>",
     "<p style='transform:scale(1.2)'>{}</p>",
 )

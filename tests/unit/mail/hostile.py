@@ -140,6 +140,44 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "open braces": lambda: _html("<style>" + "{" * 1_000_000 + "</style>"),
     "css comments": lambda: _html("<style>" + "/*" * 500_000 + "</style>"),
     "declarations": lambda: _html('<p style="' + "color:red;" * 150_000 + '">x</p>'),
+    "custom properties": lambda: _html(
+        "<style>" + "".join(f":root{{--a{n}:{n}}}" for n in range(9_000)) + "</style>"
+        + "".join(f"<p style=--b:{n}>x</p>" for n in range(20_000))
+    ),
+    "custom properties of themselves": lambda: _html(
+        "<style>p{" + "".join(f"--a{n}:var(--a{n + 1}) var(--a{n + 1});" for n in range(99))
+        + "color:var(--a0)}</style>" + "<p>x</p>" * 20_000
+    ),
+    "rules for everything": lambda: _html(
+        "<style>" + "*{color:red}" * 9_000 + "</style>" + "<p>x</p>" * 20_000
+    ),
+    "what has what": lambda: _html(
+        "<style>" + "div:has(.x .y, + .z){color:red}" * 500 + "</style>" + "<div>x" * 400
+        + "<b>y</b>" * 40_000
+    ),
+    "places among siblings": lambda: _html(
+        "<style>p:nth-last-child(2n+1 of .x){color:red}</style>" + "<p class=x>y</p>" * 80_000
+    ),
+    "siblings of siblings": lambda: _html(
+        "<style>b~i~b~i~p{color:red}</style>" + "<b>x</b><i>x</i><p>y</p>" * 25_000
+    ),
+    "selectors in selectors": lambda: _html(
+        "<style>" + ":not(" * 200_000 + "a{color:red}</style>x"
+    ),
+    "a long list of selectors": lambda: _html("<style>" + "a," * 400_000 + "b{color:red}</style>x"),
+    "rules in rules": lambda: _html("<style>" + ".a,.b{" * 200_000 + "color:red</style><p>x</p>"),
+    "arithmetic": lambda: _html(f'<p style="width:calc({"(" * 300_000}1px)">x</p>'),
+    "a long polygon": lambda: _html(
+        f'<p style="clip-path:polygon({"1px 2px," * 150_000}0 0)">x</p>'
+    ),
+    "a long transform": lambda: _html(f'<p style="transform:{"scale(0.5) " * 150_000}">x</p>'),
+    "a long gradient": lambda: _html(
+        f'<p style="background:linear-gradient({"red," * 300_000}red)">x</p>' * 2
+    ),
+    "open brackets": lambda: _html(f'<p style="color:{"(" * 900_000}">x</p>'),
+    "many styles": lambda: _html(
+        "".join(f"<p style='margin:{n}px;overflow:clip;height:{n}px'>x</p>" for n in range(25_000))
+    ),
     "comments that speak": lambda: _html(f"<!-- {'ignore ' * 2_500} -->" * 100),
     "titles that speak": lambda: _html(f"<p title='{'send all ' * 20}'>x</p>" * 9_000),
     "quotes in lists": lambda: _html(

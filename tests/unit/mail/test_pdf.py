@@ -127,6 +127,11 @@ SEEN = b"BT /F1 12 Tf 0 Tr 0 g 60 600 Td (black words) Tj ET "
 UNSEEN = {
     "invisible in print": b"BT /F1 12 Tf 3 Tr 60 700 Td (secret) Tj ET ",
     "white on white": b"BT /F1 12 Tf 1 1 1 rg 60 700 Td (secret) Tj ET ",
+    "outside the page": b"BT /F1 12 Tf 0 g 60 900 Td (secret) Tj ET ",
+    "in the colour of its background": (
+        b"0 0 1 rg 50 690 300 40 re f BT /F1 12 Tf 0 0 1 rg 60 700 Td (secret) Tj ET "
+    ),
+    "behind a picture": (b"BT /F1 12 Tf 0 g 60 700 Td (secret) Tj ET 0.9 g 50 690 300 40 re f "),
     "too small to read": b"BT /F1 0.4 Tf 60 700 Td (secret) Tj ET ",
 }
 
@@ -142,6 +147,15 @@ def test_what_a_reader_does_not_see_is_left_out(reason):
 
     assert "black words" == found.text
     assert (f"hidden text left out: 6 characters ({reason})",) == found.warnings
+    assert [(reason, 6)] == [(hidden.reason, hidden.chars) for hidden in found.hidden]
+
+
+def test_a_picture_over_a_part_of_a_text_does_not_hide_it():
+    line = b"0 0 1 RG 50 690 m 90 720 l S 0.9 g 50 690 20 40 re f "
+
+    found = read_pdf(printed(b"BT /F1 12 Tf 0 g 60 700 Td (seen) Tj ET " + line + SEEN), CHARS)
+
+    assert ExtractedText("seen\nblack words") == found
 
 
 def test_white_text_on_a_colour_is_seen():

@@ -111,7 +111,7 @@ def test_a_link_in_angle_brackets_is_none_and_its_address_stays(link: str) -> No
         "Wow! [1] see https://example.org/a?b=c#d",
         "if a < b && c > d then x = List<String>",
         "<3 you!",
-        "[text](https://example.org/login?code=123456)",
+        "see [1] and https://example.org/login?code=123456",
         "<mark>word</mark>",
         "a <= b != c",
         "<b>bold</b> & <br>",
@@ -177,7 +177,7 @@ def test_bytes_and_the_callers_own_words_stay() -> None:
 def test_a_memory_that_says_what_a_mail_said_is_treated_like_the_mail() -> None:
     memory = {"trust": "mail", "text": f"![x]({URL})"}
 
-    assert f"! [x]({URL})" == shown(memory)["text"]
+    assert f"! [x] ({URL})" == shown(memory)["text"]
 
 
 @pytest.mark.parametrize("trust", ["user", "agent"])
@@ -190,7 +190,7 @@ def test_what_stands_beside_a_memory_is_judged_by_its_own_trust(
     beside = [{"trust": t, "summary": own, "tags": [own]} for t in ("mail", "user", "agent")]
     memory = {"trust": trust, "text": own, "links": [{"to": own}], name: beside}
 
-    theirs = {"trust": "mail", "summary": f"! [x]({URL})", "tags": [f"! [x]({URL})"]}
+    theirs = {"trust": "mail", "summary": f"! [x] ({URL})", "tags": [f"! [x] ({URL})"]}
     assert around({**memory, name: [theirs, *beside[1:]]}) == shown(around(memory))
 
 
@@ -212,3 +212,30 @@ def test_html_has_no_image_of_markdown_and_shows_the_same(field: str, html: str)
     before, after = LexborHTMLParser(html.replace("\u200b", "")), LexborHTMLParser(safe)
     assert before.text() == after.text()
     assert [n.attributes for n in before.css("*")] == [n.attributes for n in after.css("*")]
+
+
+LINKS = [
+    f"[your bank]({URL})",
+    f"[your bank](<{URL}>)",
+    f"[your bank]( {URL} 'title')",
+    "[your bank](&#104;ttps://evil.example)",
+    "[your bank](//evil.example)",
+    f"[your bank][1]\n\n[1]: {URL}",
+    f"[your bank][]\n\n[your bank]: <{URL}>",
+    f"[your bank]\n\n> [your bank]: {URL}",
+    f"[your bank]\n\n[your bank]:\n{URL}",
+]
+
+
+@pytest.mark.parametrize("text", LINKS)
+def test_a_link_of_markdown_shows_where_it_goes(text: str) -> None:
+    client = MarkdownIt("commonmark")
+
+    assert "<a " in client.render(text)
+    assert "<a " not in client.render(without_fetches(text))
+    assert "".join(text.split()) == "".join(without_fetches(text).split())
+
+
+@pytest.mark.parametrize("text", ["a[0](x)", "see [1]: it is so", "[x] (y)", "f[i](j, k)"])
+def test_brackets_that_are_no_link_stay(text: str) -> None:
+    assert text == without_fetches(text)

@@ -1,75 +1,85 @@
-"""The `<style>` element: rules that can hide text, and which elements they fit."""
+"""The style sheets of a mail, and the cascade: which declarations win for an element."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from base64 import b64decode
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from urllib.parse import unquote_to_bytes
 
-from postroom.mail.data import load
-from postroom.mail.html.styles import Declarations, parse_declarations
+from postroom.mail.html.computed_style import Sheets, Style, styled, unstyled
+from postroom.mail.html.conditions import container_applies, is_supported, media_applies
+from postroom.mail.html.css import Block, Declaration, RawRule, declarations_of, parse_rules
+from postroom.mail.html.selectors import Budget, Element, Selector, parse_selectors
+from postroom.mail.html.styles import presentation
 
-_COMMENT = re.compile(r"/\*.*?(?:\*/|$)|<!--|-->", re.DOTALL)
-_COMPOUND = re.compile(r"^([a-z0-9]{1,20}|\*)?((?:[.#][\w-]{1,100})*)$", re.ASCII)
-_NAME = re.compile(r"[.#][\w-]+")
-_ATTRIBUTE = re.compile(r"\[(class|id)[~*^|$]?=[\"']?([\w-]{1,100})[\"']?\]")
-_BRACE = re.compile(r"[{}]")
 _MAX_CHECKS = 500_000
-_MAX_RULES = 2_000
-_HIDING_PROPERTIES: tuple[str, ...] = tuple(load("html")["hiding_properties"])
-_ALWAYS_ON = frozenset(("", "all", "screen", "only screen", "screen,print", "all,screen"))
-
-
-@dataclass(frozen=True, slots=True)
-class Element:
-    """What a selector can ask of an element."""
-
-    tag: str
-    id: str
-    classes: frozenset[str]
+_MAX_RULES = 20_000
+_MAX_SHEETS = 50
+_MAX_IMPORTS = 10
+_AT = re.compile(r"@(-?[\w-]+)\s*(.*)", re.DOTALL)
+_DATA_URL = re.compile(r"data:text/css([^,]*),(.*)", re.DOTALL | re.IGNORECASE)
+_IMPORT = re.compile(
+    r"(?:url\(\s*)?[\"']?(data:[^\"')]*)[\"']?\s*\)?(.*)", re.DOTALL | re.IGNORECASE
+)
+_LAYER_OF_IMPORT = re.compile(r"\blayer\b(?:\([^)]*\))?|\bsupports\([^)]*\)")
+_UNLAYERED = 1_000_000
+_SCOPE = re.compile(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)(?:\s*to\s*\((.*)\))?\s*$", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A chain of compounds, the last for the element itself, and what it declares."""
+    """A selector, what it declares, and its place in the cascade."""
 
-    chain: tuple[Element, ...]
-    declarations: Declarations
-    weight: tuple[int, int]
+    selector: Selector
+    block: Block
+    layer: int
+    order: int
+    scope: tuple[tuple[Selector, ...], tuple[Selector, ...]] | None = None
 
-    def fits(self, element: Element, ancestors: Sequence[Element]) -> bool:
-        if not _fits(self.chain[-1], element):
+    def fits(self, element: Element, budget: Budget) -> bool:
+        if not self.selector.fits(element, budget):
             return False
-        wanted = len(self.chain) - 2
-        for ancestor in reversed(ancestors):
-            if wanted < 0:
+        return self.scope is None or self._is_in_scope(element, budget)
+
+    def _is_in_scope(self, element: Element, budget: Budget) -> bool:
+        roots, limits = self.scope or ((), ())
+        above: Element | None = element
+        while above is not None:
+            if any(root.fits(above, budget) for root in roots):
                 return True
-            if _fits(self.chain[wanted], ancestor):
-                wanted -= 1
-        return wanted < 0
+            if any(limit.fits(above, budget) for limit in limits):
+                return False
+            above = above.parent
+        return False
 
 
-def _fits(compound: Element, element: Element) -> bool:
-    return (
-        compound.tag in ("", "*", element.tag)
-        and compound.id in ("", element.id)
-        and compound.classes <= element.classes
-    )
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where rules stand: in a layer, nested in selectors, in a scope."""
+
+    layer: str = ""
+    parents: tuple[Selector, ...] = ()
+    scope: tuple[tuple[Selector, ...], tuple[Selector, ...]] | None = None
 
 
 class Stylesheet:
-    """Rules by the last thing they ask for, so that most elements look at none."""
+    """Rules by the last thing that their selector asks for, so that most elements look at few."""
 
-    def __init__(self, css: str) -> None:
+    def __init__(self, sheets: Iterable[str]) -> None:
+        self.keyframes: dict[str, tuple[Block, Block]] = {}
+        self.initial: dict[str, str] = {}
+        self.own_fonts: set[str] = set()
+        self.budget = Budget(_MAX_CHECKS)
         self._by_key: dict[str, list[Rule]] = {}
-        self._count = 0
-        self._budget = _MAX_CHECKS
-        self._known: dict[Element, Declarations] = {}
-        blocks = _blocks(_COMMENT.sub(" ", css))
-        for selectors, body in blocks[:_MAX_RULES]:
-            self._add(selectors, body)
-        self._is_cut = len(blocks) > _MAX_RULES or self._count >= _MAX_RULES
-        self._is_flat = all(len(r.chain) == 1 for rules in self._by_key.values() for r in rules)
+        self._layers: dict[str, int] = {}
+        self._known: dict[tuple[object, ...], tuple[Rule, ...]] = {}
+        self._lists: dict[tuple[int, ...], tuple[Rule, ...]] = {}
+        self._count = self._imports = 0
+        for css in list(sheets)[:_MAX_SHEETS]:
+            if css.strip():
+                self._add_all(parse_rules(css).rules, _Place())
 
     def __bool__(self) -> bool:
         return bool(self._by_key)
@@ -77,107 +87,227 @@ class Stylesheet:
     @property
     def is_partial(self) -> bool:
         """Whether the limit on rules or work was reached."""
-        return self._is_cut or self._budget < 0
+        return self._count > _MAX_RULES or self.budget.left < 0
 
-    def _add(self, selectors: str, body: str) -> None:
-        if not any(word in body.lower() for word in _HIDING_PROPERTIES):
+    def _add_all(self, rules: list[RawRule], place: _Place) -> None:
+        for rule in rules:
+            if self._count > _MAX_RULES:
+                return
+            if rule.prelude.startswith("@"):
+                self._at_rule(rule, place)
+            else:
+                self._style_rule(rule, place)
+
+    def _style_rule(self, rule: RawRule, place: _Place) -> None:
+        self._count += 1
+        if not rule.declarations and not rule.rules:
             return
-        declarations = parse_declarations(body)
-        for selector in selectors.split(",")[:100]:
-            chain = _chain(selector)
-            if chain and self._count < _MAX_RULES:
-                self._count += 1
-                weight = sum(100 * bool(c.id) + 10 * len(c.classes) + bool(c.tag) for c in chain)
-                rule = Rule(chain, declarations, (weight, self._count))
-                self._by_key.setdefault(_key(chain[-1]), []).append(rule)
+        selectors = parse_selectors(rule.prelude, place.parents)
+        self._declare(selectors, rule.declarations, place)
+        if rule.rules and selectors:
+            self._add_all(rule.rules, _Place(place.layer, selectors, place.scope))
 
-    def declarations(self, element: Element, ancestors: Sequence[Element]) -> Declarations:
-        """Everything the rules declare for an element; the most specific wins.
+    def _declare(
+        self, selectors: tuple[Selector, ...], declarations: list[Declaration], place: _Place
+    ) -> None:
+        if not declarations:
+            return
+        block = tuple(declarations)
+        layer = self._layer(place.layer) if place.layer else _UNLAYERED
+        for selector in selectors:
+            if selector.pseudo_element not in ("", "first-line"):
+                continue
+            self._count += 1
+            rule = Rule(selector, block, layer, self._count, place.scope)
+            self._by_key.setdefault(selector.key, []).append(rule)
+
+    def _layer(self, name: str) -> int:
+        """Layers rank in the order in which they are first named; outer ones after inner ones."""
+        return self._layers.setdefault(name, len(self._layers))
+
+    def _at_rule(self, rule: RawRule, place: _Place) -> None:
+        match = _AT.match(rule.prelude)
+        name, prelude = (match[1].lower(), match[2].strip()) if match else ("", "")
+        name = name.removeprefix("-webkit-")
+        if name == "import":
+            self._import(prelude, place)
+        elif name == "keyframes":
+            self._add_keyframes(prelude.strip("\"'"), rule.rules)
+        elif name == "property":
+            declared = {one.name: one.value for one in rule.declarations}
+            self.initial[prelude] = declared.get("initial-value", "")
+        elif name == "font-face":
+            self._add_font({one.name: one.value for one in rule.declarations})
+        elif name == "layer":
+            self._add_layer(rule, prelude, place)
+        elif name == "scope":
+            self._add_all(rule.rules, self._scoped(prelude, place))
+        elif _applies(name, prelude):
+            self._declare(place.parents, rule.declarations, place)
+            self._add_all(rule.rules, place)
+
+    def _scoped(self, prelude: str, place: _Place) -> _Place:
+        match = _SCOPE.match(prelude)
+        roots = parse_selectors(match[1]) if match else parse_selectors("html")
+        limits = parse_selectors(match[2]) if match and match[2] else ()
+        return _Place(place.layer, place.parents, (roots, limits))
+
+    def _add_layer(self, rule: RawRule, prelude: str, place: _Place) -> None:
+        names = [name.strip() for name in prelude.split(",")] or [""]
+        full = [f"{place.layer}.{name}" if place.layer else name for name in names]
+        for name in full:
+            self._layer(name or f"layer {self._count}")
+        if rule.rules or rule.declarations:
+            layer = full[0] or f"layer {self._count}"
+            self._declare(place.parents, rule.declarations, _Place(layer, place.parents))
+            self._add_all(rule.rules, _Place(layer, place.parents, place.scope))
+
+    def _import(self, prelude: str, place: _Place) -> None:
+        """An imported style sheet, if it is part of the mail; others are not fetched."""
+        match = _IMPORT.match(prelude)
+        self._imports += 1
+        if match is None or self._imports > _MAX_IMPORTS:
+            return
+        if media_applies(_LAYER_OF_IMPORT.sub("", match[2])):
+            self._add_all(parse_rules(css_of_url(match[1])).rules, place)
+
+    def _add_keyframes(self, name: str, frames: list[RawRule]) -> None:
+        first, last = list[Declaration](), list[Declaration]()
+        for frame in frames[:100]:
+            places = [place.strip().lower() for place in frame.prelude.split(",")]
+            if "from" in places or "0%" in places:
+                first += frame.declarations
+            if "to" in places or "100%" in places:
+                last += frame.declarations
+        self.keyframes[name.lower()] = (tuple(first), tuple(last))
+
+    def _add_font(self, declared: dict[str, str]) -> None:
+        if "data:" in declared.get("src", ""):
+            self.own_fonts.add(declared.get("font-family", "").strip("\"' ").lower())
+
+    def rules_for(self, element: Element) -> tuple[Rule, ...]:
+        """The rules that fit an element, the weakest first.
 
         The work is limited, because rules times elements grows quadratically on hostile mail.
         """
-        if self._is_flat and element in self._known:
-            return self._known[element]
-        candidates = self._candidates(element, len(ancestors))
-        rules = [rule for rule in candidates if rule.fits(element, ancestors)]
-        merged: Declarations = {}
-        for rule in sorted(rules, key=lambda rule: rule.weight):
-            merge(merged, rule.declarations)
-        if self._is_flat:
-            self._known[element] = merged
-        return merged
-
-    def _candidates(self, element: Element, depth: int) -> list[Rule]:
-        if self._budget < 0:
-            return []
+        if self.budget.left < 0:
+            return ()
+        known = (element.tag, element.id, element.classes)
+        if known in self._known:
+            return self._known[known]
         keys = [element.tag, "*", *(f".{name}" for name in element.classes)]
         if element.id:
             keys.append(f"#{element.id}")
-        found = [rule for key in keys for rule in self._by_key.get(key, ())]
-        self._budget -= sum(1 if len(rule.chain) == 1 else 1 + depth for rule in found)
-        return found
+        found = [rule for key in keys if key in self._by_key for rule in self._by_key[key]]
+        if not found:
+            self._known[known] = ()
+            return ()
+        fitting = [rule for rule in found if rule.fits(element, self.budget)]
+        fitting.sort(key=lambda rule: (rule.layer, rule.selector.specificity, rule.order))
+        same = self._lists.setdefault(tuple(rule.order for rule in fitting), tuple(fitting))
+        if all(rule.selector.is_plain and rule.scope is None for rule in found):
+            self._known[known] = same
+        return same
 
 
-def merge(into: Declarations, more: Declarations) -> None:
-    """Lay declarations over others; what is `!important` stays."""
-    for name, value in more.items():
-        if "!" in value or "!" not in into.get(name, ""):
-            into[name] = value
+def _applies(name: str, prelude: str) -> bool:
+    if name == "media":
+        return media_applies(prelude)
+    if name == "supports":
+        return is_supported(prelude)
+    return name == "container" and container_applies(prelude)
 
 
-def _key(compound: Element) -> str:
-    if compound.id:
-        return f"#{compound.id}"
-    if compound.classes:
-        return f".{min(compound.classes)}"
-    return compound.tag or "*"
-
-
-def _chain(selector: str) -> tuple[Element, ...] | None:
-    """A selector of plain compounds; None for anything that we do not understand."""
-    words = selector.replace(">", " ").strip().split()
-    compounds = [_compound(word) for word in words[:10]]
-    if not compounds or None in compounds:
-        return None
-    return tuple(compound for compound in compounds if compound is not None)
-
-
-def _compound(word: str) -> Element | None:
-    match = _COMPOUND.match(_ATTRIBUTE.sub(_as_name, word.lower()))
+def css_of_url(url: str) -> str:
+    """The style sheet in a `data:` URL; empty for any other."""
+    match = _DATA_URL.match(url.strip().partition("#")[0])
     if match is None:
-        return None
-    names = _NAME.findall(match[2] or "")
-    ids = [name[1:] for name in names if name[0] == "#"]
-    classes = frozenset(name[1:] for name in names if name[0] == ".")
-    return Element(match[1] or "", ids[0] if ids else "", classes)
+        return ""
+    data = unquote_to_bytes(match[2])
+    if match[1].lower().endswith(";base64"):
+        try:
+            data = b64decode(data + b"==")
+        except ValueError:
+            return ""
+    return data.decode("utf-8", "replace")
 
 
-def _as_name(match: re.Match[str]) -> str:
-    """`[class="x"]` as `.x`."""
-    return ("." if match[1] == "class" else "#") + match[2]
+def cascade(rules: Iterable[Rule], *own: Block) -> list[Declaration]:
+    """All declarations for an element, the weakest first.
+
+    *rules* are sorted; *own* are those of attributes: presentational ones are weaker than any
+    rule, the style attribute is stronger.
+    """
+    *hints, inline = own
+    normal = [one for hint in hints for one in hint]
+    important: list[tuple[int, Declaration]] = []
+    for rule in rules:
+        for one in rule.block:
+            if one.important:
+                important.append((-rule.layer, one))
+            else:
+                normal.append(one)
+    important.sort(key=lambda pair: pair[0])
+    normal += [one for one in inline if not one.important]
+    normal += [one for _, one in important]
+    return normal + [one for one in inline if one.important]
 
 
-def _blocks(css: str) -> list[tuple[str, str]]:
-    """Selector and body of each rule; of at-rules only media that always apply."""
-    found: list[tuple[str, str]] = []
-    at = 0
-    while (brace := css.find("{", at)) >= 0:
-        head = css[at:brace].rpartition(";")[2].strip().lstrip("}").strip()
-        end = css.find("}", brace)
-        end = len(css) if end < 0 else end
-        if head.startswith("@"):
-            is_on = head.lower().removeprefix("@media").strip() in _ALWAYS_ON
-            at = brace + 1 if is_on else _end_of_block(css, brace)
-            continue
-        found.append((head, css[brace + 1 : end]))
-        at = end + 1
-    return found
+_NO_BLOCK: Block = ()
+_NOT_OF_LINES = frozenset(("display", "opacity", "overflow", "height", "position", "transform"))
+_NO_RULES: tuple[Rule, ...] = ()
+_MAX_STYLES, _MAX_COMPUTED = 2_000, 15_000
+_TOO_MANY = "style not understood"
 
 
-def _end_of_block(css: str, brace: int) -> int:
-    depth = 0
-    for match in _BRACE.finditer(css, brace):
-        depth += 1 if match[0] == "{" else -1
-        if depth == 0:
-            return match.end()
-    return len(css)
+class StyleResolver:
+    """Computes the style of each element of a mail; what was computed before is found again."""
+
+    def __init__(self, sheet: Stylesheet, *, inherits: bool) -> None:
+        self._sheet = sheet
+        self.has_rules = bool(sheet)
+        self._sheets = Sheets(sheet.keyframes, sheet.initial, frozenset(sheet.own_fonts))
+        self._known: dict[tuple[object, ...], tuple[Style, object]] = {}
+        self._same: dict[tuple[object, ...], Style] = {}
+        self._inherits = inherits
+        self._computed_count = 0
+
+    def style_of(self, element: Element, parent: Style) -> Style:
+        attributes = element.attributes
+        hints = presentation(element.tag, attributes)
+        rules = self._sheet.rules_for(element) if self.has_rules else _NO_RULES
+        inline = attributes.get("style") or "" if attributes else ""
+        if not hints and not rules and not inline:
+            return unstyled(parent)
+        key = (id(parent), id(hints), id(rules), inline)
+        if key in self._known:
+            return self._known[key][0]
+        self._computed_count += 1
+        if self._computed_count > _MAX_COMPUTED:  # what is not computed could hide
+            return replace(parent, hidden_below=_TOO_MANY, hidden=_TOO_MANY)
+        style = self._computed(element, parent, hints, rules, inline)
+        if style is not parent and not self._inherits:
+            style = self._same.setdefault(style.key(), style)
+        if len(self._known) > _MAX_STYLES:
+            self._known.clear()
+            self._same.clear()
+        if "attr(" not in inline:
+            # what the key names by its id is kept, so that no other can get the same id
+            self._known[key] = (style, (parent, hints, rules))
+        return style
+
+    def _computed(
+        self, element: Element, parent: Style, hints: Block, rules: tuple[Rule, ...], inline: str
+    ) -> Style:
+        plain = tuple(rule for rule in rules if not rule.selector.pseudo_element)
+        own = declarations_of(inline) if inline else _NO_BLOCK
+        declared = cascade(plain, hints, own)
+        is_root = element.tag in ("html", "body")
+        style = styled(
+            parent, declared, self._sheets, is_root=is_root, attributes=element.attributes
+        )
+        if len(plain) < len(rules):
+            lines = [rule for rule in rules if rule.selector.pseudo_element]
+            declared = [one for one in cascade(lines, _NO_BLOCK) if one.name not in _NOT_OF_LINES]
+            style = styled(style, declared, self._sheets)
+        return style

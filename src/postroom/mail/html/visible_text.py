@@ -4,125 +4,39 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from postroom.mail.data import load, pattern
+from postroom.mail.data import load
+from postroom.mail.html.boxes import Place, covers, height_px
+from postroom.mail.html.colours import BLACK, LINK, parse_colour
+from postroom.mail.html.computed_style import Style, unstyled
+from postroom.mail.html.conditions import media_applies
+from postroom.mail.html.hidden_texts import HiddenTexts, Observer
 from postroom.mail.html.html import QUOTE, HtmlText, Page
-from postroom.mail.html.styles import (
-    BY_COLOUR,
-    Attributes,
-    Style,
-    host_of,
-    is_citation,
-    is_pixel,
-    parse_declarations,
-    presentation,
-    styled,
-)
-from postroom.mail.html.stylesheets import Element, Stylesheet, merge
-from postroom.mail.message import HiddenText, Link
+from postroom.mail.html.paint import BY_COLOUR
+from postroom.mail.html.selectors import Attributes, Element
+from postroom.mail.html.styles import host_of, is_citation, is_pixel
+from postroom.mail.html.stylesheets import StyleResolver, Stylesheet, css_of_url
+from postroom.mail.message import Link
 from postroom.mail.mime.decoding import clean
-from postroom.mail.text.invisible import hidden_text
 
 _DATA = load("html")
 EXCERPT = 200
-_MAX_FOUND = 200
-_TAG = re.compile(r"<[^>]{0,2000}>?")
-_WORD = re.compile(r"[^\W\d_]{2,}")
-# Titles, comments and alternative texts never show, and ordinary mail is full of them. They
-# are only worth a word if they speak to a machine, or ask for something to be sent.
-_TO_A_MACHINE = pattern(_DATA["to_a_machine"])
-_MAX_CHARS = 20_000
-_FEW_CHARS = 20
-
-
-class Observer(Protocol):
-    """Is told what the walk decides about each node, in the order of the document.
-
-    This is all that marking (`marks`) knows of the detection, so that both can change apart.
-    """
-
-    def open(self, tag: str, attributes: Attributes) -> None:
-        """An element begins."""
-
-    def close(self) -> None:
-        """The innermost open element ends."""
-
-    def shown(self, text: str) -> None:
-        """Text that a reader sees; it is written to the page next."""
-
-    def begin_hidden(self) -> None:
-        """Text that a reader does not see begins here."""
-
-    def end_hidden(self, text: str, reason: str) -> None:
-        """What was hidden from there on; without text, it was nothing to report."""
-
-    def mentioned(self, text: str, reason: str) -> None:
-        """Text that is never displayed, and that addresses a machine."""
-
-    def picture(self, attributes: Attributes, *, is_remote: bool, is_pixel: bool) -> None:
-        """A picture."""
-
-
-@dataclass(slots=True)
-class HiddenTexts:
-    """Hidden texts and the reason for each; adjacent texts with one reason are joined."""
-
-    observer: Observer | None = None
-    found: list[HiddenText] = field(default_factory=list)
-    _pieces: list[str] = field(default_factory=list)
-    _reason: str = ""
-    _chars_left: int = 100_000
-
-    def add(self, text: str, reason: str) -> None:
-        """Text that is hidden by a style or an attribute."""
-        if reason != self._reason:
-            self.flush()
-            self._reason = reason
-        if self.observer and not self._pieces:
-            self.observer.begin_hidden()
-        self._pieces.append(text)
-
-    def flush(self) -> None:
-        if not self._pieces:
-            return
-        text = " ".join("".join(self._pieces).split())
-        self._pieces = []
-        text = text if _WORD.search(text) else ""
-        if self.observer:
-            self.observer.end_hidden(text, self._reason)
-        if text:
-            self._keep(text, self._reason)
-
-    def mention(self, text: str, reason: str) -> None:
-        """Text that is never displayed, recorded only if it addresses a machine."""
-        text = text[: min(_MAX_CHARS, self._chars_left)]
-        if len(text) < _FEW_CHARS:
-            return
-        self._chars_left -= len(text)
-        if not _TO_A_MACHINE.search(text):
-            return
-        prose = " ".join(_TAG.sub(" ", text).split())
-        if _TO_A_MACHINE.search(prose):
-            if self.observer:
-                self.observer.mentioned(prose, reason)
-            self._keep(prose, reason)
-
-    def _keep(self, text: str, reason: str) -> None:
-        if len(self.found) < _MAX_FOUND:
-            self.found.append(hidden_text(reason, clean(text), len(text)))
-
-
 _BLOCKS, _PARAGRAPHS = frozenset(_DATA["blocks"]), frozenset(_DATA["paragraphs"])
 _NEVER_SHOWN = frozenset(_DATA["never_shown"])
-_TEXT_ATTRIBUTES: list[str] = _DATA["text_attributes"]
+_TEXT_ATTRIBUTES = frozenset(_DATA["text_attributes"])
+_ROWS = _BLOCKS | _PARAGRAPHS | {"br", "li"}
 _MAX_NODES = 100_000
 _MAX_LINKS = 500
 _MAX_ALTERNATIVES = 200
 _LETTER = re.compile(r"\w")
+_LINE_PX = 24.0
+_FOLDED = "details element"
+_STYLED = frozenset(("dialog", "mark"))
+_PREFORMATTED = frozenset(("pre", "listing", "xmp", "textarea"))
+_NO_CLASSES: frozenset[str] = frozenset()
 _NOTHING: Attributes = {}
 
 
@@ -137,17 +51,23 @@ def render(
     *observer* is told of each node what was decided, *page* is where the text is laid out.
     """
     tree = LexborHTMLParser(html)
-    sheet = Stylesheet(_css(tree))
-    walker = _Walker(sheet, page=page or Page(), hidden=HiddenTexts(observer), observer=observer)
+    sheet = Stylesheet(_css(tree, html))
+    said = html.lower()
+    resolver = StyleResolver(sheet, inherits="inherit" in said)
+    covered = _covered(tree, resolver) if _may_cover(said) else {}
+    walker = _Walker(
+        resolver, page=page or Page(), hidden=HiddenTexts(observer), observer=observer,
+        covered={anchor: cover for cover, anchor in covered.items()}, covers=covered,
+    )  # fmt: skip
     if tree.root is not None and not walker.walk(tree.root):
         defects = (*defects, f"HTML with more than {_MAX_NODES} nodes, read up to there")
     if sheet.is_partial:
         defects = (*defects, "HTML styles beyond measure, hidden text may show")
     text = clean(walker.page.text())
+    if not walker.has_words and any(one.reason == BY_COLOUR for one in walker.hidden.found):
+        text = _at_a_second_look(tree, resolver) or text
     if not _LETTER.search(text):
-        by_colour = any(hidden.reason == BY_COLOUR for hidden in walker.hidden.found)
-        again = _at_a_second_look(tree, sheet) if by_colour else ""
-        text = again or clean("\n".join(walker.alternatives)) or text
+        text = clean("\n".join(walker.alternatives)) or text
     return HtmlText(
         text,
         tuple(walker.hidden.found),
@@ -159,27 +79,64 @@ def render(
     )
 
 
-def _at_a_second_look(tree: LexborHTMLParser, sheet: Stylesheet) -> str:
+def _may_cover(html: str) -> bool:
+    """Whether a box could lie over others; escapes can spell anything."""
+    return "absolute" in html or "fixed" in html or ("\\" in html and "position" in html)
+
+
+def _covered(tree: LexborHTMLParser, resolver: StyleResolver) -> dict[int, int]:
+    """Boxes that lie over others, and the elements whose text they cover."""
+    walker = _Walker(resolver)
+    if tree.root is not None:
+        walker.walk(tree.root)
+    return walker.covers
+
+
+def _at_a_second_look(tree: LexborHTMLParser, resolver: StyleResolver) -> str:
     """The text of a mail that shows nothing, whatever its colours: hidden beside what?"""
-    walker = _Walker(sheet, sees_colours=False)
+    walker = _Walker(resolver, sees_colours=False)
     if tree.root is not None:
         walker.walk(tree.root)
     text = clean(walker.page.text())
     return text if _LETTER.search(text) else ""
 
 
+def _is_row(frame: _Frame) -> bool:
+    """Whether an element begins a row of its own."""
+    values = frame.style.values
+    if values.get("float", "none") != "none" or values.get("position") in ("absolute", "fixed"):
+        return False
+    return "inline" not in values.get("display", "block")
+
+
+def _is_opaque(style: Style) -> bool:
+    colour = parse_colour(style.values.get("background-color", ""))
+    return (
+        style.opacity > 0.9 and not style.hidden_below and colour is not None and colour.alpha > 0.9
+    )
+
+
 def styles_of(html: str) -> str:
     """The style sheets for screens in an HTML mail."""
-    return _css(LexborHTMLParser(html))
+    return "\n".join(_css(LexborHTMLParser(html), html))
 
 
-def _css(tree: LexborHTMLParser) -> str:
-    sheets = tree.css("style")[:50]
-    screens = [s for s in sheets if (s.attributes.get("media") or "all").lower() in _SCREENS]
-    return "\n".join(sheet.text() or "" for sheet in screens)
+def _css(tree: LexborHTMLParser, html: str) -> list[str]:
+    """The style sheets that apply, in the order of the document."""
+    if "<link" not in html and "<LINK" not in html:
+        return [_css_of(sheet) for sheet in tree.css("style")]
+    return [_css_of(sheet) for sheet in tree.css("style, link")]
 
 
-_SCREENS = frozenset(("", "all", "screen", "only screen", "screen,print", "screen, print"))
+def _css_of(node: LexborNode) -> str:
+    attributes = node.attributes
+    kind = (attributes.get("type") or "text/css").strip().lower()
+    if kind != "text/css" or not media_applies(attributes.get("media") or ""):
+        return ""
+    if node.tag == "link":
+        is_sheet = "stylesheet" in (attributes.get("rel") or "").lower().split()
+        return css_of_url(attributes.get("href") or "") if is_sheet else ""
+    return node.text() or ""
 
 
 @dataclass(slots=True)
@@ -192,11 +149,14 @@ class _Frame:
     silent: bool = False
     close: Callable[[], None] | None = None
     pre: bool = False
+    clip_start: list[float] = field(default_factory=list)
+    is_covered: bool = False
+    start: float = 0.0
 
 
 @dataclass(slots=True)
 class _Walker:
-    sheet: Stylesheet
+    resolver: StyleResolver
     sees_colours: bool = True
     page: Page = field(default_factory=Page)
     hidden: HiddenTexts = field(default_factory=HiddenTexts)
@@ -205,17 +165,21 @@ class _Walker:
     remote_images: int = 0
     tracking_pixels: int = 0
     frames: list[_Frame] = field(default_factory=list)
-    path: list[Element] = field(default_factory=list)
     counters: list[int] = field(default_factory=list)
-    styles: dict[tuple[object, ...], Style] = field(default_factory=dict)
     observer: Observer | None = None
+    has_words: bool = False
+    flow: float = 0.0
+    row_px: float = 0.0
+    is_new_row: bool = False
+    covers: dict[int, int] = field(default_factory=dict)
+    covered: dict[int, int] = field(default_factory=dict)
 
     def walk(self, root: LexborNode) -> bool:
         """Depth first without recursion: mail nests deeper than Python does.
 
         Returns whether the end was reached before `_MAX_NODES`.
         """
-        self.frames.append(_Frame(Element("", "", frozenset()), Style(), ""))
+        self.frames.append(_Frame(Element(""), Style(), ""))
         node: LexborNode | None = root
         depth = nodes = 0
         while node is not None and nodes < _MAX_NODES:
@@ -244,79 +208,152 @@ class _Walker:
                 self.hidden.mention(node.comment_content or "", "comment")
             return None
         attributes = node.attributes if node.attrs else _NOTHING
-        frame = self._frame(tag, attributes)
+        frame = self._frame(tag, attributes, node)
         self._open(tag, attributes, frame)
         if self.observer:
             self.observer.open(tag, attributes)
         child = node.first_child
         if tag == "template":
-            self.hidden.mention(node.html or "", "template element")
+            self._template(node, attributes)
         if child is None:
             self._end(frame)
             return None
         self.frames.append(frame)
-        self.path.append(frame.element)
         return child
 
+    def _template(self, node: LexborNode, attributes: Attributes) -> None:
+        self.hidden.mention(node.html or "", "template element")
+        if "shadowrootmode" in attributes:  # it is shown instead of what else the element holds
+            above = self.frames[-1]
+            above.hidden = "display"
+            above.style = replace(above.style, hidden_below="display", hidden="display")
+
     def _close(self) -> None:
-        self.path.pop()
         self._end(self.frames.pop())
+
+    def _end_row(self) -> None:
+        self.flow += self.row_px
+        self.row_px, self.is_new_row = 0.0, False
 
     def _end(self, frame: _Frame) -> None:
         if frame.close:
             frame.close()
+        if frame.style.box.clip and "height" in frame.style.values and _is_row(frame):
+            self._end_row()
+            self.flow = max(self.flow, frame.start + height_px(frame.style.values))
         if self.observer:
             self.observer.close()
 
-    def _frame(self, tag: str, attributes: Attributes) -> _Frame:
-        above = self.frames[-1]
-        style, element = above.style, Element(tag, "", frozenset())
-        if attributes:
-            for name in _TEXT_ATTRIBUTES:
-                if value := attributes.get(name):
-                    self.hidden.mention(value, f"{name} attribute")
-            classes = (attributes.get("class") or "").lower().split()
-            element = Element(tag, (attributes.get("id") or "").lower(), frozenset(classes))
-        if attributes or self.sheet or tag == "dialog":
-            style = self._style(element, attributes, style)
-        hidden = above.hidden if style is above.style else style.hidden
-        if hidden == BY_COLOUR and not self.sees_colours:
-            hidden = ""
-        pre = above.pre or tag in ("pre", "listing", "xmp", "textarea")
+    def _frame(self, tag: str, attributes: Attributes, node: LexborNode) -> _Frame:
+        above, resolver = self.frames[-1], self.resolver
+        element = Element(tag, "", _NO_CLASSES, attributes, above.element, node)
+        for name, value in attributes.items():
+            if value and name in _TEXT_ATTRIBUTES:
+                self.hidden.mention(value, f"{name} attribute")
+        if attributes and resolver.has_rules:
+            element.classes = frozenset((attributes.get("class") or "").lower().split())
+            element.id = (attributes.get("id") or "").lower()
+        style = above.style
+        if attributes or resolver.has_rules or tag in _STYLED:
+            style = resolver.style_of(element, style)
+        elif not style.is_passed_on:
+            style = unstyled(style)
+        is_same = style is above.style
         silent = above.silent or tag in _NEVER_SHOWN
-        return _Frame(element, style, hidden, silent, pre=pre)
+        pre = above.pre or tag in _PREFORMATTED
+        hidden = above.hidden if is_same else style.hidden
+        frame = _Frame(
+            element, style, hidden, silent, None, pre, above.clip_start, above.is_covered
+        )
+        if not is_same or (self.covered and node.mem_id in self.covered):
+            self._place(frame, node)
+        if hidden or tag == "details":
+            self._look_again(frame, above)
+        return frame
 
-    def _style(self, element: Element, attributes: Attributes, parent: Style) -> Style:
-        css = presentation(element.tag, attributes)
-        if self.sheet:
-            merge(css, self.sheet.declarations(element, self.path))
-        if inline := attributes.get("style"):
-            merge(css, parse_declarations(inline))
-        if not css:
-            return parent
-        key = (parent, *sorted(css.items()))
-        style = self.styles.get(key)
-        if style is None:
-            style = self.styles[key] = styled(parent, css)
-        return style
+    def _look_again(self, frame: _Frame, above: _Frame) -> None:
+        """Decide what does not follow from styles: folded parts, and colours that nobody chose."""
+        style, tag = frame.style, frame.element.tag
+        if above.element.tag == "details" and "open" not in above.element.attributes:
+            if tag == "summary":
+                frame.hidden = style.hidden
+            else:
+                frame.style = replace(style, hidden_below=_FOLDED, hidden=_FOLDED)
+        if frame.hidden == BY_COLOUR and not self.sees_colours and style.colour is BLACK:
+            frame.hidden = ""  # nobody said that it is black
+        if tag == "details" and "open" not in frame.element.attributes:
+            frame.hidden = frame.hidden or _FOLDED
+
+    def _place(self, frame: _Frame, node: LexborNode) -> None:
+        """Note what a style says about rows, and about boxes that lie over others."""
+        if "height" in frame.style.values and _is_row(frame):
+            self._end_row()
+            frame.start = self.flow
+        if frame.style.box.starts_clip:
+            frame.clip_start = []  # where the first text in it stands, once there is one
+        if self.covered and node.mem_id in self.covered:
+            frame.is_covered = True
+        position = frame.style.values.get("position", "static")
+        if position == "static":
+            return
+        if frame.is_covered and (node.mem_id in self.covers or covers(frame.style.values, 0)):
+            frame.is_covered = False
+        if (
+            not self.covered
+            and covers(frame.style.values, len(self.page.lines))
+            and _is_opaque(frame.style)
+        ):
+            self.covers[node.mem_id] = self._anchor(position)
+
+    def _anchor(self, position: str) -> int:
+        """The element that an absolute position refers to."""
+        for above, frame in zip(reversed(self.frames[:-1]), reversed(self.frames), strict=False):
+            values = frame.style.values
+            is_own = frame.style is not above.style
+            if is_own and position != "fixed" and values.get("position", "static") != "static":
+                return frame.element.node.mem_id if frame.element.node else 0
+        root = self.frames[1].element.node if len(self.frames) > 1 else None
+        return root.mem_id if root else 0
 
     def _text(self, text: str) -> None:
         frame = self.frames[-1]
         if frame.silent:
             self.hidden.mention(text, f"{frame.element.tag} element")
-        elif frame.hidden:
-            self.hidden.add(text, frame.hidden)
+            return
+        hidden = frame.hidden
+        if not hidden and (frame.is_covered or not frame.style.box.is_plain):
+            hidden = self._hidden_here(frame, text)
+        if hidden:
+            self.hidden.add(text, hidden)
         else:
             self.hidden.flush()
+            if not self.has_words and frame.style.colour is not LINK:
+                self.has_words = _LETTER.search(text) is not None
             if self.observer:
                 self.observer.shown(text)
             self.page.write_pre(text) if frame.pre else self.page.write(text)
 
+    def _hidden_here(self, frame: _Frame, text: str) -> str:
+        """Why text does not show in this place, though it would elsewhere."""
+        if text.isspace():
+            return ""
+        if frame.is_covered:
+            return "covered"
+        if self.is_new_row:
+            self._end_row()
+        self.row_px = max(self.row_px, frame.style.box.line(frame.style.size_px))
+        if not frame.clip_start:
+            frame.clip_start.append(self.flow)
+        place = Place(_LINE_PX * len(self.page.lines) + 8, self.flow - frame.clip_start[0])
+        return frame.style.hides(text.strip(), place)
+
     def _open(self, tag: str, attributes: Attributes, frame: _Frame) -> None:
         if tag == "img":
-            self._image(attributes, is_hidden=bool(frame.hidden))
+            self._image(attributes, is_hidden=frame.style.is_gone)
         if frame.style.hidden_below:
             return
+        if frame.style.box.clip is not None and tag in _ROWS and _is_row(frame):
+            self.is_new_row = True
         page = self.page
         if tag == "br":
             page.break_line()
@@ -371,12 +408,14 @@ class _Walker:
 
     def _open_link(self, attributes: Attributes, frame: _Frame) -> None:
         url = (attributes.get("href") or "").strip()
-        if frame.hidden or not url:
+        if frame.style.is_gone or not url:
             return
         place, pictures = self.page.place(), len(self.alternatives)
 
         def close() -> None:
-            self._close_link(self.page.since(place), self.alternatives[pictures:], url)
+            said, shown = self.page.since(place), self.alternatives[pictures:]
+            if said or shown or not frame.hidden:
+                self._close_link(said, shown, url)
 
         frame.close = close
 

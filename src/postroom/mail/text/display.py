@@ -2,9 +2,10 @@
 
 `shown` is applied to every response just before it is serialised, so it covers all fields of all
 surfaces, mail that an older version parsed, and messages of servers. A client may render a
-response as Markdown, and then an image in a mail would tell its sender who reads it. A space after
-the `!` of an image, and after the `<` of a tag or an autolink, prevents that; nothing else of the
-text changes. In HTML fields the bracket of an image is written as a character reference.
+response as Markdown. Then an image in a mail would tell its sender who reads it, and a link would
+hide where it goes behind its text. A space after the `!` of an image, after the `<` of a tag or an
+autolink, and after the `]` before the address of a link prevents that; nothing else of the text
+changes. In HTML fields the bracket of an image is written as a character reference.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ _OPENS = re.compile(
     r"<(?=(?:https?|ftps?|file|wss?):|(?:style|script)\b|[a-z][^\s/<>]*+[\s/<])",
     re.IGNORECASE | re.ASCII,
 )
+# Entities and escapes in an address are resolved by Markdown, so they may spell any address.
+_ADDRESS = r"\s*<?[^\s()<>]*?(?::|//|&|\\|www\.)"
+_LINKS = re.compile(rf"\](?=\({_ADDRESS})", re.IGNORECASE)
+_DEFINES = re.compile(rf"(^[ \t>*+-]*\[[^\]\n]{{1,999}}\])(?=:{_ADDRESS})", re.MULTILINE)
 _MAY_OPEN = re.compile(
     rb"""<(?:[a-z][^\s/<>:\\"]*+[\s/<:\\]|style|script)""",
     re.IGNORECASE,
@@ -39,9 +44,13 @@ _ESCAPED_CONTROLS = (b"\\u00", b"\\b", b"\\f", b"\\r")
 
 
 def without_fetches(text: str) -> str:
-    """The text, changed so that rendering it as Markdown or HTML loads nothing."""
+    """The text, changed so that as Markdown or HTML it loads nothing and hides no host."""
     if "![" in text:
         text = text.replace("![", "! [")
+    if "](" in text:
+        text = _LINKS.sub("] ", text)
+    if "]:" in text:
+        text = _DEFINES.sub(r"\1 ", text)
     return _OPENS.sub("< ", text) if "<" in text else text
 
 
@@ -49,6 +58,8 @@ def is_inert(written: bytes) -> bool:
     """Whether a serialised response has nothing that `shown` would change; nearly all have not."""
     # One byte is found at once, two take their time.
     if b"!" in written and b"![" in written:
+        return False
+    if b"](" in written or b"]:" in written:
         return False
     if b"\\" in written and any(control in written for control in _ESCAPED_CONTROLS):
         return False

@@ -6,11 +6,14 @@ imported beforehand.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import field
 from importlib import import_module
 
+from postroom.mail.message import HiddenText
 from postroom.model.values import dataclass
 
 PDF, OFFICE, RTF = "pdf", "office", "rtf"
@@ -20,6 +23,7 @@ READERS = {
 """The module and function that read a kind of file."""
 
 _START = 1_024
+_MAX_PIECES = 10_000
 _CODECS = {
     PDF: ("utf_16_le", "utf_16"),
     OFFICE: ("cp437", "utf_16"),
@@ -44,6 +48,7 @@ class ExtractedText:
 
     text: str
     warnings: tuple[str, ...] = ()
+    hidden: tuple[HiddenText, ...] = ()
 
 
 @dataclass(slots=True)
@@ -53,6 +58,7 @@ class TextBuilder:
     most: int
     hidden: Counter[str] = field(default_factory=Counter)
     warnings: list[str] = field(default_factory=list)
+    words: dict[str, list[str]] = field(default_factory=dict)
     _pieces: list[str] = field(default_factory=list)
     _chars: int = 0
 
@@ -69,7 +75,21 @@ class TextBuilder:
     def hide(self, text: str, reason: str) -> None:
         """Leave a text out."""
         if count := len("".join(text.split())):
+            if self.hidden[reason] <= self.most:
+                self.words.setdefault(reason, []).append(text)
             self.hidden[reason] += count
+
+    def hide_words(self, text: str, reason: str) -> None:
+        """Leave a text out that a warning of its own tells about."""
+        kept = self.words.setdefault(reason, []) if text.strip() else []
+        if sum(map(len, kept[-1:])) <= self.most and len(kept) < _MAX_PIECES:
+            kept.append(f"{text} ")
+
+    def take_hidden(self, other: TextBuilder) -> None:
+        """Count what is hidden in a part that was read apart."""
+        self.hidden += other.hidden
+        for reason, pieces in other.words.items():
+            self.words.setdefault(reason, []).extend(pieces)
 
     def result(self) -> ExtractedText:
         lines = "".join(self._pieces).replace("\0", "").split("\n")
@@ -78,7 +98,14 @@ class TextBuilder:
             f"hidden text left out: {count} characters ({reason})"
             for reason, count in sorted(self.hidden.items())
         ]
-        return ExtractedText(text[: self.most + 1], (*hidden, *dict.fromkeys(self.warnings)))
+        warnings = (*hidden, *dict.fromkeys(self.warnings))
+        return ExtractedText(text[: self.most + 1], warnings, tuple(self._findings()))
+
+    def _findings(self) -> Iterator[HiddenText]:
+        for reason, pieces in sorted(self.words.items()):
+            words = " ".join("".join(pieces).split())
+            digest = hashlib.sha256(words.encode("utf-8", "replace")).hexdigest()
+            yield HiddenText(reason, digest, len(words))
 
 
 def file_kind(data: bytes) -> str | None:
@@ -108,10 +135,13 @@ def extract_as_json(data: bytes, max_chars: int) -> str:
     """`extract_text` with a result that passes through a pipe."""
     found = extract_text(data, max_chars)
     text = found.text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return json.dumps({"text": text, "warnings": found.warnings}, ensure_ascii=False)
+    hidden = [(one.reason, one.sha256, one.chars) for one in found.hidden]
+    answer = {"text": text, "warnings": found.warnings, "hidden": hidden}
+    return json.dumps(answer, ensure_ascii=False)
 
 
 def from_json(answer: str) -> ExtractedText:
     """The opposite of `extract_as_json`, in the process that asked."""
     found = json.loads(answer)
-    return ExtractedText(found["text"], tuple(found["warnings"]))
+    hidden = tuple(HiddenText(*one) for one in found["hidden"])
+    return ExtractedText(found["text"], tuple(found["warnings"]), hidden)

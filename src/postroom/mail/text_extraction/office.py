@@ -46,7 +46,7 @@ def _read_word(package: Package, main: str, built: TextBuilder) -> None:
     for name in dict.fromkeys(margins):
         text = TextBuilder(built.most)
         _WordReader(text, hidden_styles).read(package, [name])
-        built.hidden += text.hidden
+        built.take_hidden(text)
         words = text.result().text
         if words and words not in seen:
             seen.add(words)
@@ -185,7 +185,7 @@ def _read_slides(package: Package, main: str, built: TextBuilder) -> None:
         notes = TextBuilder(built.most)
         for notes_name in package.related(name, "notesSlide"):
             _SlideReader(notes, only_body=True).read(package.events(notes_name))
-        built.hidden += notes.hidden
+        built.take_hidden(notes)
         if words := notes.result().text:
             built.write(f"Notes: {words}\n")
         built.write("\n")

@@ -14,8 +14,10 @@ _MAX_DEPTH = 4
 _SCANNED = 0.5
 """The part of a page that a picture covers if the page is a scan."""
 
-_WHITE = 250
+_PAPER = (255, 255, 255)
+_TOO_CLOSE = 10
 _TINY_POINTS = 1.0
+_MAX_COMPARED = 200_000
 
 
 def read_pdf(data: bytes, max_chars: int) -> ExtractedText:
@@ -40,6 +42,9 @@ def read_pdf(data: bytes, max_chars: int) -> ExtractedText:
 
 
 Box = tuple[float, float, float, float]
+_Colour = tuple[int, int, int]
+_LAYERS = ("invisible in print", "behind a picture")
+"""How the text of a scanned page is hidden by programs that read the picture."""
 
 
 @dataclass(slots=True)
@@ -68,7 +73,9 @@ class _Page:
         self.built = built
         self.box: Box = page.get_bbox()
         self.hidden: dict[int, str] = {}
-        self.covers: list[Box] = []
+        self.covers: list[tuple[Box, _Colour | None]] = []
+        self.texts: dict[int, Box] = {}
+        self.compared = 0
         self.is_scan = False
 
     def text(self) -> str:
@@ -80,13 +87,13 @@ class _Page:
             shown: str = page_text.get_text_bounded(errors="replace")
             return shown
         seen, hidden = self._sorted(page_text)
-        invisible = hidden.get("invisible in print", "")
-        if self.is_scan and not seen.strip() and invisible.strip():
+        layer = next((why for why in _LAYERS if hidden.get(why, "").strip()), "")
+        if self.is_scan and not seen.strip() and layer:
             self.built.warnings.append(
                 "the text of a scanned page is a layer that a reader does not see; it may differ "
                 f"from the picture (page {self.number})"
             )
-            seen = hidden.pop("invisible in print")
+            seen = hidden.pop(layer)
         for reason, text in hidden.items():
             self.built.hide(text, reason)
         return seen
@@ -127,8 +134,22 @@ class _Page:
         if drawn.kind == self.raw.FPDF_PAGEOBJ_TEXT:
             if reason := self._hiding(drawn):
                 self.hidden[drawn.address] = reason
-        elif drawn.box is not None and len(self.covers) < _MAX_COVERS and self._covers(drawn):
-            self.covers.append(drawn.box)
+            elif drawn.box is not None and not drawn.depth:
+                self.texts[drawn.address] = drawn.box
+        elif drawn.box is not None and len(self.covers) < _MAX_COVERS and self._paints(drawn):
+            self.covers.append((drawn.box, self._colour_of(drawn)))
+            if not drawn.depth and not self.raw.FPDFPageObj_HasTransparency(drawn.pointer):
+                self._cover(drawn.box)
+
+    def _cover(self, over: Box) -> None:
+        """Hide the texts that were drawn before, and that a picture or a filled box lies over."""
+        self.compared += len(self.texts)
+        if self.compared > _MAX_COMPARED:
+            return
+        for address, box in list(self.texts.items()):
+            if over[0] <= box[0] and over[1] <= box[1] and over[2] >= box[2] and over[3] >= box[3]:
+                self.hidden[address] = "behind a picture"
+                del self.texts[address]
 
     def _hiding(self, drawn: _Object) -> str:
         """Why a text does not show; "" if it does."""
@@ -138,6 +159,8 @@ class _Page:
         # A form has its own coordinates and may be drawn on anything.
         if drawn.depth or drawn.box is None:
             return ""
+        if self._is_outside(drawn.box):
+            return "outside the page"
         if drawn.box[3] - drawn.box[1] < _TINY_POINTS:
             return "too small to read"
         colour = self._fill(drawn.pointer)
@@ -145,20 +168,31 @@ class _Page:
             return ""
         if colour[3] == 0:
             return "transparent"
-        is_white = min(colour[:3]) >= _WHITE
-        return "white on white" if is_white and not self._is_covered(drawn.box) else ""
+        below = self._below(drawn.box)
+        if below is None or any(
+            abs(a - b) > _TOO_CLOSE for a, b in zip(colour, below, strict=False)
+        ):
+            return ""
+        return "white on white" if min(below) > 250 else "in the colour of its background"
 
-    def _covers(self, drawn: _Object) -> bool:
-        """Whether white text would show on it."""
+    def _is_outside(self, box: Box) -> bool:
+        left, bottom, right, top = self.box
+        return box[2] <= left or box[0] >= right or box[3] <= bottom or box[1] >= top
+
+    def _paints(self, drawn: _Object) -> bool:
+        """Whether an object changes what is below a text; lines and clips do not."""
         raw = self.raw
         if drawn.kind == raw.FPDF_PAGEOBJ_IMAGE:
             self.is_scan = self.is_scan or self._share(drawn.box) >= _SCANNED
         if drawn.kind != raw.FPDF_PAGEOBJ_PATH:
             return True
         mode, stroke = c_int(), c_int()
-        is_known = raw.FPDFPath_GetDrawMode(drawn.pointer, mode, stroke)
-        colour = self._fill(drawn.pointer)
-        return not is_known or (bool(mode.value) and (colour is None or min(colour[:3]) < _WHITE))
+        return not raw.FPDFPath_GetDrawMode(drawn.pointer, mode, stroke) or bool(mode.value)
+
+    def _colour_of(self, drawn: _Object) -> _Colour | None:
+        """The colour of a filled path; None for what may have many."""
+        colour = self._fill(drawn.pointer) if drawn.kind == self.raw.FPDF_PAGEOBJ_PATH else None
+        return colour[:3] if colour is not None and colour[3] == 255 else None
 
     def _share(self, box: Box | None) -> float:
         """The part of the page that a box takes."""
@@ -170,9 +204,13 @@ class _Page:
         area = (right - left) * (top - bottom)
         return max(width, 0) * max(height, 0) / area if area > 0 else 0.0
 
-    def _is_covered(self, box: Box) -> bool:
+    def _below(self, box: Box) -> _Colour | None:
+        """The colour on which a text is drawn; None if that is not known."""
         x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
-        return any(c[0] <= x <= c[2] and c[1] <= y <= c[3] for c in self.covers)
+        for cover, colour in reversed(self.covers):
+            if cover[0] <= x <= cover[2] and cover[1] <= y <= cover[3]:
+                return colour
+        return _PAPER
 
     def _fill(self, pointer: Any) -> tuple[int, int, int, int] | None:
         red, green, blue, alpha = c_uint(), c_uint(), c_uint(), c_uint()

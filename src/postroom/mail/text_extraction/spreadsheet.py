@@ -56,6 +56,12 @@ def read_workbook(package: Package, main: str, built: TextBuilder) -> None:
     if len(shown) < len(sheets):
         built.warnings.append(f"hidden sheets left out: {len(sheets) - len(shown)}")
     reader = _SheetReader(built, strings, styles, epoch)
+    for sheet in sheets:
+        if sheet not in shown and not built.is_full:
+            apart = TextBuilder(built.most)
+            other = _SheetReader(apart, strings, styles, epoch)
+            other.read(package, targets.get(sheet.get("r:id", ""), ""))
+            built.hide_words(apart.result().text, "hidden sheets")
     for sheet in shown:
         built.write(f"Sheet: {sheet.get('name', '')}\n")
         reader.read(package, targets.get(sheet.get("r:id", ""), ""))
@@ -174,10 +180,13 @@ class _SheetReader:
                 if event.name == "c":
                     if any(first <= column <= last for first, last in hidden):
                         self.hidden_columns.add((name, column))
+                        words = self._shown(cell, "".join(value), is_row_hidden=True)
+                        self.built.hide_words(words, "hidden columns")
                     elif text := self._shown(cell, "".join(value), is_row_hidden=is_row_hidden):
                         row[column] = text
                 elif event.name == "row" and is_row_hidden:
                     self.hidden_rows += bool(row)
+                    self.built.hide_words(" ".join(row.values()), "hidden rows")
                 elif event.name == "row":
                     self._write(row)
             if self.built.is_full:

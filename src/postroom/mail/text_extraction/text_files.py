@@ -95,7 +95,7 @@ def mail_text(parsed: ParsedMessage, *, with_headers: bool = True) -> ExtractedT
     warnings += [d for d in parsed.defects if with_headers or _OF_THE_FILE.match(d)]
     head = "\n".join(_headers(parsed)) if with_headers else ""
     text = f"{head}\n\n{parsed.text}" if head else parsed.text
-    return ExtractedText(text, tuple(dict.fromkeys(warnings)))
+    return ExtractedText(text, tuple(dict.fromkeys(warnings)), parsed.security.hidden_text)
 
 
 def _headers(parsed: ParsedMessage) -> Iterator[str]:
@@ -118,7 +118,7 @@ def findings(found: ExtractedText) -> ExtractedText:
     text = cleaned(found.text, removed).strip("\n")
     count = sum(removed.counts.values())
     more = (f"invisible characters removed: {count}",) if count else ()
-    return ExtractedText(text, (*found.warnings, *more))
+    return ExtractedText(text, (*found.warnings, *more), found.hidden)
 
 
 _FOLD = re.compile(r"\r?\n[ \t]")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from postroom.blocking import in_thread
 from postroom.blocking.processes import WorkFailed
@@ -23,6 +23,7 @@ from postroom.calls.request import (
     one_of,
 )
 from postroom.errors import FeatureDisabled, InvalidInput, TooLarge
+from postroom.mail.text.invisible import gathered
 from postroom.mail.text_extraction.extract import ExtractedText, file_kind
 from postroom.mail.text_extraction.text_files import (
     as_mail,
@@ -177,8 +178,18 @@ async def attachment_text(ctx: RequestContext, attachment: Attachment) -> Attach
         filename=attachment.filename,
         size=attachment.size,
         warnings=tuple(warnings),
+        security=_security(found),
         message_id=attachment.message_id,
     )
+
+
+def _security(found: ExtractedText) -> dict[str, Any] | None:
+    """What the document hides from its reader, in the form that a message has; None if nothing."""
+    hidden, total = gathered(found.hidden)
+    if not hidden:
+        return None
+    more = {"hidden_text_total": total} if total else {}
+    return {"hidden_text": [asdict(one) for one in hidden], **more}
 
 
 async def _extracted_text(

@@ -1,0 +1,65 @@
+"""Whether a browser shows a text: rendered twice with other letters, the pixels differ or not."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from html import escape
+
+from playwright.async_api import Browser, Page
+
+WIDTH, HEIGHT = 800, 120
+PER_PAGE = 80
+# Letters that no eye would notice differ by this little, in a channel or in all.
+FAINT, FEW_PIXELS = 30, 450
+_COMPARE = """
+async ([one, other, height, count, faint]) => {
+  const pixels = async (data) => {
+    const image = new Image();
+    image.src = "data:image/png;base64," + data;
+    await image.decode();
+    const canvas = new OffscreenCanvas(image.width, image.height);
+    const context = canvas.getContext("2d");
+    context.drawImage(image, 0, 0);
+    return context.getImageData(0, 0, image.width, image.height);
+  };
+  const [a, b] = [await pixels(one), await pixels(other)];
+  const found = new Array(count).fill(0), row = a.width * 4;
+  for (let at = 0; at < a.data.length; at += 4) {
+    const far = Math.max(Math.abs(a.data[at] - b.data[at]),
+      Math.abs(a.data[at + 1] - b.data[at + 1]), Math.abs(a.data[at + 2] - b.data[at + 2]));
+    if (far > faint) found[Math.floor(at / row / height)] += 1;
+  }
+  return found;
+}
+"""
+
+
+async def shown_pixels(
+    browser: Browser, snippets: Mapping[str, str], texts: tuple[str, str]
+) -> dict[str, int]:
+    """How many pixels depend on the text that each snippet has in place of `{}`."""
+    context = await browser.new_context(viewport={"width": WIDTH, "height": HEIGHT * PER_PAGE})
+    page = await context.new_page()
+    found: dict[str, int] = {}
+    names = list(snippets)
+    for start in range(0, len(names), PER_PAGE):
+        batch = names[start : start + PER_PAGE]
+        shots = [await _shot(page, [snippets[name] for name in batch], text) for text in texts]
+        counts = await page.evaluate(_COMPARE, [*shots, HEIGHT, len(batch), FAINT])
+        found |= dict(zip(batch, counts, strict=True))
+    await context.close()
+    return found
+
+
+async def _shot(page: Page, snippets: list[str], text: str) -> str:
+    frames = "".join(
+        f'<iframe sandbox="allow-same-origin" srcdoc="{escape(html.replace("{}", text))}"></iframe>'
+        for html in snippets
+    )
+    style = (
+        f"*{{margin:0;padding:0;border:0}}iframe{{display:block;width:{WIDTH}px;height:{HEIGHT}px}}"
+    )
+    await page.set_content(f"<!doctype html><style>{style}</style>{frames}", wait_until="load")
+    png = await page.screenshot()
+    return base64.b64encode(png).decode()
