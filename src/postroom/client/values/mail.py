@@ -62,6 +62,7 @@ class AttachmentText(Value, frozen=True):
     filename: str = ""
     size: int = 0
     warnings: tuple[str, ...] = ()
+    security: dict[str, Any] | None = None
     truncated: bool | None = None
     total_chars: int | None = None
     next_offset: int | None = None
