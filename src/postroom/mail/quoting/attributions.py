@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from postroom.mail.data import load
 
@@ -40,7 +40,8 @@ _TOKEN = re.compile(
 _WORD_BREAK = re.compile(r"[\s:：,.<>\"'”’*_-]+")
 _MAX_VERB_WORDS = 4
 _HINT = re.compile(r"[\d@]")
-_SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’)\]]{0,2}\s")
+_STOPS = frozenset(".!?…。！？")
+_SENTENCE_END = re.compile(rf"[{''.join(sorted(_STOPS))}][\"'”’)\]]{{0,2}}\s")
 _OPENING = frozenset("([<")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _DATED = frozenset(("number", "date", "month", "time", "weekday", "year"))
@@ -94,7 +95,7 @@ def has_verb(text: str) -> bool:
 
 def has_verb_inside(text: str) -> bool:
     """Whether there is a verb in a language that has no spaces."""
-    return any(verb in text for verb in load("quotations")["verbs_inside"])
+    return not text.isascii() and any(verb in text for verb in load("quotations")["verbs_inside"])
 
 
 def is_only_verb(text: str) -> bool:
@@ -108,12 +109,15 @@ def is_only_verb(text: str) -> bool:
 
 def _tokens(text: str) -> list[_Token]:
     found: list[_Token] = []
+    end = 0
     for match in _TOKEN.finditer(text):
-        kind = match.lastgroup or "mark"
-        token = _Token(kind, match.start(), match.end(), match[0])
-        line = text.rfind("\n", 0, token.start) + 1
-        token.opens_line = not text[line : token.start].strip(" \t*_-–—|~=#\xa0")
-        token.ends_sentence = _SENTENCE_END.match(text, token.end) is not None
+        token = _Token(match.lastgroup or "mark", match.start(), match.end(), match[0])
+        line = text.rfind("\n", end, token.start) + 1
+        if line or not found:  # the first token of its line
+            token.opens_line = not text[line : token.start].strip(" \t*_-–—|~=#\xa0")
+        end = token.end
+        is_stop = text[end : end + 1] in _STOPS
+        token.ends_sentence = is_stop and _SENTENCE_END.match(text, end) is not None
         found.append(token)
     for token in found:
         if token.kind == "word":
@@ -124,6 +128,7 @@ def _tokens(text: str) -> list[_Token]:
     return found
 
 
+@lru_cache(maxsize=4096)
 def _word_kind(text: str) -> str:
     word = text.lower().rstrip(".")
     if word in words_of("verbs"):
@@ -181,7 +186,7 @@ def find_attribution(text: str, *, quote_follows: bool, is_paragraph: bool = Fal
     if len(text) > LONGEST:
         return -1
     stripped = text.rstrip(TRAILING)
-    if not quote_follows and not _may_be_one(stripped, is_paragraph=is_paragraph):
+    if not _may_be_one(stripped, quote_follows=quote_follows, is_paragraph=is_paragraph):
         return -1
     has_colon = stripped.endswith((":", "："))
     tokens = _tokens(stripped)
@@ -208,11 +213,11 @@ def find_attribution(text: str, *, quote_follows: bool, is_paragraph: bool = Fal
     return _line_start(stripped, tokens, _extended(stripped, tokens, best))
 
 
-def _may_be_one(text: str, *, is_paragraph: bool) -> bool:
-    """A quick look: without a number or an address, or without a verb, there is no attribution."""
-    if not _HINT.search(text):
+def _may_be_one(text: str, *, quote_follows: bool, is_paragraph: bool) -> bool:
+    """A quick look: it needs an address or a verb, unless it is a paragraph with a date."""
+    if not quote_follows and not _HINT.search(text):
         return False
-    return is_paragraph or "@" in text or _may_have_verb(text)
+    return is_paragraph or "@" in text or "(" in text or _may_have_verb(text)
 
 
 def _may_have_verb(text: str) -> bool:

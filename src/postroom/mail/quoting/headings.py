@@ -97,11 +97,15 @@ _Mark = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 
 
 @cache
-def _mark_words() -> tuple[_Mark, ...]:
+def _mark_words(*, is_ascii: bool) -> tuple[_Mark, ...]:
+    """The words of each language; only those that an ASCII text can have, if it is one."""
     languages = [language for language in _WORDS["languages"].values() if "above" in language]
-    return tuple(
-        (tuple(one["above"]), tuple(one["line"]), tuple(one["reply"])) for one in languages
-    )
+    kinds = ("above", "line", "reply")
+    marks = [
+        tuple(tuple(word for word in one[kind] if word.isascii() or not is_ascii) for kind in kinds)
+        for one in languages
+    ]
+    return tuple((above, line, reply) for above, line, reply in marks if above and line and reply)
 
 
 def reply_marks(text: str) -> frozenset[str]:
@@ -110,8 +114,8 @@ def reply_marks(text: str) -> frozenset[str]:
     if len(lowered) != len(text):  # a letter whose lower case is two: places would differ
         lowered = text
     found: set[str] = set()
-    for mark in _mark_words():
-        if all(any(word in lowered for word in kind) for kind in mark[1:]):
+    for mark in _mark_words(is_ascii=lowered.isascii()):
+        if all(any(word in lowered for word in kind) for kind in mark):
             found.update(line for word in mark[0] for line in _lines_with(word, text, lowered)
                          if _is_reply_mark(line, mark))  # fmt: skip
     return frozenset(found)

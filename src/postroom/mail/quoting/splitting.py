@@ -208,7 +208,7 @@ class _Marks:
             if is_forward(line):
                 return len(self.lines)
             return self._attribution_cut(index)
-        is_sparse = len(line) <= 200 and _SPARSE.search(line) and self._is_alone(index)
+        is_sparse = len(line) <= 200 and self._is_alone(index) and _SPARSE.search(line)
         return self._attribution_cut(index) if is_sparse else -1
 
     def _is_header_block(self, index: int) -> bool:
