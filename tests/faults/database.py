@@ -57,7 +57,7 @@ CHANGED = """
 """
 LABELLED = """
     SELECT ml.message FROM message_labels ml JOIN labels l ON l.number = ml.label
-     WHERE l.folded = '{label}'
+     WHERE l.folded = '{label}' AND l.inbox = ml.inbox
 """
 
 
@@ -103,7 +103,7 @@ def shared(processes: int, mails: int, **settings: str) -> Found:
 def restarted(restarts: int, every_s: float, defect: str = "none") -> Found:
     """Kill the database so many times while the visitors are there."""
     with postgres.running(is_durable=True) as database:
-        return _drilled(
+        return drilled(
             database.new_database(),
             lambda: database.control("restart", "-m", "immediate"),
             restarts, every_s, defect,
@@ -114,7 +114,7 @@ def cut_off(cuts: int, every_s: float, defect: str = "none") -> Found:
     """Cut every connection to the database so many times."""
     with postgres.running(is_durable=True) as database, _in_between(database.port) as (port, cut):
         url = database.new_database().replace(f":{database.port}/", f":{port}/")
-        return _drilled(url, cut, cuts, every_s, defect)
+        return drilled(url, cut, cuts, every_s, defect)
 
 
 @contextmanager
@@ -140,9 +140,10 @@ def _in_between(target: int) -> Iterator[tuple[int, Callable[[], object]]]:
         thread.join()
 
 
-def _drilled(
-    url: str, disturb: Callable[[], object], times: int, every_s: float, defect: str
+def drilled(
+    url: str, disturb: Callable[[], object], times: int, every_s: float, defect: str = "none"
 ) -> Found:
+    """Let visitors use a server on a database that is disturbed so many times."""
     found = Found()
     with server(defect, PROCESSES, POSTROOM_DATABASE_URL=url, **UNLIMITED) as services:
         visitors = _entered(services)

@@ -22,7 +22,7 @@ _USER = "postgres"
 _QUICK = "-c fsync=off -c synchronous_commit=on -c full_page_writes=off -c shared_buffers=64MB"
 _SAFE = "-c fsync=on -c synchronous_commit=on -c shared_buffers=64MB"
 _PARTITIONS = 2
-_TEMPLATE = "postroom_template"
+TEMPLATE = "postroom_template"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ class Postgres:
     folder: Path
     port: int
     is_durable: bool
+    programs: Path
+    options: str = ""
 
     def url(self, database: str) -> str:
         return f"postgresql://{_USER}@127.0.0.1:{self.port}/{database}"
@@ -39,11 +41,15 @@ class Postgres:
     def new_database(self) -> str:
         """The address of a database with our tables and nothing in them."""
         name = f"test_{secrets.token_hex(6)}"
+        self.copy_template(name)
+        return self.url(name)
+
+    def copy_template(self, name: str) -> None:
+        """Create a database as a copy of the template."""
         with psycopg.connect(self.url("postgres"), autocommit=True) as admin:
             # Copied as files, as before version 15: it would write each page into the log as well.
             strategy = "STRATEGY FILE_COPY" if admin.info.server_version >= 150_000 else ""
-            admin.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE} {strategy}".encode())
-        return self.url(name)
+            admin.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE} {strategy}".encode())
 
     def drop(self, url: str) -> None:
         name = url.rpartition("/")[2]
@@ -54,9 +60,17 @@ class Postgres:
         """Start, stop or restart the server, and wait until that is done."""
         options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories="
         options += f"'{self.folder}' -c max_connections=200 {_SAFE if self.is_durable else _QUICK}"
+        options += f" {self.options}"
         log = str(self.folder / "log")
-        _run(self.folder, "pg_ctl", "-w", "-t", "60", "-D", str(self.folder / "data"),
-             "-l", log, "-o", options, *arguments)  # fmt: skip
+        _run(self.folder, self.programs / "pg_ctl", "-w", "-t", "60",
+             "-D", str(self.folder / "data"), "-l", log, "-o", options, *arguments)  # fmt: skip
+
+    def make_template(self) -> None:
+        """Create the database that new ones are copies of."""
+        with psycopg.connect(self.url("postgres"), autocommit=True) as admin:
+            admin.execute(f"CREATE DATABASE {TEMPLATE}".encode())
+        with connect(self.url(TEMPLATE)) as connection:
+            migrate(connection, _PARTITIONS)
 
 
 def _programs() -> Path:
@@ -67,8 +81,8 @@ def _programs() -> Path:
     return Path(shutil.which("initdb") or "/usr/bin/initdb").parent
 
 
-def _run(folder: Path, program: str, *arguments: str) -> None:
-    line = [str(_programs() / program), *arguments]
+def _run(folder: Path, program: Path, *arguments: str) -> None:
+    line = [str(program), *arguments]
     if os.geteuid() == 0:
         line = ["setpriv", f"--reuid={_USER}", f"--regid={_USER}", "--init-groups", "--", *line]
     done = subprocess.run(
@@ -80,19 +94,20 @@ def _run(folder: Path, program: str, *arguments: str) -> None:
 
 
 @contextmanager
-def running(*, is_durable: bool = False) -> Iterator[Postgres]:
-    """Start a server in a temporary folder and stop it in the end."""
+def node(
+    programs: Path | None = None, options: str = "", *, is_durable: bool
+) -> Iterator[Postgres]:
+    """Start a server with no database of ours in a temporary folder, and stop it in the end."""
     folder = Path(tempfile.mkdtemp(prefix="postroom-pg-"))
     folder.chmod(0o755)
     if os.geteuid() == 0:
         shutil.chown(folder, _USER)
-    server = Postgres(folder, free_port(), is_durable)
+    server = Postgres(folder, free_port(), is_durable, programs or _programs(), options)
     try:
-        _run(folder, "initdb", "-D", str(folder / "data"), "-U", _USER, "-A", "trust",
-             "--no-sync", "--locale=C.UTF-8", "-E", "UTF8")  # fmt: skip
+        _run(folder, server.programs / "initdb", "-D", str(folder / "data"), "-U", _USER,
+             "-A", "trust", "--no-sync", "--locale=C.UTF-8", "-E", "UTF8")  # fmt: skip
         server.control("start")
         try:
-            _make_template(server)
             yield server
         finally:
             server.control("stop", "-m", "immediate")
@@ -100,8 +115,9 @@ def running(*, is_durable: bool = False) -> Iterator[Postgres]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _make_template(server: Postgres) -> None:
-    with psycopg.connect(server.url("postgres"), autocommit=True) as admin:
-        admin.execute(f"CREATE DATABASE {_TEMPLATE}".encode())
-    with connect(server.url(_TEMPLATE)) as connection:
-        migrate(connection, _PARTITIONS)
+@contextmanager
+def running(*, is_durable: bool = False) -> Iterator[Postgres]:
+    """Start a server in a temporary folder and stop it in the end."""
+    with node(is_durable=is_durable) as server:
+        server.make_template()
+        yield server

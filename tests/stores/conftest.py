@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ from postroom.store import postgres, sqlite
 from postroom.store.postgres.engine import PostgresEngine
 from postroom.store.store import Store
 from tests.mails import new_inbox
+from tests.servers import citus
 from tests.stores import shards
 
 OpenAgain = Callable[[], Awaitable[Store]]
@@ -37,6 +39,9 @@ def open_again(
         yield lambda: sqlite.open_store(tmp_path / "postroom.db")
         return
     url = request.getfixturevalue("database_url")
+    if citus.PROGRAMS in os.environ:  # there, the plans are others
+        yield lambda: postgres.open_store(url, tmp_path)
+        return
     with pytest.MonkeyPatch.context() as patch:
         asked = shards.record(patch)
         yield lambda: postgres.open_store(url, tmp_path)

@@ -201,7 +201,9 @@ REQUIRED = {
     "messages y WHERE y.number = x.message": {
         "a change of {} waits, and its message does not exist": f"{_PUSHED}.message_id",
     },
-    "messages y WHERE y.thread = x.number": {"thread {} has no message": "threads.id"},
+    "messages y WHERE y.thread = x.number AND +y.inbox = x.inbox": {
+        "thread {} has no message": "threads.id"
+    },
     "messages y WHERE y.number = x.item": {
         "the index holds message number {}, which does not exist": f"{_INDEXED.format('mail')}.item"
     },
@@ -245,8 +247,15 @@ REQUIRED = {
 
 
 def _without(required: str, place: str) -> str:
-    """The query for the rows of a table that lack what is required."""
+    """The query for the rows of a table that lack what is required.
+
+    Rows of a subquery are joined: Citus refuses a condition on a table that is elsewhere.
+    """
     table, _, column = place.rpartition(".")
+    if table.lstrip().startswith("("):
+        other, _, condition = required.partition(" WHERE ")
+        joined = f"{table} x LEFT JOIN {other} ON {condition}"
+        return f"SELECT x.{column} FROM {joined} WHERE y.number IS NULL"
     return f"SELECT x.{column} FROM {table} x WHERE NOT EXISTS (SELECT 1 FROM {required})"
 
 

@@ -42,12 +42,13 @@ _SESSION = """
     SET tcp_keepalives_interval = 5;
     SET tcp_keepalives_count = 3;
     SET tcp_user_timeout = 20000;
+    SET citus.node_connection_timeout = 1500;
 """
 """Session settings.
 
 Keepalives let the server release the locks of a machine that left the network. Timeouts of the role
 or the database are removed, because an upgrade that copies a table or a backup may exceed them.
-(`transaction_timeout` exists from PostgreSQL 17 on.)
+(`transaction_timeout` exists from PostgreSQL 17 on; the last setting has no effect without Citus.)
 """
 
 _SNAPSHOT = """
@@ -67,6 +68,9 @@ MIN_SERVER_VERSION = 140_000
 PATIENCE_S = 10.0
 """How long work is retried while the server does not answer."""
 
+WORKER_PATIENCE_S = 1.0
+"""How long reading is retried while a worker node of Citus does not answer; others may."""
+
 PAUSE_S = 0.1
 
 LOST = (psycopg.OperationalError, psycopg.InterfaceError)
@@ -80,6 +84,9 @@ _TIMED_OUT = frozenset({"57P05", "25P03", "25P04"})
 """The server ended the session after a timeout."""
 
 _TRANSIENT = _CONFLICTS | _RESTARTING | _TIMED_OUT
+
+_LOST_NODE = "failure on connection marked as essential"
+"""Citus has no code for a worker that is lost after it was written to."""
 
 _NAME = re.compile(r"'[^']*'|(?<!:):([a-zA-Z_]\w*)")
 _INDEX_HINT = re.compile(r"\+(?=(\w+\.)?inbox\b)")
@@ -169,6 +176,8 @@ class PostgresTransaction:
     remembered: dict[object, Any] | None = None
     """None for writers, which see their own uncommitted rows."""
 
+    published: int | None = None
+
     def __init__(
         self, connection: psycopg.Connection, pipeline: psycopg.Pipeline | None = None
     ) -> None:
@@ -211,9 +220,11 @@ class PostgresTransaction:
 class PostgresReadTransaction(PostgresTransaction):
     """A read-only transaction, with the cache of its snapshot."""
 
-    def __init__(self, connection: psycopg.Connection, read_cache: ReadCache) -> None:
+    def __init__(
+        self, connection: psycopg.Connection, read_cache: ReadCache, published: int | None
+    ) -> None:
         super().__init__(connection)
-        self._read_cache = read_cache
+        self._read_cache, self.published = read_cache, published
 
     @cached_property
     def remembered(self) -> dict[object, Any] | None:  # type: ignore[override]
@@ -238,7 +249,15 @@ def is_transient(error: BaseException) -> bool:
     state = error.sqlstate
     if state is None:
         return isinstance(error, LOST)
-    return state.startswith("08") or state in _TRANSIENT
+    return state.startswith("08") or state in _TRANSIENT or is_of_worker_node(error)
+
+
+def is_of_worker_node(error: BaseException) -> bool:
+    """Whether a worker node of Citus failed, and not our own connection, whose errors are fatal."""
+    if not isinstance(error, psycopg.Error) or error.diag.severity_nonlocalized != "ERROR":
+        return False
+    state, text = error.sqlstate or "", error.diag.message_primary or ""
+    return state.startswith("08") or state in _RESTARTING or text.startswith(_LOST_NODE)
 
 
 def translated(error: Exception) -> Exception:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psycopg
 
+from postroom.store.postgres import citus
 from postroom.store.upgrade import (
     FOUND_INBOX,
     INDEXES,
@@ -29,14 +30,18 @@ PARTITIONS = 8
 """The number of partitions of a new database. An existing database keeps its number."""
 
 _LOCK = 0x706F7374
-"""The class of our advisory locks: 0 is held by a migration, 1 by a writer."""
+"""The class of our advisory locks: 0 is held by a migration, 1 by a writer, 2 while the number of
+the last event is published."""
 
-MIGRATING, WRITING = (_LOCK, 0), (_LOCK, 1)
+MIGRATING, WRITING, PUBLISHING = (_LOCK, 0), (_LOCK, 1), (_LOCK, 2)
 
-_PARTITIONED = """
+_UNDIVIDED = """
     SELECT c.relname FROM pg_partitioned_table p JOIN pg_class c ON c.oid = p.partrelid
-     WHERE c.relnamespace = current_schema()::regnamespace ORDER BY c.relname
+     WHERE c.relnamespace = current_schema()::regnamespace
+       AND NOT EXISTS (SELECT 1 FROM pg_inherits i WHERE i.inhparent = c.oid)
+     ORDER BY c.relname
 """
+_PARTITION_COUNT = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'messages'::regclass"
 _COLUMNS = """
     SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
      WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p')
@@ -51,8 +56,8 @@ _KINDS = {"r": "TABLE", "i": "INDEX", "I": "INDEX", "S": "SEQUENCE"}
 _TRIGGERS = {"audit_stays": "audit_no_update", "audit_remains": "audit_no_delete"}
 
 
-def migrate(connection: psycopg.Connection, partitions: int = PARTITIONS) -> None:
-    """Upgrade the schema.
+def migrate(connection: psycopg.Connection, partitions: int | None = None) -> None:
+    """Upgrade the schema, and distribute new tables if this is a cluster.
 
     Raises:
         TooNew: the database was made by a newer Postroom.
@@ -60,16 +65,18 @@ def migrate(connection: psycopg.Connection, partitions: int = PARTITIONS) -> Non
     """
     with connection.transaction():
         _wait_for_others(connection)
-        version = _version(connection)
-        if version == VERSION:
+        version, on_cluster = _version(connection), citus.is_cluster(connection)
+        if version == VERSION and not (on_cluster and citus.is_incomplete(connection)):
             return
         # an upgrade may change rows: writers wait
         connection.execute(f"SELECT pg_advisory_xact_lock({WRITING[0]}, {WRITING[1]})")
         if version == 0:
-            _create(connection, partitions)
-        else:
+            _create(connection, partitions or (citus.PARTITIONS if on_cluster else PARTITIONS))
+        elif version != VERSION:
             check_version(version)
             _upgrade(connection, version)
+        if on_cluster:
+            citus.distribute(connection)
         connection.execute("UPDATE schema_version SET version = $1", [VERSION])
 
 
@@ -91,15 +98,20 @@ def _version(connection: psycopg.Connection) -> int:
 
 def _create(connection: psycopg.Connection, partitions: int) -> None:
     connection.execute(SCHEMA.text.encode())
-    for (table,) in connection.execute(_PARTITIONED).fetchall():
-        for part in range(partitions):
-            values = f"MODULUS {partitions}, REMAINDER {part}"
-            create = f"CREATE TABLE {table}_{part} PARTITION OF {table} FOR VALUES WITH ({values})"
-            connection.execute(create.encode())
+    _add_partitions(connection, partitions)
     connection.execute("INSERT INTO schema_version (version) VALUES (0)")
     connection.execute(
         "INSERT INTO metadata (name, value) VALUES ('secret', $1)", [secrets.token_bytes(32)]
     )
+
+
+def _add_partitions(connection: psycopg.Connection, partitions: int) -> None:
+    """Create the partitions of each table that has none."""
+    for (table,) in connection.execute(_UNDIVIDED).fetchall():
+        for part in range(partitions):
+            values = f"MODULUS {partitions}, REMAINDER {part}"
+            create = f"CREATE TABLE {table}_{part} PARTITION OF {table} FOR VALUES WITH ({values})"
+            connection.execute(create.encode())
 
 
 def _upgrade(connection: psycopg.Connection, version: int) -> None:
@@ -108,6 +120,8 @@ def _upgrade(connection: psycopg.Connection, version: int) -> None:
     additions = SCHEMA.additions(_columns(connection))
     # a trigger is renamed with its function
     _run(connection, (one for one in additions if not one.startswith("CREATE TRIGGER")))
+    row = connection.execute(_PARTITION_COUNT).fetchone()
+    _add_partitions(connection, row[0] if row else PARTITIONS)
     _run(connection, data_statements(version))
 
 

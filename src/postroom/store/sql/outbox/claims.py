@@ -320,8 +320,8 @@ def _set_open_recipients(
 
 COUNT_ATTEMPT = f"""
     UPDATE outbox SET attempts = attempts + 1,
-           first_attempt_at = CASE attempts WHEN 0 THEN :now ELSE coalesce(first_attempt_at,
-            queued_at) END
+           first_attempt_at = CASE WHEN attempts = 0 THEN :now
+                                   ELSE coalesce(first_attempt_at, queued_at) END
      WHERE {ROW_KEY}
 """
 
