@@ -23,7 +23,7 @@ check: setup ## Run only the linters, the type checker and the import contract
 test-cluster: setup ## Run stores, contracts and drills on Citus: make test-cluster CITUS_SOURCE=citus.tar.xz
 	@programs=$$(scripts/citus "$(CITUS_SOURCE)") && export CITUS_PROGRAMS="$$programs" && \
 		.venv/bin/python -m pytest -q -n $(or $(PYTEST_WORKERS),2) -k "not sqlite" \
-		tests/stores tests/contract && \
+		-m "not one_server" tests/stores tests/contract && \
 		PYTHONPATH=. .venv/bin/python -m pytest -q -p no:xdist tests/cluster
 
 unit: setup ## Run only the quick tests, on every Python that is found
@@ -64,6 +64,10 @@ bench-load: setup ## Measure 1,000 clients: make bench-load [DATABASE=postgres] 
 	@scripts/system-packages test
 	@.venv/bin/python -m bench.load --database $(or $(DATABASE),sqlite) \
 		--processes $(or $(PROCESSES),1)
+
+bench-cluster: setup ## Measure Citus beside one PostgreSQL: make bench-cluster CITUS_SOURCE=citus.tar.xz
+	@CITUS_PROGRAMS=$$(scripts/citus "$(CITUS_SOURCE)") PYTHONPATH=. \
+		.venv/bin/python -m bench.cluster --messages $(or $(N),2000)
 
 bench-search: ## Measure search: make bench-search N=100000 [DATA=folder to keep | DATABASE=url|new]
 	@scripts/setup run

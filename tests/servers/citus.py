@@ -71,8 +71,13 @@ class Cluster:
         return self.url(name)
 
     def drop(self, url: str) -> None:
+        name = url.rpartition("/")[2]
         for server in self.nodes:
-            server.drop(server.url(url.rpartition("/")[2]))
+            with psycopg.connect(server.url("postgres"), autocommit=True) as admin:
+                # Citus may start a session of its own between the two.
+                admin.execute(_CLOSE.format(name).encode())
+                admin.execute(_END, [name])
+            server.drop(server.url(name))
 
     def empty_database(self, *, with_workers: bool = True) -> str:
         """The address of a database on all nodes, without our tables."""

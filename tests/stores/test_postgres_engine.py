@@ -98,6 +98,7 @@ async def test_what_was_read_is_remembered_until_anybody_commits(
     assert [{(n, n)} for n in (0, 1, 1, 2, 3)] == [before, ours, under_way, one, both]
 
 
+@pytest.mark.one_server
 async def test_a_question_is_asked_once_while_nobody_writes(engine: PostgresEngine) -> None:
     asked = []
 
@@ -126,6 +127,7 @@ async def test_a_reader_of_an_older_moment_is_told_what_was_true_then(
     assert (1, 1) == await engine.read(count)
 
 
+@pytest.mark.one_server
 async def test_what_a_snapshot_does_not_tell_of_is_not_remembered(
     engine: PostgresEngine, database_url: str
 ) -> None:

@@ -20,6 +20,8 @@ from postroom.store.store import Store
 from postroom.store.transaction import Transaction
 from tests.stores.old_stores import OLDEST, OldStore
 
+pytestmark = pytest.mark.one_server
+
 ANA, BOB = '["inb_a"]', '["inb_b"]'
 
 

@@ -58,7 +58,7 @@ class ClusterCommits:
         _last(self._connection, _LOCK.format(*WRITING))
         self._connection.execute(_RECOVER)
         number = _last(self._connection, _LAST_EVENT)
-        self._connection.execute("COMMIT")
+        self._connection.execute("END")
         self._is_settled = not self._is_warned
         self._publish(number, ",".join(sorted(TOPICS)))
 

@@ -74,8 +74,9 @@ WORKER_PATIENCE_S = 1.0
 PAUSE_S = 0.1
 
 LOST = (psycopg.OperationalError, psycopg.InterfaceError)
-_CONFLICTS = frozenset({"40001", "40P01", "25006"})
-"""Serialization failure, deadlock, or a server that is not the primary."""
+_CONFLICTS = frozenset({"40001", "40P01", "25006", "3B001"})
+"""Serialization failure, deadlock, a server that is not the primary, or a worker node of Citus that
+was lost with the savepoints of the transaction."""
 
 _RESTARTING = frozenset({"57P01", "57P02", "57P03", "53300"})
 """The server stops, starts, has crashed, or has too many connections."""
@@ -85,8 +86,14 @@ _TIMED_OUT = frozenset({"57P05", "25P03", "25P04"})
 
 _TRANSIENT = _CONFLICTS | _RESTARTING | _TIMED_OUT
 
-_LOST_NODE = "failure on connection marked as essential"
-"""Citus has no code for a worker that is lost after it was written to."""
+_LOST_NODE = (
+    "failure on connection marked as essential",
+    "server closed the connection unexpectedly",
+    "could not receive data from server",
+    "could not send data to server",
+    "no connection to the server",
+)
+"""Citus has no code for a worker that is lost while it is used."""
 
 _NAME = re.compile(r"'[^']*'|(?<!:):([a-zA-Z_]\w*)")
 _INDEX_HINT = re.compile(r"\+(?=(\w+\.)?inbox\b)")

@@ -220,7 +220,8 @@ class PlainLook:
         rows = tx.all(
             """SELECT m.number, m.date, m.inbox, m.thread, m.has_attachment, m.mailboxes,
                       m.labels, m.flags, b.searchable, b.senders, b.recipients
-                 FROM messages m JOIN search_texts b ON b.message = m.number"""
+                 FROM messages m
+                 JOIN search_texts b ON b.inbox = m.inbox AND b.message = m.number"""
         )
         self.rows = [
             (*row[:5], {*map(caseless, from_text(row[5]))}, {*map(caseless, from_text(row[6]))},
