@@ -46,7 +46,10 @@ LIMITS = {
     "import": 1.3, "idle CPU": 3.0,
 }  # fmt: skip
 WORDS = ("invoice", "meeting", "holiday", "contract", "garden", "ticket", "parcel", "report")
-RELATIONS = "SELECT count(*) FROM pg_class WHERE relkind IN ('r', 'p', 'i', 'I')"
+RELATIONS = """
+    SELECT count(*) FROM pg_class
+     WHERE relkind IN ('r', 'p', 'i', 'I') AND relnamespace = 'public'::regnamespace
+"""
 
 
 @dataclass
@@ -102,6 +105,7 @@ class Side:
         found = 0
         for node in self.nodes:
             with psycopg.connect(node.url(self.url.rpartition("/")[2])) as connection:
+                connection.execute("SET citus.override_table_visibility = off")
                 found += (connection.execute(RELATIONS).fetchone() or (0,))[0]
         return found
 
