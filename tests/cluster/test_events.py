@@ -10,20 +10,23 @@ from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
 from postroom.store import postgres
 from tests.mails import deliver, mail, new_inbox
+from tests.servers.citus import SLOW_COMMITS, Cluster
 
-WRITERS, MAILS = 8, 25
+WRITERS, MAILS = 8, 10
 NUMBERS = "SELECT number FROM events ORDER BY number"
 
 
 async def test_a_reader_beside_eight_writers_misses_nothing(
-    cluster_url: str, services: Services, tmp_path: Path
+    cluster: Cluster, cluster_url: str, services: Services, tmp_path: Path
 ) -> None:
-    stores = [await postgres.open_store(cluster_url, tmp_path) for _ in range(WRITERS)]
+    # One worker commits its part of a batch 0.1 s after the other.
+    cluster.workers[0].set(*SLOW_COMMITS)
+    stores = [await postgres.open_store(cluster_url, tmp_path) for _ in range(2)]
     done = asyncio.Event()
     inboxes = [await new_inbox(services, f"w{n}") for n in range(WRITERS)]
 
     async def write(n: int) -> None:
-        writing = Services(store=stores[n], blobs=FileBlobs(tmp_path / "blobs"))
+        writing = Services(store=stores[n % 2], blobs=FileBlobs(tmp_path / "blobs"))
         for k in range(MAILS):
             await deliver(writing, inboxes[n], mail(f"{n} {k}", message_id=f"<{n}.{k}@x>"))
 
@@ -41,6 +44,7 @@ async def test_a_reader_beside_eight_writers_misses_nothing(
     done.set()
     seen = await following
     stored = await services.store.engine.read(lambda tx: tx.all(NUMBERS))
+    cluster.workers[0].set("commit_delay = 0")
     for store in stores:
         await store.close()
 

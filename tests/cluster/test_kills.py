@@ -11,11 +11,7 @@ from contextlib import suppress
 import psycopg
 
 from tests.faults.database import drilled
-from tests.servers.citus import Cluster
-from tests.servers.postgres import Postgres
-
-SLOW_COMMITS = ("commit_delay = 100000", "commit_siblings = 0")
-"""Each commit waits 0.1 s before it is on disk: then it is easily interrupted."""
+from tests.servers.citus import SLOW_COMMITS, Cluster
 
 COMMITTING = """
     SELECT pid FROM pg_stat_activity
@@ -28,9 +24,9 @@ def test_a_writer_that_is_killed_while_it_commits_costs_time_and_nothing_else(
     cluster: Cluster,
 ) -> None:
     url = cluster.new_database()
-    _set(cluster.coordinator, *SLOW_COMMITS)
+    cluster.coordinator.set(*SLOW_COMMITS)
     found = drilled(url, lambda: _kill_while_committing(cluster, url), KILLS, 2.0)
-    _set(cluster.coordinator, "commit_delay = 0")
+    cluster.coordinator.set("commit_delay = 0")
 
     assert found.is_clean, found
     assert found.acknowledged > 0
@@ -56,10 +52,3 @@ def _kill_while_committing(cluster: Cluster, url: str) -> None:
         time.sleep(random.uniform(0, 0.15))
         os.kill(row[0], signal.SIGKILL)
     cluster.until_up()
-
-
-def _set(server: Postgres, *settings: str) -> None:
-    with psycopg.connect(server.url("postgres"), autocommit=True) as admin:
-        for setting in settings:
-            admin.execute(f"ALTER SYSTEM SET {setting}".encode())
-        admin.execute("SELECT pg_reload_conf()")

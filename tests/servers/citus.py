@@ -24,6 +24,9 @@ _OPTIONS = (
     "-c max_locks_per_transaction=256 -c citus.recover_2pc_interval=5s "
     "-c citus.enable_statistics_collection=off -c citus.node_conninfo=sslmode=prefer"
 )
+SLOW_COMMITS = ("commit_delay = 100000", "commit_siblings = 0")
+"""Each commit of a node waits 0.1 s before it is on disk: much can happen meanwhile."""
+
 _CLOSE = "ALTER DATABASE {} ALLOW_CONNECTIONS false"
 _END = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
 

@@ -65,6 +65,13 @@ class Postgres:
         _run(self.folder, self.programs / "pg_ctl", "-w", "-t", "60",
              "-D", str(self.folder / "data"), "-l", log, "-o", options, *arguments)  # fmt: skip
 
+    def set(self, *settings: str) -> None:
+        """Change settings of the running server."""
+        with psycopg.connect(self.url("postgres"), autocommit=True) as admin:
+            for setting in settings:
+                admin.execute(f"ALTER SYSTEM SET {setting}".encode())
+            admin.execute("SELECT pg_reload_conf()")
+
     def make_template(self) -> None:
         """Create the database that new ones are copies of."""
         with psycopg.connect(self.url("postgres"), autocommit=True) as admin:
