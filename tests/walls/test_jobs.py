@@ -17,7 +17,16 @@ from tests.walls.tenants import rule_yaml
 from tests.walls.test_matrix import ALL
 from tests.walls.test_rules import rule_jobs
 
-NOT_FOR_A_CALLER = {"compact", "compact beside", "embed", "vectors", "leases", "counts", "sweep"}
+NOT_FOR_A_CALLER = {
+    "compact",
+    "compact beside",
+    "embed",
+    "vectors",
+    "leases",
+    "counts",
+    "sweep",
+    "tokens",
+}
 """Maintenance that acts on the whole store, for no key and no rule."""
 
 

@@ -13,7 +13,7 @@ PATIENCE_S = 60
 HURRIED = """
 import os, signal, sys, time
 from pathlib import Path
-from postroom.surfaces.cli import supervisor
+from postroom.surfaces.cli.commands import supervisor
 supervisor._TOO_SOON_S, supervisor._LOOK_S = 0.01, 0.001
 folder = Path(sys.argv[1])
 
@@ -24,7 +24,7 @@ def begun(place):
 
 KILLED_AT_THE_FORK = """
 import os, signal, time
-from postroom.surfaces.cli import supervisor
+from postroom.surfaces.cli.commands import supervisor
 fork, parent = os.fork, os.getpid()
 
 def fork_and_be_killed():
@@ -113,7 +113,7 @@ sys.exit(supervisor.Supervisor(1, work).run())
 def test_a_supervisor_that_pauses_stops_when_told() -> None:
     program = """
 import sys
-from postroom.surfaces.cli import supervisor
+from postroom.surfaces.cli.commands import supervisor
 supervisor._TOO_SOON_S = supervisor._MAX_PAUSE_S = 600.0
 sys.exit(supervisor.Supervisor(1, lambda *_: print("failing", flush=True) or 7).run())
 """
@@ -124,8 +124,7 @@ sys.exit(supervisor.Supervisor(1, lambda *_: print("failing", flush=True) or 7).
             assert process.stdout is not None
             assert process.stderr is not None
             process.stdout.readline()
-            while "worker.ended" not in process.stderr.readline():
-                pass
+            assert any("worker.ended" in line for line in process.stderr)
             os.kill(process.pid, signal.SIGTERM)
             assert 0 == process.wait(PATIENCE_S)
         finally:

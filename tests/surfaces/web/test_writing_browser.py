@@ -147,7 +147,7 @@ async def test_held_mail_is_decided_with_the_keyboard_alone(
     await expect(page.get_by_role("button", name="Approve")).to_be_focused()
     assert "held" == (await office.message(second)).status
     await page.keyboard.press("Enter")
-    await page.wait_for_url(f"**/outgoing/{first}?notice=approved")
+    await page.wait_for_url(f"**/outgoing/{first}?notice=approved*next")
     await page.keyboard.press("n")
     await page.keyboard.type("Not this yen.")
     await page.keyboard.press("Enter")

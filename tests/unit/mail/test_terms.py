@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import postroom
+import postroom_model
 from postroom.mail.text.terms import count_terms, question_terms, terms_of, word_terms
 
-VOCABULARY = (
-    Path(postroom.__file__).parent / "providers" / "embeddings" / "weights" / "vocabulary.txt"
-)
+VOCABULARY = Path(postroom_model.__file__).parent / "vocabulary.txt"
 
 
 @pytest.mark.parametrize(

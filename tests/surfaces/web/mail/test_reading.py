@@ -298,6 +298,6 @@ async def test_the_mail_looks_as_its_sender_designed_it(owner: Person, letters: 
 
     page = await owner.read(f"/mail/{message_id}/html")
 
-    assert "<style>.a { font-size: 0 } .b { color: red } </style>" in page
+    assert "<style>.a { font-size: 0 } .b { color: red } \n</style>" in page
     assert '<p class="a">Unseen.</p>' in page
     assert "opacity: 0; position: absolute" in page
