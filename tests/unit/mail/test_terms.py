@@ -6,9 +6,9 @@ import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import postroom_model
 import pytest
 
-import postroom_model
 from postroom.mail.text.terms import count_terms, question_terms, terms_of, word_terms
 
 VOCABULARY = Path(postroom_model.__file__).parent / "vocabulary.txt"
