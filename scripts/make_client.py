@@ -18,6 +18,7 @@ import textwrap
 import types
 import typing
 from collections.abc import Iterator
+from dataclasses import fields as fields_of
 from dataclasses import is_dataclass
 from datetime import datetime
 from enum import Enum
@@ -231,7 +232,9 @@ def struct(kind: type, names: Names) -> str:
     doc = textwrap.dedent("    " + (kind.__doc__ or "")).strip()
     text = textwrap.indent(f'"""{doc}"""' if "\n" not in doc else f'"""{doc}\n"""', "    ")
     fields = [f"    {safe(n)}: {names.value(h)} = {_absent(h, names)}" for n, h in plain]
-    return "\n".join((f"class {kind.__name__}({base}):", text, "", *fields))
+    secrets = [f.name for f in fields_of(kind) if not f.repr and f.name in dict(plain)]
+    hidden = [f"    SECRETS: ClassVar = frozenset({secrets!r})"] if secrets else []
+    return "\n".join((f"class {kind.__name__}({base}):", text, "", *fields, *hidden))
 
 
 def _absent(hint: Any, names: Names) -> str:
@@ -312,7 +315,7 @@ def values_module(module: str, names: Names) -> str:
     title = _one_line("Values that operations answer with. Made by scripts/make_client.py.")
     imports = [
         "from datetime import datetime",
-        "from typing import Any",
+        "from typing import Any, ClassVar",
         "from msgspec import field",
         "from postroom.client.value import ABSENT, Value",
         *(

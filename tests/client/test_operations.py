@@ -152,7 +152,7 @@ async def test_an_error_names_the_wrong_arguments(postroom):
 
 
 async def test_an_argument_that_does_not_exist_is_a_type_error(postroom):
-    with pytest.raises(TypeError, match="nme"):
+    with pytest.raises(TypeError, match=r"create_inbox\(\): .*nme"):
         await postroom.create_inbox(nme="Bo")
 
 
@@ -170,6 +170,17 @@ async def test_a_key_and_its_limits(server, postroom, inbox):
 
     assert [inbox.id] == [one.id for one in seen]
     assert await postroom.delete_key(key.id) is None
+
+
+async def test_printing_a_value_does_not_show_its_secret(postroom, inbox):
+    key = await postroom.create_key("reader", scopes=["read"])
+    webhook = await postroom.create_webhook("http://127.0.0.1:9/", inboxes=[inbox.id])
+
+    for value, secret in ((key, key.key), (webhook, webhook.secret)):
+        assert value.id in repr(value)
+        assert "***" in repr(value)
+        assert secret not in f"{value!r} {value} {[value]} {value.__rich_repr__()}"
+        assert secret in str(value.to_dict())
 
 
 async def test_a_key_without_read_is_answered_with_ids(server, postroom, inbox):

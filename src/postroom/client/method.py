@@ -107,7 +107,10 @@ class _Declared(Generic[P]):
 
     def call(self, *args: Any, **kwargs: Any) -> Call:
         """The call for some arguments. Raises TypeError, InvalidInput."""
-        bound = self._signature().bind(None, *args, **kwargs)
+        try:
+            bound = self._signature().bind(None, *args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self.__name__}(): {error}") from None
         bound.apply_defaults()
         absent = UNSET if self._method == "PATCH" else None
         given = {

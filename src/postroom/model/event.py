@@ -121,7 +121,7 @@ class Webhook:
     inboxes: View
     created_at: datetime
     enabled: bool = True
-    secret: str | None = field(default=None, kw_only=True)
+    secret: str | None = field(default=None, kw_only=True, repr=False)
     stopped: str | None = field(default=None, kw_only=True)
     """Why it is told nothing any more, if so."""
     made_by: str | None = field(default=None, kw_only=True, metadata=INTERNAL)

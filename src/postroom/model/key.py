@@ -48,7 +48,7 @@ class Key:
     created_at: datetime
     last_used_at: datetime | None
     expires_at: datetime | None = None
-    key: str | None = field(default=None, kw_only=True)
+    key: str | None = field(default=None, kw_only=True, repr=False)
     approval: Approval = field(default="never", kw_only=True)
     recipients: RecipientLists = field(default=RecipientLists(), kw_only=True)
     former_inboxes: tuple[str, ...] = field(default=(), kw_only=True, metadata=INTERNAL)

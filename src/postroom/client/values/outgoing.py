@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import field
 
@@ -194,6 +194,7 @@ class Webhook(Value, frozen=True):
     enabled: bool = False
     secret: str | None = None
     stopped: str | None = None
+    SECRETS: ClassVar = frozenset(["secret"])
 
 
 class WebhookDelivery(Value, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import field
 
@@ -110,6 +110,7 @@ class Key(Value, frozen=True):
     key: str | None = None
     approval: str = ""
     recipients: RecipientLists = ABSENT
+    SECRETS: ClassVar = frozenset(["key"])
 
 
 class RateLimits(Value, frozen=True):
