@@ -269,8 +269,8 @@ Since = Annotated[
 ]
 """Where to begin: the id of a message or an event, a time, or seconds back."""
 
-Limit = Annotated[int, argument("At most.", 20, ge=1, le=100)]
-Offset = Annotated[int, argument("To skip.", 0, ge=0, le=2**53)]
+Limit = Annotated[int, argument("Page size.", 20, ge=1, le=100)]
+Offset = Annotated[int, argument("Rows to skip.", 0, ge=0, le=2**53)]
 Cursor = Annotated[
     # Not empty: after the last page there is no next_cursor, and "" would start again.
     Annotated[str, Field(min_length=1, max_length=16_384)] | None,

@@ -113,7 +113,7 @@ def new_webhook_secret() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """A URL that is told of events. `secret` is shown when it is made or renewed, and only then."""
+    """A URL that gets events. `secret` is shown when it is made or renewed, and only then."""
 
     id: str
     url: str

@@ -49,7 +49,7 @@ class Credentials(Request):
     access_token: Annotated[Token, argument("For gmail and outlook.", "ya29.a0")] = None
     refresh_token: Annotated[Token, argument("Renews the access token.", "1//0g")] = None
     token_expires_at: Annotated[
-        int | None, argument("When, in seconds since 1970.", 1790000000, ge=0, le=2**53)
+        int | None, argument("When it expires, in seconds since 1970.", 1790000000, ge=0, le=2**53)
     ] = None
 
     def secret(self) -> dict[str, str]:
@@ -129,7 +129,7 @@ def options_after_check(account: Account, found: Capabilities) -> dict[str, Any]
 
 
 class SyncAccount(Request):
-    """Look at an account now instead of at the next occasion."""
+    """Sync an account now instead of waiting for the next time."""
 
     account_id: AccountId
 
@@ -248,7 +248,7 @@ _SERVERS = ("host", "port", "security", "smtp_host", "smtp_port", "smtp_security
 
 
 class AddAccount(Credentials):
-    """Add a mailbox at a provider: its mail is kept in step in an inbox of its own.
+    """Add a mailbox at a provider: its mail is synced with an inbox of its own.
 
     The login is tried first; nothing is kept if it does not work.
     """

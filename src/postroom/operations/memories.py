@@ -68,7 +68,7 @@ Text = Annotated[str, Field(min_length=1, max_length=1_000_000, pattern=request.
 TEXT = argument("What to remember.", "Ana wants invoices as PDF, before the 5th.")
 Summary = Annotated[
     Annotated[str, Field(max_length=200, pattern=request.LINE)] | None,
-    argument("It in a line; without: the beginning of the text.", "How Ana wants invoices"),
+    argument("One line about it; without: the beginning of the text.", "How Ana wants invoices"),
 ]
 
 

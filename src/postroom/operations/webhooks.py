@@ -71,7 +71,7 @@ class ListEvents(Paged):
     inbox_id: _Inbox = None
     message_id: Annotated[OptionalId, argument("Only this message.", "msg_4h8t2w")] = None
     types: _Types = []
-    sort: Annotated[Literal["newest", "oldest"], argument("Which first.", "newest")] = "oldest"
+    sort: Annotated[Literal["newest", "oldest"], argument("Sort order.", "newest")] = "oldest"
 
 
 @operation(Scope.READ)
@@ -93,7 +93,7 @@ async def list_events(ctx: RequestContext, request: ListEvents) -> Page[Event]:
 
 
 class StreamEvents(Request):
-    """Be told what happens to mail, as it happens; since an event if one is named.
+    """Stream events as they happen, beginning after an event if one is named.
 
     Imported mail is no news.
     """
@@ -146,11 +146,11 @@ WebhookId = Annotated[Id, argument("The webhook.", "whk_2f7j4s")]
 
 
 class CreateWebhook(Request):
-    """Be told of events at a URL. The answer is the only one that shows the secret."""
+    """Send events to a URL. The answer is the only one that shows the secret."""
 
     url: Annotated[
         str,
-        argument("Where to tell it.", "https://example.com/hook", min_length=8, max_length=2000),
+        argument("Where to send them.", "https://example.com/hook", min_length=8, max_length=2000),
         Accepts({"pattern": WEBHOOK_URL}),
     ]
     types: Annotated[
@@ -234,7 +234,7 @@ class UpdateWebhook(Request):
         list[EventName] | None,
         argument("Only these types; an empty list: all.", ["message.received"], max_length=20),
     ] = None
-    enabled: Annotated[bool | None, argument("Whether it is told.", False)] = None
+    enabled: Annotated[bool | None, argument("Whether it gets events.", False)] = None
 
 
 @operation(Scope.ADMIN)
@@ -262,7 +262,7 @@ async def ping_webhook(ctx: RequestContext, request: PingWebhook) -> WebhookPing
 
 
 class DeleteWebhook(Request):
-    """Tell a webhook nothing more."""
+    """Delete a webhook: it gets no more events."""
 
     webhook_id: WebhookId
 
@@ -333,7 +333,7 @@ async def get_delivery(ctx: RequestContext, request: GetDelivery) -> DeliveryBod
 
 
 class Redeliver(Request):
-    """Tell a webhook once more of something."""
+    """Send a delivery to its webhook again."""
 
     webhook_id: WebhookId
     delivery_id: DeliveryId

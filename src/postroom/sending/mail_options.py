@@ -86,7 +86,7 @@ SendAt = Annotated[Moment, argument("Send it then, not now.", "2027-01-31T09:00Z
 class MailOptions(Request):
     """What a mail may carry besides its content."""
 
-    reply_to: Annotated[Addresses, argument("Replies go to.", ["team@example.com"])] = []
+    reply_to: Annotated[Addresses, argument("Reply-To.", ["team@example.com"])] = []
     headers: Headers = []
 
 

@@ -27,7 +27,7 @@ KINDS = {
     "feature_disabled": Kind(404, "Switched off", "A setting has switched this off."),
     "method_not_allowed": Kind(405, "Method not allowed", "`Allow` lists the methods there are."),
     "too_slow": Kind(408, "Too slow", "The request did not come in time."),
-    "conflict": Kind(409, "Conflict", "The world is not as the request assumes."),
+    "conflict": Kind(409, "Conflict", "The request does not fit the current state."),
     "too_large": Kind(413, "Too large", "Too many bytes."),
     "rate_limited": Kind(429, "Too fast", "Try again after `retry_after` seconds."),
     "internal": Kind(500, "Internal error", "A bug of ours; `request_id` finds it in the log."),

@@ -16,8 +16,8 @@ from postroom.client.values.records import Account, Capabilities, CapabilityRepo
 
 
 class AdministrationOperations:
-    """Mailboxes at providers that are kept in step. What can be done with the mail. Callers
-    and what they may do. Who did what.
+    """Mailboxes at providers that are synced. What can be done with the mail. Callers and
+    what they may do. Who did what.
     """
 
     @operation("POST", "/v1/accounts")
@@ -43,7 +43,7 @@ class AdministrationOperations:
         insecure: bool | None = None,
         scopes: Sequence[Literal["read", "draft", "send"]] | None = None,
     ) -> Account:
-        """Add a mailbox at a provider: its mail is kept in step in an inbox of its own.
+        """Add a mailbox at a provider: its mail is synced with an inbox of its own.
 
         The login is tried first; nothing is kept if it does not work.
 
@@ -54,7 +54,7 @@ class AdministrationOperations:
             password: The password, or for fastmail an API token.
             access_token: For gmail and outlook.
             refresh_token: Renews the access token.
-            token_expires_at: When, in seconds since 1970.
+            token_expires_at: When it expires, in seconds since 1970.
             name: The name shown as sender.
             user: The user name, if not the address.
             host: imap: the server.
@@ -87,7 +87,7 @@ class AdministrationOperations:
 
     @operation("POST", "/v1/accounts/{account_id}/sync")
     def sync_account(self, account_id: str) -> Account:
-        """Look at an account now instead of at the next occasion.
+        """Sync an account now instead of waiting for the next time.
 
         Args:
             account_id: The account.
@@ -120,7 +120,7 @@ class AdministrationOperations:
             password: The password, or for fastmail an API token.
             access_token: For gmail and outlook.
             refresh_token: Renews the access token.
-            token_expires_at: When, in seconds since 1970.
+            token_expires_at: When it expires, in seconds since 1970.
         """
 
     @operation("GET", "/v1/capabilities")

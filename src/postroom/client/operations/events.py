@@ -34,7 +34,7 @@ class EventsOperations:
             inbox_id: Only this inbox.
             message_id: Only this message.
             types: Only these types.
-            sort: Which first (default oldest).
+            sort: Sort order (default oldest).
         """
 
     @stream("GET", "/v1/events/stream")
@@ -45,7 +45,7 @@ class EventsOperations:
         types: Sequence[str] | None = None,
         since: str | None = None,
     ) -> EventStream:
-        """Be told what happens to mail, as it happens; since an event if one is named.
+        """Stream events as they happen, beginning after an event if one is named.
 
         Imported mail is no news.
 
@@ -59,12 +59,12 @@ class EventsOperations:
     def create_webhook(
         self, url: str, *, types: Sequence[str] | None = None, inboxes: Sequence[str] | None = None
     ) -> Webhook:
-        """Be told of events at a URL.
+        """Send events to a URL.
 
         The answer is the only one that shows the secret.
 
         Args:
-            url: Where to tell it.
+            url: Where to send them.
             types: Only these types; without: all.
             inboxes: Only these inboxes; without: all.
         """
@@ -91,7 +91,7 @@ class EventsOperations:
             webhook_id: The webhook.
             url: The new URL.
             types: Only these types; an empty list: all.
-            enabled: Whether it is told.
+            enabled: Whether it gets events.
         """
 
     @operation("POST", "/v1/webhooks/{webhook_id}/ping")
@@ -105,7 +105,7 @@ class EventsOperations:
 
     @operation("DELETE", "/v1/webhooks/{webhook_id}")
     def delete_webhook(self, webhook_id: str) -> None:
-        """Tell a webhook nothing more.
+        """Delete a webhook: it gets no more events.
 
         Args:
             webhook_id: The webhook.
@@ -139,7 +139,7 @@ class EventsOperations:
 
     @operation("POST", "/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver")
     def redeliver(self, webhook_id: str, delivery_id: str) -> WebhookDelivery:
-        """Tell a webhook once more of something.
+        """Send a delivery to its webhook again.
 
         Args:
             webhook_id: The webhook.

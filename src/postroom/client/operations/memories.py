@@ -37,7 +37,7 @@ class MemoriesOperations:
         Args:
             key: Its name in the namespace.
             text: What to remember.
-            summary: It in a line; without: the beginning of the text.
+            summary: One line about it; without: the beginning of the text.
             tags: Tags.
             links: Where it comes from or whom it is about: to is a message, thread, address
                 or memory key.
@@ -159,7 +159,7 @@ class MemoriesOperations:
         Args:
             key: Its name in the namespace.
             text: What to remember.
-            summary: It in a line; without: the beginning of the text.
+            summary: One line about it; without: the beginning of the text.
             tags: All its tags.
             links: Where it comes from or whom it is about: to is a message, thread, address
                 or memory key.

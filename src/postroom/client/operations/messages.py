@@ -60,7 +60,7 @@ class MessagesOperations:
             before_date: Before this time.
             mailbox: Default: all but Trash, Junk; * is all.
             mode: q as it is; each word or "phrase"; by meaning (default exact).
-            sort: Which first (default newest).
+            sort: Sort order (default newest).
         """
 
     @pages("GET", "/v1/messages")
@@ -104,7 +104,7 @@ class MessagesOperations:
             before_date: Before this time.
             mailbox: Default: all but Trash, Junk; * is all.
             mode: q as it is; each word or "phrase"; by meaning (default exact).
-            sort: Which first (default newest).
+            sort: Sort order (default newest).
         """
 
     @operation("POST", "/v1/messages")
@@ -134,7 +134,7 @@ class MessagesOperations:
         Args:
             to: Recipients.
             subject: The subject.
-            reply_to: Replies go to.
+            reply_to: Reply-To.
             headers: Headers to add, X-… or List-… only.
             send_at: Send it then, not now.
             idempotency_key: Sent once for each key.
@@ -146,7 +146,7 @@ class MessagesOperations:
             bcc: Hidden copies to.
             in_reply_to: What this answers: id or Message-ID.
             attachments: Files: content in base64, or attachment_id of one.
-            inbox_id: To send from, if there are several.
+            inbox_id: Inbox to send from, if several.
             from_: Or its address.
             thread_id: Reply in this thread.
         """
@@ -340,7 +340,7 @@ class MessagesOperations:
         Args:
             message_id: The message.
             body_text: The text.
-            reply_to: Replies go to.
+            reply_to: Reply-To.
             headers: Headers to add, X-… or List-… only.
             send_at: Send it then, not now.
             idempotency_key: Sent once for each key.
@@ -375,7 +375,7 @@ class MessagesOperations:
         Args:
             message_id: The message.
             to: Recipients.
-            reply_to: Replies go to.
+            reply_to: Reply-To.
             headers: Headers to add, X-… or List-… only.
             send_at: Send it then, not now.
             idempotency_key: Sent once for each key.

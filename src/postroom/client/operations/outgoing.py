@@ -42,7 +42,7 @@ class OutgoingOperations:
         it answers.
 
         Args:
-            reply_to: Replies go to.
+            reply_to: Reply-To.
             headers: Headers to add, X-… or List-… only.
             to: Recipients.
             subject: The subject.
@@ -52,7 +52,7 @@ class OutgoingOperations:
             bcc: Hidden copies to.
             in_reply_to: What this answers: id or Message-ID.
             attachments: Files: content in base64, or attachment_id of one.
-            inbox_id: To send from, if there are several.
+            inbox_id: Inbox to send from, if several.
             from_: Or its address.
             thread_id: Reply in this thread.
             send_at: When to send it, once sent.
@@ -113,13 +113,13 @@ class OutgoingOperations:
             in_reply_to: What this answers: id or Message-ID.
             thread_id: Reply in this thread.
             send_at: When to send it, once sent.
-            reply_to: Replies go to.
+            reply_to: Reply-To.
             headers: All extra headers.
         """
 
     @operation("DELETE", "/v1/drafts/{draft_id}")
     def delete_draft(self, draft_id: str) -> None:
-        """Throw a draft away.
+        """Delete a draft.
 
         Args:
             draft_id: The draft.

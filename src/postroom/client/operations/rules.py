@@ -77,8 +77,8 @@ class RulesOperations:
 
         Args:
             rule_id: The rule.
-            limit: At most (default 50).
-            offset: To skip.
+            limit: Page size (default 50).
+            offset: Rows to skip.
         """
 
     @operation("GET", "/v1/plans/{plan_id}")

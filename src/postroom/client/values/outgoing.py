@@ -184,7 +184,7 @@ class Waited(Value, frozen=True):
 
 
 class Webhook(Value, frozen=True):
-    """A URL that is told of events. `secret` is shown when it is made or renewed, and only then."""
+    """A URL that gets events. `secret` is shown when it is made or renewed, and only then."""
 
     id: str = ""
     url: str = ""

@@ -155,7 +155,7 @@ class MessageFilter(MessageSelection, Paged):
     mode: Annotated[Mode, argument('q as it is; each word or "phrase"; by meaning.', "words")] = (
         "exact"
     )
-    sort: Annotated[Literal["newest", "oldest"], argument("Which first.", "oldest")] = "newest"
+    sort: Annotated[Literal["newest", "oldest"], argument("Sort order.", "oldest")] = "newest"
 
 
 def folded(name: str, text: str | None) -> str | None:

@@ -218,7 +218,7 @@ class UpdateDraft(Request):
     in_reply_to: InReplyTo = None
     thread_id: InThread = None
     send_at: SendAt = None
-    reply_to: Annotated[Addresses | None, argument("Replies go to.", ["team@example.com"])] = None
+    reply_to: Annotated[Addresses | None, argument("Reply-To.", ["team@example.com"])] = None
     headers: Annotated[
         Headers | None, argument("All extra headers.", [{"name": "X-Campaign", "value": "spring"}])
     ] = None
@@ -267,7 +267,7 @@ async def _refuse_missing_parent(ctx: RequestContext, draft: StoredDraft) -> Non
 
 
 class DeleteDraft(Request):
-    """Throw a draft away."""
+    """Delete a draft."""
 
     draft_id: DraftId
 

@@ -118,7 +118,7 @@ class Composed(MailOptions):
     in_reply_to: InReplyTo = None
     attachments: AttachmentInputs = []
     inbox_id: Annotated[
-        OptionalInboxName, argument("To send from, if there are several.", "inb_7k2m9q")
+        OptionalInboxName, argument("Inbox to send from, if several.", "inb_7k2m9q")
     ] = None
     sender: Annotated[
         str | None,

@@ -34,7 +34,7 @@ _KINDS = tuple(
     else replace(
         kind,
         title="Read, organise and send with approval",
-        words="Also sends. Its messages are held in Outgoing until you approve them.",
+        words="Also sends. Messages to other servers are held until you approve them.",
     )
     for kind in KINDS
 )

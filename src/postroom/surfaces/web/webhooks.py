@@ -145,7 +145,7 @@ async def delivery(visit: Visit) -> Values:
 
 
 async def deliver_again(visit: Visit) -> Redirect:
-    """Tell a webhook once more of an event."""
+    """Send an event to a webhook again."""
     webhook_id, delivery_id = visit.path["webhook_id"], visit.path["delivery_id"]
     await visit.call(redeliver, webhook_id=webhook_id, delivery_id=delivery_id)
     return Redirect(f"/webhooks/{webhook_id}/deliveries/{delivery_id}", "delivered again")

@@ -241,7 +241,7 @@ TAGS = {
     "plans": "What a rule would do, to be carried out or not.",
     "audit": "Who did what.",
     "identities": "Addresses to send from.",
-    "accounts": "Mailboxes at providers that are kept in step.",
+    "accounts": "Mailboxes at providers that are synced.",
     "capabilities": "What can be done with the mail.",
     "keys": "Callers and what they may do.",
     "server": "Is it up, and how is it doing?",

@@ -203,7 +203,7 @@ async def send(visit: Visit) -> Redirect:
 
 
 async def discard(visit: Visit) -> Redirect:
-    """Throw a draft away."""
+    """Delete a draft."""
     await visit.call(delete_draft, draft_id=_draft_id(visit))
     return Redirect("/drafts", "discarded")
 
