@@ -72,7 +72,7 @@ def _named(link: re.Match[str]) -> str:
 
 def first_sentence(markdown: str) -> str:
     """What a page is about: the first sentence after its title, as plain text."""
-    body = re.sub(r"(?s)^# .*?\n", "", markdown.lstrip()).strip()
+    body = re.sub(r"\A(#+ .*\n\s*)+", "", markdown.lstrip())
     paragraph = " ".join(body.split("\n\n")[0].split())
     return re.split(r"(?<=[.:])\s", plain(paragraph))[0].rstrip(":")
 

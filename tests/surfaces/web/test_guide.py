@@ -117,11 +117,13 @@ def test_no_mark_of_markdown_is_left_in_a_page(site):
 
 
 def test_each_page_is_there_as_markdown_and_listed(site):
-    listed = re.findall(r"\]\((.+?)\):", (SITE / "llms.txt").read_text())
+    index = (SITE / "llms.txt").read_text()
+    listed = re.findall(r"\]\((.+?)\):", index)
     pages = {str(p.relative_to(DOCS)) for p in DOCS.rglob("*.md")}
 
     assert pages == set(listed)
     assert [] == [name for name in listed if not (SITE / name).read_text().startswith("# ")]
+    assert [] == re.findall(r"\):(?: *#.*)?$", index, re.MULTILINE)
 
 
 def test_the_index_of_the_search_leads_to_sections_that_exist(site):
