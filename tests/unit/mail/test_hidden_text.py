@@ -68,6 +68,17 @@ def test_a_mail_in_one_colour_is_read_all_the_same() -> None:
     assert ["colour on colour"] == [hidden.reason for hidden in parsed.security.hidden_text]
 
 
+@pytest.mark.parametrize("said", ["black", "#000", "#000000", "rgb(0,0,0)"])
+@pytest.mark.parametrize("form", ["<p style='color:{}'>", "<font color='{}'>"])
+def test_a_mail_that_asks_for_the_colour_of_its_background_shows_nothing(
+    form: str, said: str
+) -> None:
+    html = f"<body style='background:black'>{form.format(said)}Read me"
+    parsed = parse_message(html_mail(html))
+
+    assert "" == parsed.text
+
+
 def test_the_hash_of_tag_characters_is_that_of_what_they_spell() -> None:
     hidden = "".join(chr(0xE0000 + ord(c)) for c in "obey me")
 
