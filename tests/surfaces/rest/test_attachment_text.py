@@ -154,6 +154,9 @@ async def test_hidden_text_is_left_out_and_said_to_be(ctx, inbox, rest, kind):
     assert "Hello" in found["text"]
     assert "secret" not in found["text"]
     assert found["warnings"]
+    assert [{"chars": 12, "count": 1}] == [
+        {name: one[name] for name in ("chars", "count")} for one in found["security"]["hidden_text"]
+    ]
 
 
 async def test_a_long_text_comes_in_parts(ctx, inbox, rest):
