@@ -113,7 +113,30 @@ async def test_the_text_of_each_kind_of_file(ctx, inbox, rest, kind):
 HIDING = b"<p style='display:none'>secret words</p><p>Hello</p>"
 HIDING_MAIL = NESTED.replace(b"\r\n\r\n", b"\r\nContent-Type: text/html\r\n\r\n" + HIDING)
 TAGS = "".join(chr(0xE0000 + ord(c)) for c in "secret words")
+
+
+def excel(attributes: str, *, column: str = "", **state: str) -> bytes:
+    """A workbook that hides words in its second row, second column or second sheet."""
+    words = "<is><t>secret words</t></is>"
+    seen = '<row><c r="A1" t="inlineStr"><is><t>Hello</t></is></c></row>'
+    more = f'<row {attributes}><c r="B2" t="inlineStr">{words}</c></row>'
+    first = seen if state else seen + more
+    sheet = f"{column}<sheetData>{first}</sheetData>"
+    return workbook(
+        {"One": sheet, "Two": f"<sheetData>{more}</sheetData>"} if state else {"One": sheet},
+        **state,
+    )
+
+
 HIDDEN = {
+    "excel row": ("a.xlsx", OCTETS, excel('hidden="1"')),
+    "excel row without a height": ("a.xlsx", OCTETS, excel('ht="0" customHeight="1"')),
+    "excel column": (
+        "a.xlsx",
+        OCTETS,
+        excel("", column='<cols><col min="2" max="2" hidden="1"/></cols>'),
+    ),
+    "excel sheet": ("a.xlsx", OCTETS, excel("", Two="hidden")),
     "html": ("a.html", "text/html", HIDING),
     "word": ("a.docx", OCTETS, word(paragraph("Hello") + paragraph("secret words", "<w:vanish/>"))),
     "mail": ("a.eml", OCTETS, HIDING_MAIL),
@@ -131,6 +154,9 @@ async def test_hidden_text_is_left_out_and_said_to_be(ctx, inbox, rest, kind):
     assert "Hello" in found["text"]
     assert "secret" not in found["text"]
     assert found["warnings"]
+    assert [{"chars": 12, "count": 1}] == [
+        {name: one[name] for name in ("chars", "count")} for one in found["security"]["hidden_text"]
+    ]
 
 
 async def test_a_long_text_comes_in_parts(ctx, inbox, rest):

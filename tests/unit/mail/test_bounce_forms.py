@@ -186,3 +186,14 @@ def test_an_unknown_user_after_a_named_command_is_a_filter() -> None:
 
     assert report is not None
     assert "filtered" == report.recipients[0].reason
+
+
+@pytest.mark.parametrize("above", ["** Address not found **", "Delivery incomplete, sorry to say"])
+@pytest.mark.parametrize(
+    "verb", ["wasn't delivered", "was not delivered", "was refused on its way"]
+)
+def test_a_sentence_about_the_message_is_not_the_returned_message(above: str, verb: str) -> None:
+    report = notice(f"{above}\n\nYour message {verb} to {FAILED}: 550 5.1.1 user unknown\n")
+
+    assert report is not None
+    assert [(FAILED, "5.1.1", True)] == [(r.address, r.status, r.hard) for r in report.recipients]

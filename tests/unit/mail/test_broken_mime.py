@@ -88,9 +88,13 @@ WORDS = {
     "cp949": ("회의는 내일 오후 세 시입니다.", "감사합니다", "첨부 파일"),
     "cp1251": ("Встреча завтра в три часа", "Спасибо", "Добрый день"),
     "koi8-r": ("Здравствуйте, встреча завтра в три часа",),
-    "cp1250": ("Dziękuję za wiadomość, spotkamy się później", "Příliš žluťoučký kůň úpěl"),
+    "cp1250": ("Dziękuję za wiadomość, spotkamy się później", "Příliš žluťoučký kůň úpěl",
+               "Děkuji, s pozdravem Jiří Dvořák", "Jó reggelt, a fűtés jövő héten jön",
+               "Köszönöm szépen, üdvözlettel Erdős Győző"),
     "cp1252": ("Grüße aus Köln, schöne Straße", "ÄRZTE ÄNDERN ÄHNLICH", "L'été à la mer, ça va",
-               "El niño comió piñas mañana", "É verdade que não está aí", "På gården står køer"),
+               "El niño comió piñas mañana", "É verdade que não está aí", "På gården står køer",
+               "Jørgen, Søren, Bjørn and García", "Ævar Arnfjörð and René Müller",
+               "Tere hommikust, õhtul näeme, Jüri"),
     "cp1253": ("Καλημέρα σας, ευχαριστώ πολύ",),
     "cp1254": ("Teşekkürler, görüşürüz yarın",),
 }  # fmt: skip
@@ -127,6 +131,8 @@ JIS = {
     "Shift_JIS": ("会議は明日です".encode("cp932"), "会議は明日です"),
     "EUC-JP": ("会議は明日です".encode("euc_jp"), "会議は明日です"),
     "UTF-8": ("会議は明日です".encode(), "会議は明日です"),
+    "EUC-JP of a sentence": ("見積をお送りします。".encode("euc_jp"), "見積をお送りします。"),
+    "Shift_JIS of a sentence": ("見積をお送りします。".encode("cp932"), "見積をお送りします。"),
 }
 
 
@@ -136,3 +142,19 @@ def test_mail_declared_as_iso_2022_jp_is_read_as_it_is_sent(kind: str) -> None:
 
     assert text == decode(data, "iso-2022-jp")[0]
     assert f"a {text} b" == decode(b"a " + data + b" b", "ISO-2022-JP")[0]
+
+
+@pytest.mark.parametrize(
+    "text", ["Grüße aus Köln", "Déjà vu à Orléans", "Привет из Осло", "请看附件"]
+)
+@pytest.mark.parametrize("damage", [b"\xa2\x8b", b"\xff", b"\xe2\x82"])
+def test_declared_utf_8_with_a_few_wrong_bytes_stays_utf_8(text: str, damage: bytes) -> None:
+    found, defect = decode(text.encode() + b" " + damage, "utf-8")
+
+    assert found.startswith(text)
+    assert "not valid utf-8" == defect
+
+
+@pytest.mark.parametrize(("codec", "line"), LINES)
+def test_text_in_another_charset_is_not_taken_for_damaged_utf_8(codec: str, line: str) -> None:
+    assert guess(line.encode(codec)) == decode(line.encode(codec), "utf-8")[0]

@@ -68,6 +68,33 @@ def test_a_mail_in_one_colour_is_read_all_the_same() -> None:
     assert ["colour on colour"] == [hidden.reason for hidden in parsed.security.hidden_text]
 
 
+@pytest.mark.parametrize("said", ["black", "#000", "#000000", "rgb(0,0,0)"])
+@pytest.mark.parametrize("form", ["<p style='color:{}'>", "<font color='{}'>"])
+def test_a_mail_that_asks_for_the_colour_of_its_background_shows_nothing(
+    form: str, said: str
+) -> None:
+    html = f"<body style='background:black'>{form.format(said)}Read me"
+    parsed = parse_message(html_mail(html))
+
+    assert "" == parsed.text
+
+
+TOO_MUCH = {
+    "rules": "<style>" + "".join(f".r{n}{{color:red}}" for n in range(10_001)) + "</style>",
+    "sheets": "<style>p{margin:0}</style>" * 501,
+    "work": "<style>" + ":has(b) p{margin:0}" * 3_000 + "</style>" + "<p>a</p>" * 300,
+}
+
+
+@pytest.mark.parametrize("kind", TOO_MUCH)
+def test_what_styles_beyond_the_limit_could_hide_is_hidden(kind: str) -> None:
+    html = f"{TOO_MUCH[kind]}<style>.x{{display:none}}</style><p class='x'>{SECRET}</p>"
+    parsed = parse_message(html_mail(html))
+
+    assert SECRET not in parsed.text
+    assert "style not understood" in {one.reason for one in parsed.security.hidden_text}
+
+
 def test_the_hash_of_tag_characters_is_that_of_what_they_spell() -> None:
     hidden = "".join(chr(0xE0000 + ord(c)) for c in "obey me")
 

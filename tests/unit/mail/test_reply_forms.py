@@ -180,3 +180,19 @@ def test_a_blockquote_amid_own_text_and_a_forward_stay() -> None:
 
     assert "Roses" in split_reply(html_to_text(mark_quotes(poem)).text).new_text
     assert "> " not in html_to_text(mark_quotes(forward)).text
+
+
+@pytest.mark.parametrize("above", ["Try this:\n\n", "It fails for me.\n", "I typed\n\n"])
+@pytest.mark.parametrize("typed", [">>> import os", ">>> 1 + 1\n2\n>>> exit()"])
+@pytest.mark.parametrize("below", ["", "\n\nWhat do you get?"])
+def test_what_is_typed_into_a_program_is_no_quotation(above: str, typed: str, below: str) -> None:
+    text = above + typed + below
+
+    assert text == split_reply(text).new_text
+
+
+@pytest.mark.parametrize(
+    "above", ["", "> And this?\n", "On 3 Jun 2021 at 08:15, Mara <m@fjord.example> wrote:\n"]
+)
+def test_deeply_quoted_lines_are_quoted(above: str) -> None:
+    assert "Yes." == split_reply(f"{above}>>> Is it so?\n>>> Really?\n\nYes.").new_text

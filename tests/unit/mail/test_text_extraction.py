@@ -135,6 +135,10 @@ def test_hidden_sheets_rows_columns_and_cells_are_left_out():
         "hidden rows left out: 1",
         "hidden columns left out: 1",
     ) == found.warnings
+    assert {
+        "hidden columns", "hidden rows", "hidden sheets",
+        "number format that shows nothing", "white on white",
+    } == {one.reason for one in found.hidden}  # fmt: skip
 
 
 def test_the_slides_of_a_presentation_with_their_notes():

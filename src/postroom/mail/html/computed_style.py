@@ -70,7 +70,7 @@ class Style:
         return (
             self.hidden_below, self.hidden, self.invisible, self.size_px, self.colour, self.fill,
             self.background, self.opacity, self.scale, self.tone, self.box, self.is_backed,
-            id(self.custom), *sorted(self.inherited.items()),
+            self.colour is BLACK, id(self.custom), *sorted(self.inherited.items()),
             *[self.values.get(name) for name in _REMEMBERED],
         )  # fmt: skip
 

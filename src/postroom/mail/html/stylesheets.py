@@ -16,7 +16,7 @@ from postroom.mail.html.styles import presentation
 
 _MAX_CHECKS = 500_000
 _MAX_RULES = 20_000
-_MAX_SHEETS = 50
+_MAX_SHEETS = 500
 _MAX_IMPORTS = 10
 _AT = re.compile(r"@(-?[\w-]+)\s*(.*)", re.DOTALL)
 _DATA_URL = re.compile(r"data:text/css([^,]*),(.*)", re.DOTALL | re.IGNORECASE)
@@ -77,17 +77,18 @@ class Stylesheet:
         self._known: dict[tuple[object, ...], tuple[Rule, ...]] = {}
         self._lists: dict[tuple[int, ...], tuple[Rule, ...]] = {}
         self._count = self._imports = 0
-        for css in list(sheets)[:_MAX_SHEETS]:
-            if css.strip():
-                self._add_all(parse_rules(css).rules, _Place())
+        filled = [css for css in sheets if css.strip()]
+        self._has_more = len(filled) > _MAX_SHEETS
+        for css in filled[:_MAX_SHEETS]:
+            self._add_all(parse_rules(css).rules, _Place())
 
     def __bool__(self) -> bool:
         return bool(self._by_key)
 
     @property
     def is_partial(self) -> bool:
-        """Whether the limit on rules or work was reached."""
-        return self._count > _MAX_RULES or self.budget.left < 0
+        """Whether the limit on sheets, rules or work was reached."""
+        return self._has_more or self._count > _MAX_RULES or self.budget.left < 0
 
     def _add_all(self, rules: list[RawRule], place: _Place) -> None:
         for rule in rules:
@@ -276,6 +277,8 @@ class StyleResolver:
         attributes = element.attributes
         hints = presentation(element.tag, attributes)
         rules = self._sheet.rules_for(element) if self.has_rules else _NO_RULES
+        if self.has_rules and self._sheet.is_partial:  # a rule that was not read could hide
+            return replace(parent, hidden_below=_TOO_MANY, hidden=_TOO_MANY)
         inline = attributes.get("style") or "" if attributes else ""
         if not hints and not rules and not inline:
             return unstyled(parent)

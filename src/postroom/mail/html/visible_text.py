@@ -62,7 +62,7 @@ def render(
     if tree.root is not None and not walker.walk(tree.root):
         defects = (*defects, f"HTML with more than {_MAX_NODES} nodes, read up to there")
     if sheet.is_partial:
-        defects = (*defects, "HTML styles beyond measure, hidden text may show")
+        defects = (*defects, "HTML styles beyond measure, text taken as hidden")
     text = clean(walker.page.text())
     if not walker.has_words and any(one.reason == BY_COLOUR for one in walker.hidden.found):
         text = _at_a_second_look(tree, resolver) or text

@@ -17,6 +17,7 @@ from postroom.mail.mime.detection import (
     is_western,
     lines_with_letters,
     multibyte,
+    rare_letters,
 )
 from postroom.model.values import late_pattern
 
@@ -260,7 +261,8 @@ def _iso2022_jp(data: bytes, codec: str, *, detects: bool) -> tuple[str, str | N
 def _repaired(data: bytes, codec: str, *, detects: bool) -> str:
     """The declared charset with replacement characters, unless another one fits better."""
     if codec == "utf-8":
-        return guess(data, detects=detects)
+        is_cut = _is_damaged_utf8(data, per_wrong=1) and multibyte(data[:_SAMPLE]) is None
+        return clean(data.decode(codec, "replace")) if is_cut else guess(data, detects=detects)
     if (text := _utf8_in_disguise(data)) is not None:
         return text
     lenient = data.decode(codec, "replace")
@@ -296,20 +298,19 @@ def guess(data: bytes, *, detects: bool = True, hints: Sequence[str] = ()) -> st
         return clean(data.decode("cp1252", "replace"))
 
 
-def _is_damaged_utf8(data: bytes) -> bool:
+def _is_damaged_utf8(data: bytes, per_wrong: int = 4) -> bool:
     """True if far more letters are good UTF-8 than are not: somebody cut one in two."""
     sample = data[:_SAMPLE]
     wrong = sample.decode("utf-8", "replace").count(REPLACEMENT)
-    return len(_UTF8_LEAD.findall(sample)) > 4 * wrong
+    return len(_UTF8_LEAD.findall(sample)) > per_wrong * wrong
 
 
 def _detected(data: bytes, hints: Sequence[str]) -> str | None:
     """The charset that the lines with 8-bit bytes look like; too few are not worth a guess."""
     sample = lines_with_letters(data, _SAMPLE)
     named = [codec for hint in hints if (codec := codec_name(hint)) and codec not in _COMMON]
-    for codec in named:
-        if _fits(sample, codec):
-            return codec
+    if fitting := [codec for codec in named if _fits(sample, codec)]:
+        return min(fitting, key=lambda codec: rare_letters(sample, codec))
     if sum(byte > 127 for byte in sample) < _FEW_LETTERS:
         return None
     if (codec := multibyte(sample)) is not None:

@@ -18,6 +18,12 @@ def lines_with_letters(data: bytes, most: int) -> bytes:
     return b"\n".join(line for line in data.split(b"\n") if not line.isascii())[:most]
 
 
+def rare_letters(sample: bytes, codec: str) -> int:
+    """How many letters hardly anybody writes: half-width kana, and those of private use."""
+    text = sample.decode(codec, "replace")
+    return sum("\uff61" <= letter <= "\uff9f" or "\ue000" <= letter <= "\uf8ff" for letter in text)
+
+
 def _is_kana(letter: str) -> bool:
     return "\u3040" <= letter <= "\u30ff"
 
@@ -107,17 +113,20 @@ def is_latin(sample: bytes) -> bool:
 
 
 def is_western(sample: bytes) -> bool:
-    """Whether windows-1252 gives only letters of Western Europe."""
+    """Whether windows-1252 gives only letters of one language of Western Europe."""
     text = sample.decode("cp1252", "replace")
-    if _NOT_FRENCH.search(text):
+    if _NOT_FRENCH.search(text) or _POUND_IN_WORD.search(text):
         return False
-    return all(letter.isascii() or letter in load("charsets")["western"] for letter in text)
+    data = load("charsets")
+    letters = {letter for letter in text.lower() if letter > "\x7f"} - set(data["western_signs"])
+    return any(letters.issubset(alphabet) for alphabet in data["western"])
 
 
 _AMONG_ASCII = re.compile(
     rb"(?<=[A-Za-z])[\x80-\xff]{1,2}(?![\x80-\xff])|(?<![\x80-\xff])[\x80-\xff]{1,2}(?=[A-Za-z])"
 )
 _NOT_FRENCH = re.compile(r"œ(?![uieUIE])")  # what ś of windows-1250 looks like
+_POUND_IN_WORD = re.compile(r"£[^\W\d_]")  # and its Ł
 _ESCAPE = re.compile(rb"\x1b(\$\([@BDO-Q]|\$[@AB]|\([BJIH])|([\x0e\x0f])")
 
 

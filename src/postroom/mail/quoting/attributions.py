@@ -38,6 +38,7 @@ _TOKEN = re.compile(
     rf"|(?P<number>\d{{1,9}}(?:st|nd|rd|th|er|º)?)|(?P<word>{_WORD})|(?P<mark>[<\"'«“„(\[])"
 )
 _WORD_BREAK = re.compile(r"[\s:：,.<>\"'”’*_-]+")
+_BRACKETS = re.compile(r"[()\[\]]")
 _MAX_VERB_WORDS = 4
 _HINT = re.compile(r"[\d@]")
 _STOPS = frozenset(".!?…。！？")
@@ -214,10 +215,15 @@ def find_attribution(text: str, *, quote_follows: bool, is_paragraph: bool = Fal
 
 
 def _may_be_one(text: str, *, quote_follows: bool, is_paragraph: bool) -> bool:
-    """A quick look: it needs an address or a verb, unless it is a paragraph with a date."""
+    """A quick look: it needs an address or a verb, unless it is a paragraph with a date.
+
+    With neither a quotation nor an empty line below, an address alone needs a colon at the end.
+    """
     if not quote_follows and not _HINT.search(text):
         return False
-    return is_paragraph or "@" in text or "(" in text or _may_have_verb(text)
+    if is_paragraph or ("@" in text and (quote_follows or text.endswith((":", "：")))):
+        return True
+    return _may_have_verb(text) or ("(" in text and _may_have_verb(_BRACKETS.sub(" ", text)))
 
 
 def _may_have_verb(text: str) -> bool:

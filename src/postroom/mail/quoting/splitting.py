@@ -32,6 +32,7 @@ _OTHER_MARK = re.compile(
 )
 _TIMED = re.compile(r"\d[:.h]\d\d|\b(?:19|20)\d\d\b")
 _PROMPTS = frozenset(load("quotations")["prompts"])
+_PROMPT = ">>> "
 _MAX_LOOKAHEAD = 2_000
 _SHORTEST_SEPARATOR = 6
 _DIRECTION = " \t\xa0\u200e\u200f\u202c"
@@ -101,6 +102,7 @@ class _Marks:
         if _OTHER_MARK.search(text):
             self._find_other_marks()
         if True in self.quoted:
+            self._free_prompts()
             self._free_torn_ends()
             self._adopt_wrapped_lines()
         cut = self._find_cut()
@@ -139,6 +141,15 @@ class _Marks:
         # a table has more bars, a pipe of a shell goes on from the line above
         is_code = any(line.rstrip().endswith("\\") for line in self.lines[first:end])
         return not is_code and (not above or is_announced)
+
+    def _free_prompts(self) -> None:
+        """Lines behind `>>> ` are typed into a program if no mail is quoted around them."""
+        at = [index for index, is_quoted in enumerate(self.quoted) if is_quoted]
+        if not all(self.lines[index].startswith(_PROMPT) for index in at):
+            return
+        above = next((line for line in reversed(self.lines[: at[0]]) if line.strip()), "")
+        if above and find_attribution(above, quote_follows=True) < 0:
+            self.quoted = [False] * len(self.lines)
 
     def _free_torn_ends(self) -> None:
         """`> wrote:` is no quotation if its `<` stands in the lines above."""

@@ -118,7 +118,7 @@ def findings(found: ExtractedText) -> ExtractedText:
     text = cleaned(found.text, removed).strip("\n")
     count = sum(removed.counts.values())
     more = (f"invisible characters removed: {count}",) if count else ()
-    return ExtractedText(text, (*found.warnings, *more), found.hidden)
+    return ExtractedText(text, (*found.warnings, *more), (*found.hidden, *removed.hidden))
 
 
 _FOLD = re.compile(r"\r?\n[ \t]")
