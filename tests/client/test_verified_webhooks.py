@@ -57,7 +57,7 @@ def test_a_signature_by_one_of_several_secrets_is_enough():
         {"webhook-timestamp": ""},
         {"webhook-timestamp": "１２３"},
         {"webhook-timestamp": "9" * 400},
-        {"webhook-timestamp": str(int(time.time()) + 10_000)},
+        {"webhook-timestamp": "4102444800"},  # the year 2100
     ],
     ids=str,
 )
