@@ -19,6 +19,7 @@ EXTRAS = {
     "embeddings": Extra(
         ("onnxruntime", "postroom_model"), "the bundled model that finds by meaning"
     ),
+    "index": Extra(("numpy",), "the search index for large mailboxes"),
     "pdf": Extra(("pypdfium2",), "the text of PDFs"),
     "postgres": Extra(("psycopg",), "a PostgreSQL database"),
     "s3": Extra(("obstore",), "object storage"),

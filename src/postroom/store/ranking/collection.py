@@ -1,25 +1,25 @@
-"""Reading a collection: arrays in memory, statistics, and BM25 weights of terms."""
+"""A collection as it is read and ranked: statistics, cursors, and what every reader does.
+
+`array_collection` ranks with numpy, `plain_collection` without it and with the same results.
+"""
 
 from __future__ import annotations
 
 import math
 import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Generic, TypeVar
 
 from postroom.errors import InvalidInput
 from postroom.model.memory import CollectionName
-from postroom.model.page import Place
-from postroom.model.view import EVERYTHING, Everything
+from postroom.model.page import Place, Slice
 from postroom.model.view import Numbers as InboxNumbers
-from postroom.store.ranking.compaction import DOC_ID, FREQUENCY, NUMBER
 from postroom.store.ranking.documents import find_collection, inboxes_of_messages
-from postroom.store.ranking.vectors import Vectors, grown
+from postroom.store.ranking.index import Question
 from postroom.store.sql.values import any_of, from_text
 from postroom.store.transaction import Row, Transaction
 
@@ -29,6 +29,29 @@ CURSOR_OUTDATED = (
 )
 _KEY_PARTS, _STATE_PARTS = 2, 6
 """The parts of a cursor: the last document, and `RankingState.place` without counts."""
+
+K1, B = 1.2, 0.75
+"""The usual constants of BM25: saturation of frequencies, and normalization by length."""
+
+LONG_DOCUMENT = 0.25
+"""Above the average, length counts by its logarithm: a long text with all terms of a query must not
+lose to a short one without."""
+
+MAX_FREQUENCY = 255
+"""A frequency is stored in one byte."""
+
+STEPS = 10_000
+"""Relevance is rounded to four digits, so that equal values are equal in a sort."""
+
+NAME_BITS = 48
+"""The low bits of a sort key; the others hold the relevance."""
+
+LOWEST_BEST = 1e-6
+"""The best score of a list, at least."""
+
+TERMS_ONLY = (-1, 0)
+"""The thresholds of a list without vectors; otherwise the largest distance of sketches, and the
+lowest score by terms that is compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +90,7 @@ class RankingState:
     @property
     def max_score(self) -> float:
         """The score of a document of average length that has every term."""
-        return max(sum(self.statistics.idf(count) for count in self.counts), 1e-6)
+        return max(sum(self.statistics.idf(count) for count in self.counts), LOWEST_BEST)
 
     @property
     def place(self) -> Place:
@@ -92,125 +115,30 @@ def resume(after: Place | None, terms: Sequence[str]) -> RankingState | None:
     )
 
 
-Numbers = NDArray[np.intp]
-Floats = NDArray[np.float32]
-Mask = NDArray[np.bool_]
-Entries = tuple[Numbers, Floats]
-
-_MAX_CACHED = 1_000_000
-"""Twelve megabytes of documents and weights."""
-
-_MAX_CACHED_OF_PART = 100_000
-"""The same for a view of some inboxes, of which there can be several."""
-
-K1, B = 1.2, 0.75
-"""The usual constants of BM25: saturation of frequencies, and normalization by length."""
-
-LONG_DOCUMENT = 0.25
-"""Above the average, length counts by its logarithm: a long text with all terms of a query must not
-lose to a short one without."""
+def sort_key(after: Place) -> int:
+    """The sort key of the last row of the page before."""
+    return int(after[0]) << NAME_BITS | int(after[1])
 
 
-class TermCache:
-    """The weights of the terms that were used last."""
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """One page of documents, best first, by their names: their numbers, or those of messages."""
 
-    def __init__(self, limit: int) -> None:
-        self._entries: OrderedDict[str, Entries] = OrderedDict()
-        self._limit = limit
-        self._size = 0
+    names: tuple[int, ...]
+    relevances: tuple[float, ...]
+    total: int
+    offset: int
+    next: Place | None
 
-    def get(self, term: str) -> Entries | None:
-        if term in self._entries:
-            self._entries.move_to_end(term)
-        return self._entries.get(term)
+    @classmethod
+    def of(cls, shown: Sequence[int], total: int, offset: int, state: RankingState) -> Ranked:
+        """A page from its sort keys: the relevance in steps, then the name."""
+        found = [divmod(key, 1 << NAME_BITS) for key in shown]
+        has_more = len(shown) > 0 and offset + len(shown) < total
+        following = (*found[-1], *state.place) if has_more else None
+        relevances = tuple(step / STEPS for step, _ in found)
+        return cls(tuple(name for _, name in found), relevances, total, offset, following)
 
-    def put(self, term: str, entries: Entries) -> None:
-        self._entries[term] = entries
-        self._size += len(entries[0])
-        while self._size > self._limit:
-            _, (documents, _) = self._entries.popitem(last=False)
-            self._size -= len(documents)
-
-
-class View:
-    """The visible documents of a collection (None: all) and their statistics, until it changes."""
-
-    def __init__(self, collection: CollectionReader, visible: Mask | None) -> None:
-        self.collection = collection
-        self.visible = visible
-        self.statistics = (
-            collection.statistics if visible is None else _statistics_of(collection, visible)
-        )
-        self._norms = _norms(collection.lengths / np.float32(self.statistics.average_length))
-        self._cache = TermCache(_MAX_CACHED if visible is None else _MAX_CACHED_OF_PART)
-
-    @property
-    def size(self) -> int:
-        return self.collection.statistics.size
-
-    def entries(
-        self, tx: Transaction, terms: Sequence[str], resumed: RankingState | None = None
-    ) -> dict[str, Entries]:
-        """The live documents of each term, and its weight in each.
-
-        For a *resumed* list, only documents that existed then, with the weights of then.
-        """
-        if resumed is not None and resumed.statistics != self.statistics:
-            return self._resumed_entries(tx, terms, resumed)
-        known = {term: self._cache.get(term) for term in terms}
-        for term, parts in self.collection.read(tx, [t for t in terms if known[t] is None]).items():
-            documents, frequencies = self.collection.live_entries(parts, self.visible)
-            idf = self.statistics.idf(len(documents))
-            entries = _bm25(documents, frequencies, self._norms.take(documents), idf)
-            known[term] = entries
-            self._cache.put(term, entries)
-        return {term: entries for term, entries in known.items() if entries is not None}
-
-    def _resumed_entries(
-        self, tx: Transaction, terms: Sequence[str], resumed: RankingState
-    ) -> dict[str, Entries]:
-        statistics, counts = resumed.statistics, dict(zip(terms, resumed.counts, strict=True))
-        found = self.collection.read(tx, terms)
-        entries = {}
-        # In the order of the query, because a sum of floats depends on it.
-        for term in (term for term in terms if term in found):
-            documents, frequencies = self.collection.live_entries(found[term], self.visible)
-            existed = documents < statistics.size
-            documents, frequencies = documents[existed], frequencies[existed]
-            lengths = self.collection.lengths.take(documents)
-            norms = _norms(lengths / np.float32(statistics.average_length))
-            entries[term] = _bm25(documents, frequencies, norms, statistics.idf(counts[term]))
-        return entries
-
-
-def _statistics_of(collection: CollectionReader, visible: Mask) -> Statistics:
-    documents = np.flatnonzero(visible)
-    return Statistics(
-        size=int(documents[-1]) + 1 if len(documents) else 0,
-        live=len(documents),
-        words=int(collection.lengths[documents].sum(dtype=np.float64)),
-    )
-
-
-def _bm25(documents: Numbers, frequencies: Floats, norms: Floats, idf: float) -> Entries:
-    norms += frequencies
-    frequencies *= np.float32(idf * (K1 + 1))
-    frequencies /= norms
-    return documents, frequencies
-
-
-def _norms(lengths: Floats) -> Floats:
-    """The length normalization of BM25; an average document has length 1."""
-    cost = np.minimum(lengths, 1) + LONG_DOCUMENT * np.log(np.maximum(lengths, 1))
-    return (K1 * (1 - B + B * cost)).astype(np.float32)
-
-
-_MAX_VIEWS = 32
-
-_Part = tuple[Numbers, NDArray[np.uint8]]
-
-_MAX_FREQUENCY = 255
-"""A frequency is stored in one byte."""
 
 STATE = """
     SELECT epoch, changes, next_document, documents, total_length FROM ranking_collections
@@ -238,37 +166,34 @@ POSTINGS = """
      WHERE collection = :collection AND segment {segments} AND term {terms}
 """
 
+Selection = TypeVar("Selection")
+Segment = TypeVar("Segment")
 
-class CollectionReader:
-    """A collection as arrays that are indexed by document number."""
+
+class RankedCollection(ABC, Generic[Selection, Segment]):
+    """A collection in memory: its segments, its buffer, and which documents are live.
+
+    A *selection* is a set of documents, a *segment* the documents of one, as the reader keeps them.
+    """
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.vectors = Vectors(number)
         self._reset(-1)
 
     def _reset(self, epoch: int) -> None:
         self._epoch = epoch
         self.statistics = Statistics(size=0, live=0, words=0)
         self._changes = -1
-        self._last_tombstone = self._last_buffered = 0
-        self._has_tombstones = False
-        self.sources: NDArray[np.int64] = np.zeros(0, np.int64)
-        self._inboxes: NDArray[np.int64] = np.zeros(0, np.int64)
-        self._last_source = 0
-        self.is_live: Mask = np.zeros(1024, np.bool_)
-        self.lengths: Floats = np.zeros(1024, np.float32)
-        self._segments: dict[int, Numbers | np.intp] = {}
+        self._last_tombstone = self._last_buffered = self._last_source = 0
+        self._segments: dict[int, Segment] = {}
         self._buffer: dict[str, tuple[list[int], list[int]]] = {}
-        self._views: OrderedDict[InboxNumbers, View] = OrderedDict()
-        self.vectors.reset()
 
     @property
     def size(self) -> int:
-        """The length of an array with an element for each document number."""
+        """Every document number is below it."""
         return self.statistics.size
 
-    def refreshed(self, tx: Transaction) -> CollectionReader:
+    def refreshed(self, tx: Transaction) -> RankedCollection[Selection, Segment]:
         """This collection with what has changed since the last call.
 
         If a newer transaction has read changes that this one cannot see: another reader.
@@ -276,19 +201,15 @@ class CollectionReader:
         row = tx.one(STATE, collection=self.number)
         epoch, changes, *numbers = row or (0, 0, 1, 0, 0)
         if changes < self._changes:
-            return CollectionReader(self.number).refreshed(tx)
-        statistics = Statistics(*numbers)
+            return type(self)(self.number).refreshed(tx)
         if epoch != self._epoch:
             self._reset(epoch)
         if changes == self._changes:
             return self
-        self.is_live = grown(self.is_live, statistics.size)
-        self.lengths = grown(self.lengths, statistics.size)
+        self._prepare(statistics := Statistics(*numbers))
         self._read_segments(tx)
         self._read_buffer(tx)
         self._read_tombstones(tx)
-        self.vectors.is_current = False
-        self._views = OrderedDict()
         self.statistics, self._changes = statistics, changes
         return self
 
@@ -299,74 +220,31 @@ class CollectionReader:
         # Documents of new segments have left the buffer.
         self._segments, self._buffer, self._last_buffered = {}, {}, 0
         for name, documents, lengths, deleted in tx.all(SEGMENTS, collection=self.number):
-            found = np.frombuffer(documents, NUMBER).astype(np.intp)
-            self._segments[name] = _as_range(found)
-            new = found[self.lengths[found] == 0]
-            self.lengths[found] = np.maximum(np.frombuffer(lengths, NUMBER), 1)
-            self.is_live[new] = True
-            if deleted:
-                self._has_tombstones = True
-                self.is_live[np.frombuffer(deleted, NUMBER)] = False
+            self._segments[name] = self._read_segment(documents, lengths, deleted or b"")
 
     def _read_buffer(self, tx: Transaction) -> None:
         rows = tx.all(BUFFER, collection=self.number, after=self._last_buffered)
         for document, length, terms in rows:
             self._last_buffered = document
-            if self.lengths[document] == 0:
-                self.is_live[document] = True
-            self.lengths[document] = max(length, 1)
-            for term, frequencies in from_text(terms).items():
-                documents, counts = self._buffer.setdefault(term, ([], []))
+            self._add(document, length)
+            for term, frequency in from_text(terms).items():
+                documents, frequencies = self._buffer.setdefault(term, ([], []))
                 documents.append(document)
-                counts.append(min(frequencies, _MAX_FREQUENCY))
+                frequencies.append(min(frequency, MAX_FREQUENCY))
 
     def _read_tombstones(self, tx: Transaction) -> None:
         rows = tx.all(TOMBSTONES, collection=self.number, after=self._last_tombstone)
         if rows:
-            self._has_tombstones = True
-            self.is_live[[row[1] for row in rows]] = False
+            self._delete([row[1] for row in rows])
             self._last_tombstone = max(row[0] for row in rows)
 
     def read_sources(self, tx: Transaction) -> None:
-        """Read the message number of each document; 0 for some deleted ones."""
-        self.sources = grown(self.sources, len(self.is_live))
-        self._inboxes = grown(self._inboxes, len(self.is_live))
+        """Read the message number of each document. Needed for all that is about messages."""
         rows = tx.all(SOURCES, collection=self.number, after=self._last_source, size=self.size)
         inboxes = inboxes_of_messages(tx, [row[1] for row in rows])
-        for document, source in rows:
-            self.sources[document], self._inboxes[document] = source, inboxes.get(source, 0)
-            self._last_source = document
-
-    def view(self, inboxes: InboxNumbers = EVERYTHING) -> View:
-        """The documents of some inboxes. Call `read_sources` first."""
-        view = self._views.pop(inboxes, None)
-        if view is None:
-            visible = None
-            if not isinstance(inboxes, Everything):
-                is_named = np.isin(self._inboxes[: self.size], inboxes.named)
-                visible = self.is_live[: self.size] & is_named
-            view = View(self, visible)
-        self._views[inboxes] = view
-        if len(self._views) > _MAX_VIEWS:
-            self._views.popitem(last=False)
-        return view
-
-    def read(self, tx: Transaction, terms: Sequence[str]) -> dict[str, list[_Part]]:
-        """The documents and frequencies of each term that occurs."""
-        found: dict[str, list[_Part]] = {}
-        for term, segment, packed in self._postings(tx, terms):
-            count = len(packed) // 3
-            doc_ids = np.frombuffer(packed, DOC_ID, count)
-            frequencies = np.frombuffer(packed, FREQUENCY, count, 2 * count)
-            own = self._segments[segment]
-            documents = own.take(doc_ids) if isinstance(own, np.ndarray) else doc_ids + own
-            found.setdefault(term, []).append((documents, frequencies))
-        for term in terms:
-            if term in self._buffer:
-                newest, counts = self._buffer[term]
-                part = np.array(newest, np.intp), np.array(counts, FREQUENCY)
-                found.setdefault(term, []).append(part)
-        return found
+        self._add_sources((document, item, inboxes.get(item, 0)) for document, item in rows)
+        if rows:
+            self._last_source = rows[-1][0]
 
     def _postings(self, tx: Transaction, terms: Sequence[str]) -> list[Row]:
         if not self._segments or not terms:
@@ -376,42 +254,108 @@ class CollectionReader:
         sql = POSTINGS.format(segments=segments, terms=among_terms)
         return tx.all(sql, collection=self.number, **among, **params)
 
-    def live_entries(self, parts: Sequence[_Part], visible: Mask | None) -> tuple[Numbers, Floats]:
-        """The live documents among some, or those that are *visible*, with frequencies."""
-        documents = np.concatenate([part[0] for part in parts])
-        frequencies = np.concatenate([part[1] for part in parts]).astype(np.float32)
-        if visible is None and self._has_tombstones:
-            visible = self.is_live
-        if visible is not None:
-            counts = visible[documents]
-            documents, frequencies = documents[counts], frequencies[counts]
-        return documents, frequencies
+    @abstractmethod
+    def _prepare(self, statistics: Statistics) -> None:
+        """Prepare for reading changes, after which the collection has these statistics."""
 
+    @abstractmethod
+    def _read_segment(self, documents: bytes, lengths: bytes, deleted: bytes) -> Segment:
+        """Read a segment. Documents that were known before stay live or deleted."""
 
-def _as_range(documents: Numbers) -> Numbers | np.intp:
-    """Consecutive numbers are represented by the first one."""
-    is_run = len(documents) > 0 and bool((np.diff(documents) == 1).all())
-    return np.intp(documents[0]) if is_run else documents
+    @abstractmethod
+    def _add(self, document: int, length: int) -> None:
+        """Add a document of the buffer; one that was known before stays live or deleted."""
+
+    @abstractmethod
+    def _delete(self, documents: Sequence[int]) -> None: ...
+
+    @abstractmethod
+    def _add_sources(self, sources: Iterable[tuple[int, int, int]]) -> None:
+        """Add documents with their messages and inboxes."""
+
+    @abstractmethod
+    def only(self, documents: Sequence[int]) -> Selection:
+        """Select these documents."""
+
+    @abstractmethod
+    def all_but(self, documents: Sequence[int]) -> Selection:
+        """Select all documents but these."""
+
+    @abstractmethod
+    def of_messages(self, numbers: Sequence[int]) -> Selection:
+        """Select the live documents of some messages."""
+
+    @abstractmethod
+    def count_complete(self, selected: Selection, question: Question) -> int:
+        """How many of the selected documents have all that the question compares."""
+
+    @abstractmethod
+    def not_indexed(self, numbers: Sequence[int]) -> list[int]:
+        """Those of some messages that have no live document."""
+
+    @abstractmethod
+    def with_terms(self, tx: Transaction, terms: Sequence[str], among: Selection) -> list[int]:
+        """The selected documents that have every one of some terms."""
+
+    @abstractmethod
+    def rank(
+        self,
+        tx: Transaction,
+        question: Question,
+        allowed: Selection,
+        page: Slice,
+        inboxes: InboxNumbers | None = None,
+    ) -> Ranked:
+        """Find the documents that match the terms or the vector of a question.
+
+        *allowed* restricts the documents. With *inboxes*, statistics are those of their messages,
+        and the numbers of messages are returned and break ties; without, those of documents.
+
+        Raises:
+            InvalidInput: the cursor cannot be continued.
+        """
+
+    @abstractmethod
+    def rank_keywords(
+        self,
+        tx: Transaction,
+        keywords: Sequence[tuple[Sequence[str], Selection]],
+        *,
+        needs_all: bool,
+        page: Slice,
+    ) -> Ranked:
+        """Find documents with all or any of some keywords.
+
+        A keyword has terms, all of which are needed, and the documents in which it counts.
+
+        Raises:
+            InvalidInput: the cursor cannot be continued.
+        """
 
 
 _MAX_COLLECTIONS = 64
 _NO_COLLECTION = 0
 
 
-class CollectionCache:
+class CollectionCache(Generic[Selection, Segment]):
     """Caches the collections that were used last."""
 
-    def __init__(self) -> None:
+    def __init__(self, reader: Callable[[int], RankedCollection[Selection, Segment]]) -> None:
+        self._reader = reader
         self._lock = threading.Lock()
-        self._collections: OrderedDict[int, tuple[CollectionReader, threading.Lock]] = OrderedDict()
+        self._collections: OrderedDict[
+            int, tuple[RankedCollection[Selection, Segment], threading.Lock]
+        ] = OrderedDict()
 
     @contextmanager
-    def collection(self, tx: Transaction, name: CollectionName) -> Iterator[CollectionReader]:
+    def collection(
+        self, tx: Transaction, name: CollectionName
+    ) -> Iterator[RankedCollection[Selection, Segment]]:
         """A collection as the transaction sees it; empty if it does not exist."""
         number = find_collection(tx, name) or _NO_COLLECTION
         with self._lock:
             found = self._collections.pop(number, None)
-            found = found or (CollectionReader(number), threading.Lock())
+            found = found or (self._reader(number), threading.Lock())
             self._collections[number] = found
             if len(self._collections) > _MAX_COLLECTIONS:
                 self._collections.popitem(last=False)

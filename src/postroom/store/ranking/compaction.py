@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-
-import numpy as np
-from numpy.typing import NDArray
+from itertools import groupby
+from operator import itemgetter
 
 from postroom.mail.text.terms import count_terms
 from postroom.store.ranking.documents import text_of
@@ -16,8 +15,8 @@ from postroom.store.transaction import Row, Transaction
 MERGED_SEGMENTS = 8
 """This many small segments are merged into a large one, which is not merged again."""
 
-DOC_ID, FREQUENCY, NUMBER = np.dtype("<u2"), np.dtype("u1"), np.dtype("<u4")
-"""The encodings of doc ids in a segment, of frequencies, and of document numbers."""
+DOC_ID, NUMBER = "H", "I"
+"""The types of arrays of doc ids in a segment, and of document numbers; a frequency is a byte."""
 
 Posting = tuple[str, bytes]
 
@@ -80,11 +79,11 @@ def _write_segment(tx: Transaction, collection: int, rows: Sequence[Row]) -> Non
     found: dict[str, tuple[array[int], bytearray]] = {}
     for doc_id, row in enumerate(rows):
         for term, count in from_text(row[2]).items():
-            doc_ids, frequencies = found.setdefault(term, (array("H"), bytearray()))
+            doc_ids, frequencies = found.setdefault(term, (array(DOC_ID), bytearray()))
             doc_ids.append(doc_id)
             frequencies.append(min(count, 255))
     postings = ((term, own.tobytes() + counts) for term, (own, counts) in found.items())
-    documents, lengths = (np.array([row[at] for row in rows], NUMBER) for at in (0, 1))
+    documents, lengths = (array(NUMBER, [row[at] for row in rows]) for at in (0, 1))
     _insert(tx, collection, 0, documents, lengths, postings)
     tx.run(CLEAR_TERMS, collection=collection, last=rows[-1][0])
 
@@ -93,12 +92,12 @@ def _insert(
     tx: Transaction,
     collection: int,
     level: int,
-    documents: NDArray[np.uint32],
-    lengths: NDArray[np.uint32],
+    documents: array[int],
+    lengths: array[int],
     postings: Iterable[Posting],
 ) -> None:
     """Write a segment; its number is that of its first document."""
-    segment = int(documents[0])
+    segment = documents[0]
     name = {"collection": collection, "segment": segment}
     arrays = {"documents": documents.tobytes(), "lengths": lengths.tobytes()}
     tx.run(INSERT_SEGMENT, **name, **arrays, level=level)
@@ -112,33 +111,28 @@ def _merge_small(tx: Transaction, collection: int) -> None:
         return
     among, params = any_of("segment", [row[0] for row in small])
     rows = tx.all(POSTINGS.format(among=among), collection=collection, **params)
-    documents = [np.frombuffer(row[1], NUMBER) for row in small]
-    lengths = [np.frombuffer(row[2], NUMBER) for row in small]
-    ends = np.cumsum([len(found) for found in documents])
-    bases = dict(zip((row[0] for row in small), (0, *ends[:-1]), strict=True))
+    documents, lengths, bases = array(NUMBER), array(NUMBER), dict[int, int]()
+    for segment, own_documents, own_lengths, _ in small:
+        bases[segment] = len(documents)
+        documents.frombytes(own_documents)
+        lengths.frombytes(own_lengths)
     _remove(tx, collection, [row[0] for row in small])
-    merged = _merged(rows, bases)
-    _insert(tx, collection, 1, np.concatenate(documents), np.concatenate(lengths), merged)
+    _insert(tx, collection, 1, documents, lengths, _merged(rows, bases))
     deleted = b"".join(row[3] or b"" for row in small)
-    _store_tombstones(tx, collection, small[0][0], np.frombuffer(deleted, NUMBER))
+    _store_tombstones(tx, collection, small[0][0], deleted)
     _merge_small(tx, collection)
 
 
 def _merged(rows: Sequence[Row], bases: dict[int, int]) -> Iterator[Posting]:
     """The postings of each term, concatenated; *rows* are sorted by term and segment."""
-    sizes = [len(row[2]) // 3 for row in rows]
-    pairs = list(zip(rows, sizes, strict=True))
-    flat = np.frombuffer(b"".join(row[2][: 2 * size] for row, size in pairs), DOC_ID)
-    flat = (flat + np.repeat([bases[row[1]] for row in rows], sizes)).astype(DOC_ID)
-    frequencies = b"".join(row[2][2 * size :] for row, size in pairs)
-    totals: dict[str, int] = {}
-    for row, size in pairs:
-        totals[row[0]] = totals.get(row[0], 0) + size
-    doc_ids, start = flat.tobytes(), 0
-    for term, total in totals.items():
-        end = start + total
-        yield term, doc_ids[2 * start : 2 * end] + frequencies[start:end]
-        start = end
+    for term, own in groupby(rows, key=itemgetter(0)):
+        doc_ids, frequencies = array(DOC_ID), bytearray()
+        for _, segment, packed in own:
+            count, base = len(packed) // 3, bases[segment]
+            found = array(DOC_ID, packed[: 2 * count])
+            doc_ids.extend(found if not base else array(DOC_ID, [n + base for n in found]))
+            frequencies += packed[2 * count :]
+        yield term, doc_ids.tobytes() + frequencies
 
 
 def _remove(tx: Transaction, collection: int, segments: Sequence[int]) -> None:
@@ -155,34 +149,29 @@ def purge_deleted(tx: Transaction, collection: int) -> None:
     start again, because `epoch` changes.
     """
     live = {row[0]: row for row in tx.all(LIVE_DOCUMENTS, collection=collection)}
-    numbers = np.array(list(live), NUMBER)
     sql = """
         SELECT segment, documents FROM ranking_segments
          WHERE collection = :collection ORDER BY segment
     """
     for segment, packed in tx.all(sql, collection=collection):
-        documents = np.frombuffer(packed, NUMBER)
-        is_deleted = np.isin(documents, numbers, invert=True)
-        if 2 * np.count_nonzero(is_deleted) >= len(documents):
+        documents = array(NUMBER, packed)
+        deleted = array(NUMBER, [document for document in documents if document not in live])
+        if 2 * len(deleted) >= len(documents):
             _remove(tx, collection, [segment])
-            remaining = [live[document] for document in documents[~is_deleted].tolist()]
-            _return_to_buffer(tx, collection, remaining)
+            _return_to_buffer(tx, collection, [live[d] for d in documents if d in live])
         else:
-            _store_tombstones(tx, collection, segment, documents[is_deleted])
+            _store_tombstones(tx, collection, segment, deleted.tobytes())
     tx.run("DELETE FROM ranking_deletions WHERE collection = :collection", collection=collection)
     sql = "UPDATE ranking_collections SET deleted = 0, epoch = epoch + 1 WHERE number = :collection"
     tx.run(sql, collection=collection)
 
 
-def _store_tombstones(
-    tx: Transaction, collection: int, segment: int, deleted: NDArray[np.uint32]
-) -> None:
+def _store_tombstones(tx: Transaction, collection: int, segment: int, deleted: bytes) -> None:
     sql = """
         UPDATE ranking_segments SET deleted = :deleted
          WHERE collection = :collection AND segment = :segment
     """
-    packed = deleted.astype(NUMBER).tobytes()
-    tx.run(sql, deleted=packed, collection=collection, segment=segment)
+    tx.run(sql, deleted=deleted, collection=collection, segment=segment)
 
 
 def _return_to_buffer(tx: Transaction, collection: int, live: Sequence[Row]) -> None:

@@ -156,7 +156,7 @@ def add_document(tx: Transaction, collection: int, source: int, counts: Counter[
     )
     row = tx.one(COUNT_ADDED, collection=collection, length=length)
     if row and row[0] >= BUFFERED_DOCUMENTS:
-        # Loads numpy, which a process that writes a few memories does not need.
+        # Not needed by a process that writes a few memories.
         from postroom.store.ranking.compaction import flush_buffer
 
         flush_buffer(tx, collection, BUFFERED_DOCUMENTS)

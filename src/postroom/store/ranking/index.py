@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from postroom.extras import is_installed
 from postroom.model.memory import Vector
 from postroom.model.values import dataclass
 
@@ -27,13 +28,22 @@ class Question:
 
 
 class RankingIndex:
-    """The searchers of memories and mail, which share a cache. The first use imports numpy."""
+    """The searchers of memories and mail, which share a cache.
+
+    The first use imports numpy. Where it is not installed, results are the same, but slower.
+    """
 
     @cached_property
-    def _cache(self) -> CollectionCache:
+    def _cache(self) -> CollectionCache[Any, Any]:
         from postroom.store.ranking.collection import CollectionCache
 
-        return CollectionCache()
+        if is_installed("index"):
+            from postroom.store.ranking.array_collection import ArrayCollection
+
+            return CollectionCache(ArrayCollection)
+        from postroom.store.ranking.plain_collection import PlainCollection
+
+        return CollectionCache(PlainCollection)
 
     @cached_property
     def memories(self) -> MemorySearcher:

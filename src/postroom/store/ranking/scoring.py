@@ -1,28 +1,34 @@
-"""Scoring: which documents answer a query, and in which order."""
+"""Scoring with numpy: which documents answer a query, and in which order."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from postroom.errors import InvalidInput
-from postroom.model.page import Place, Slice
+from postroom.model.page import Slice
 from postroom.store.ranking.collection import (
     CURSOR_OUTDATED,
-    Entries,
-    Floats,
-    Mask,
+    LOWEST_BEST,
+    NAME_BITS,
+    STEPS,
+    TERMS_ONLY,
+    Ranked,
     RankingState,
-    View,
     resume,
+    sort_key,
 )
 from postroom.store.ranking.index import Question
-from postroom.store.ranking.vectors import Reach
+from postroom.store.ranking.vectors import Floats, Mask, Reach
 from postroom.store.transaction import Transaction
+
+if TYPE_CHECKING:
+    from postroom.store.ranking.array_collection import Entries, View
 
 TERM_WEIGHT, VECTOR_WEIGHT = 0.5, 0.5
 """Reciprocal ranks, and BM25 divided by the best score, gave worse results than terms alone."""
@@ -32,29 +38,8 @@ _BEST_BY_TERMS = 500
 
 _SAMPLED = 16
 
-_STEPS = 10_000
-"""Relevance is rounded to four digits, so that equal values are equal in a sort."""
-
-_NAME_BITS = 48
-"""The low bits of a sort key; the others hold the relevance."""
-
-_EQUAL_WITHIN = 3 / _STEPS
+_EQUAL_WITHIN = 3 / STEPS
 """Squared shares that differ by less can be rounded to the same relevance."""
-
-_TERMS_ONLY = (-1, 0)
-"""The thresholds of a list without vectors; otherwise the largest distance of sketches, and the
-lowest score by terms that is compared."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """One page of documents, best first, by their names: their numbers, or those of messages."""
-
-    names: tuple[int, ...]
-    relevances: tuple[float, ...]
-    total: int
-    offset: int
-    next: Place | None
 
 
 def rank(
@@ -65,14 +50,7 @@ def rank(
     page: Slice,
     names: NDArray[np.int64] | None = None,
 ) -> Ranked:
-    """Find the documents that match the terms or the vector of a question.
-
-    *allowed* restricts the documents. *names* maps documents to the numbers that are returned and
-    that break ties; without it, they are document numbers.
-
-    Raises:
-        InvalidInput: the cursor cannot be continued.
-    """
+    """See `RankedCollection.rank`; *names* maps documents to the numbers that are returned."""
     resumed = resume(page.after, question.terms)
     scores, state = _score_terms(tx, view, question.terms, resumed)
     hits = (scores > 0) & allowed
@@ -109,7 +87,7 @@ def _score_terms(
     entries = view.entries(tx, terms, resumed)
     for documents, weights in entries.values():
         np.add.at(scores, documents, weights)
-    return scores, resumed or RankingState(view.statistics, _counts(entries, terms), _TERMS_ONLY)
+    return scores, resumed or RankingState(view.statistics, _counts(entries, terms), TERMS_ONLY)
 
 
 def _counts(entries: Mapping[str, Entries], terms: Sequence[str]) -> tuple[int, ...]:
@@ -121,9 +99,9 @@ def _uses_vectors(question: Question, resumed: RankingState | None) -> bool:
     """Whether vectors count. Raises InvalidInput if they did on the first page and cannot now."""
     if resumed is None:
         return question.vector is not None
-    if resumed.thresholds != _TERMS_ONLY and question.vector is None:
+    if resumed.thresholds != TERMS_ONLY and question.vector is None:
         raise InvalidInput(CURSOR_OUTDATED)
-    return resumed.thresholds != _TERMS_ONLY
+    return resumed.thresholds != TERMS_ONLY
 
 
 def _compared(
@@ -161,13 +139,7 @@ def rank_keywords(
     needs_all: bool,
     page: Slice,
 ) -> Ranked:
-    """Find documents with all or any of some keywords.
-
-    A keyword has terms, all of which are needed, and the documents in which it counts.
-
-    Raises:
-        InvalidInput: the cursor cannot be continued.
-    """
+    """See `RankedCollection.rank_keywords`."""
     all_terms = list(dict.fromkeys(t for terms, _ in keywords for t in terms))
     resumed = resume(page.after, all_terms)
     entries = view.entries(tx, all_terms, resumed)
@@ -180,7 +152,7 @@ def rank_keywords(
         counts += has_all
     hits = counts == len(keywords) if needs_all else counts > 0
     total = int(np.count_nonzero(hits))
-    best_score = scores.max(where=hits, initial=np.float32(1e-6))
+    best_score = scores.max(where=hits, initial=np.float32(LOWEST_BEST))
     state = resumed or RankingState(
         view.statistics, _counts(entries, all_terms), (_float_bits(best_score), 0)
     )
@@ -215,19 +187,13 @@ def _page(
     names: NDArray[np.int64] | None = None,
 ) -> Ranked:
     """One page, best first; the highest name first among equals."""
-    steps = np.clip(np.rint(relevance * _STEPS), 1, _STEPS).astype(np.int64)
+    steps = np.clip(np.rint(relevance * STEPS), 1, STEPS).astype(np.int64)
     # One sort key for each: relevance, then name.
-    keys = np.sort(steps << _NAME_BITS | (documents if names is None else names[documents]))[::-1]
+    keys = np.sort(steps << NAME_BITS | (documents if names is None else names[documents]))[::-1]
     offset = page.offset
     if page.after is not None:
-        last = int(page.after[0]) << _NAME_BITS | int(page.after[1])
-        offset = int(np.count_nonzero(keys >= last))
-    shown = keys[offset : offset + page.limit].tolist()
-    found = [divmod(key, 1 << _NAME_BITS) for key in shown]
-    has_more = len(shown) > 0 and offset + len(shown) < total
-    following = (*found[-1], *state.place) if has_more else None
-    relevances = tuple(step / _STEPS for step, _ in found)
-    return Ranked(tuple(name for _, name in found), relevances, total, offset, following)
+        offset = int(np.count_nonzero(keys >= sort_key(page.after)))
+    return Ranked.of(keys[offset : offset + page.limit].tolist(), total, offset, state)
 
 
 def _best(scores: Floats, hits: Mask, count: int, max_score: float) -> NDArray[np.intp]:

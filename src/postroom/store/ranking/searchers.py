@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from functools import reduce
-
-import numpy as np
+from typing import Any
 
 from postroom.mail.text.fold import fold
 from postroom.mail.text.terms import around, mark, question_terms
@@ -25,10 +23,9 @@ from postroom.model.memory import (
 from postroom.model.message import MessageRow
 from postroom.model.page import Found, Slice
 from postroom.model.storage import MessageQuery
-from postroom.store.ranking.collection import CollectionCache, CollectionReader, Mask
+from postroom.store.ranking.collection import CollectionCache, Ranked, RankedCollection, Selection
 from postroom.store.ranking.documents import MAIL_CHARS, MAX_MAIL, count_unembedded
 from postroom.store.ranking.index import Question
-from postroom.store.ranking.scoring import Ranked, rank, rank_keywords
 from postroom.store.search.index import IndexSearcher, SearchQuery
 from postroom.store.sql.memories.memories import conditions_of
 from postroom.store.sql.messages.message_search import message_row, message_rows, search_query_of
@@ -53,13 +50,13 @@ MEMORIES = """
 class MemorySearcher:
     """Searches memories by terms and vector, by keywords, or for similar ones."""
 
-    def __init__(self, cache: CollectionCache) -> None:
+    def __init__(self, cache: CollectionCache[Any, Any]) -> None:
         self._cache = cache
 
     def find(self, tx: Transaction, query: MemoryQuery, question: Question) -> Found[MemoryHit]:
         with self._cache.collection(tx, collection_of(query.namespace)) as collection:
             allowed = _allowed(tx, collection, query)
-            ranked = rank(tx, collection.view(), question, allowed, query.page)
+            ranked = collection.rank(tx, question, allowed, query.page)
         terms = set(question.terms)
         rows = _rows(tx, collection.number, ranked.names)
         return _found(ranked, rows, lambda row: around(row[3], terms, EXCERPT_CHARS))
@@ -80,8 +77,7 @@ class MemorySearcher:
         with self._cache.collection(tx, collection_of(query.namespace)) as collection:
             filtered = _allowed(tx, collection, query)
             allowed = [(k.terms, _with_phrase(tx, collection, k, filtered)) for k in keywords]
-            view = collection.view()
-            ranked = rank_keywords(tx, view, allowed, needs_all=needs_all, page=query.page)
+            ranked = collection.rank_keywords(tx, allowed, needs_all=needs_all, page=query.page)
         terms = {term for keyword in keywords if keyword.phrase is None for term in keyword.terms}
         phrases = [keyword.phrase for keyword in keywords if keyword.phrase is not None]
         rows = _rows(tx, collection.number, ranked.names)
@@ -96,7 +92,7 @@ class MemorySearcher:
         with self._cache.collection(tx, collection_of(memory.namespace)) as collection:
             page = Slice(limit=2 * _MAX_SIMILAR)
             allowed = _allowed(tx, collection, query)
-            ranked = rank(tx, collection.view(), Question(terms[:_TERMS_COMPARED]), allowed, page)
+            ranked = collection.rank(tx, Question(terms[:_TERMS_COMPARED]), allowed, page)
         rows = _rows(tx, collection.number, ranked.names).values()
         compared = [(_overlap(terms, row[3]), row) for row in rows if row[1] != memory.key]
         close = [(share, row) for share, row in compared if share >= _MIN_OVERLAP]
@@ -106,17 +102,15 @@ class MemorySearcher:
         )
 
 
-def _allowed(tx: Transaction, collection: CollectionReader, query: MemoryQuery) -> Mask:
+def _allowed(
+    tx: Transaction, collection: RankedCollection[Selection, Any], query: MemoryQuery
+) -> Selection:
     if query.tags or query.linked_to is not None or query.since is not None:
         where = conditions_of(tx, collection.number, query)
-        mask = np.zeros(collection.size, np.bool_)
-        mask[_documents(tx, where.sql, where.params, collection.size)] = True
-        return mask
+        return collection.only(_documents(tx, where.sql, where.params, collection.size))
     now = {"collection": collection.number, "now": seconds(query.now)}
     where_expired = "m.collection = :collection AND m.expires_at <= :now"
-    mask = np.ones(collection.size, np.bool_)
-    mask[_documents(tx, where_expired, now, collection.size)] = False
-    return mask
+    return collection.all_but(_documents(tx, where_expired, now, collection.size))
 
 
 def _documents(tx: Transaction, where: str, params: Mapping[str, object], size: int) -> list[int]:
@@ -131,23 +125,22 @@ def _documents(tx: Transaction, where: str, params: Mapping[str, object], size: 
 
 
 def _with_phrase(
-    tx: Transaction, collection: CollectionReader, keyword: Keyword, filtered: Mask
-) -> Mask:
+    tx: Transaction,
+    collection: RankedCollection[Selection, Any],
+    keyword: Keyword,
+    filtered: Selection,
+) -> Selection:
     """The documents that contain the phrase of a keyword, if it has one, ignoring case."""
     if keyword.phrase is None:
         return filtered
-    entries = collection.view().entries(tx, keyword.terms)
-    mask = np.zeros(collection.size, np.bool_)
-    if len(entries) < len(set(keyword.terms)):
-        return mask
-    documents = reduce(np.intersect1d, [documents for documents, _ in entries.values()])
-    documents = documents[filtered[documents]]
+    documents = collection.with_terms(tx, keyword.terms, filtered)
+    found: list[int] = []
     for start in range(0, len(documents), _BATCH):
-        batch = documents[start : start + _BATCH].tolist()
-        for row in _rows(tx, collection.number, batch).values():
+        for row in _rows(tx, collection.number, documents[start : start + _BATCH]).values():
             fields = (row[3], row[2] or "", row[1], *from_text(row[4]))
-            mask[row[0]] = any(keyword.phrase in fold(field) for field in fields)
-    return mask
+            if any(keyword.phrase in fold(field) for field in fields):
+                found.append(row[0])
+    return collection.only(found)
 
 
 def _rows(tx: Transaction, collection: int, documents: Sequence[int]) -> dict[int, Row]:
@@ -205,7 +198,7 @@ TEXTS = """
 class MailSearcher:
     """Searches mail by terms and vector."""
 
-    def __init__(self, cache: CollectionCache) -> None:
+    def __init__(self, cache: CollectionCache[Any, Any]) -> None:
         self._cache = cache
 
     def find(
@@ -220,15 +213,13 @@ class MailSearcher:
         numbers = searcher.search(tx, scope).numbers
         with self._cache.collection(tx, MAIL_COLLECTION) as collection:
             collection.read_sources(tx)
-            view = collection.view(visible_numbers(tx, query.visible))
-            allowed = _allowed_messages(collection, numbers)
-            ranked = rank(tx, view, question, allowed, query.page, names=collection.sources)
-            complete = np.flatnonzero(allowed)
-            if question.vector is not None:
-                complete = complete[collection.vectors.has_vector(complete)]
+            allowed = collection.of_messages(numbers)
+            visible = visible_numbers(tx, query.visible)
+            ranked = collection.rank(tx, question, allowed, query.page, inboxes=visible)
+            complete = collection.count_complete(allowed, question)
         rows = {row[-1]: row for row in message_rows(tx, ranked.names, scope.inboxes)}
         found = _message_rows(tx, ranked, rows, set(question.terms))
-        unranked = len(numbers) - len(complete)
+        unranked = len(numbers) - complete
         return Found(found, ranked.total, ranked.offset, ranked.next, unranked)
 
     def find_unindexed(
@@ -256,19 +247,12 @@ class MailSearcher:
         numbers = list(dict.fromkeys([*newest, *filtered]))
         with self._cache.collection(tx, MAIL_COLLECTION) as collection:
             collection.read_sources(tx)
-            live = collection.sources[: collection.size][collection.is_live[: collection.size]]
-        missing = np.isin(np.array(numbers, np.int64), live, invert=True)
-        return [numbers[index] for index in np.flatnonzero(missing)[:limit]]
+            return collection.not_indexed(numbers)[:limit]
 
 
 def _filter_query(tx: Transaction, query: MessageQuery) -> SearchQuery:
     """The filters without the text, for at most `MAX_MAIL` messages."""
     return search_query_of(tx, replace(query, q=None, page=Slice(limit=MAX_MAIL)))
-
-
-def _allowed_messages(collection: CollectionReader, numbers: Sequence[int]) -> Mask:
-    allowed: Mask = np.isin(collection.sources[: collection.size], np.array(numbers, np.int64))
-    return allowed & collection.is_live[: collection.size]
 
 
 def _message_rows(

@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from postroom.extras import is_installed
 from postroom.model.view import Everything, Numbers, only
 from postroom.store.search.compaction.jobs import abandon
 from postroom.store.search.compaction.merging import compact, purge
@@ -40,6 +41,7 @@ from postroom.store.search.segments.segment import (
     Segment,
     live_segments,
     locate_messages,
+    messages_by_doc_id,
     segment_numbers,
 )
 from postroom.store.sql.values import any_of, flag_names
@@ -85,10 +87,12 @@ class IndexSearcher:
     """Searches the index, with caches of what never changes in segments.
 
     It also remembers which scopes are large; one that has shrunk is only searched more slowly.
+    Segments are read with numpy. Without it every scope counts as small, and is scanned.
     """
 
     def __init__(self, limits: ScanLimits | None = None) -> None:
         self._limits = limits or ScanLimits()
+        self._can_read_segments = is_installed("index")
         self._loaded: SegmentSearcher | None = None
         self._large_scopes: set[tuple[Numbers, int]] = set()
 
@@ -149,7 +153,7 @@ class IndexSearcher:
         return self._loaded
 
     def _is_small(self, tx: Transaction, query: SearchQuery, segments: Sequence[Segment]) -> bool:
-        if query.thread is not None:
+        if query.thread is not None or not self._can_read_segments:
             return True
         limit = self._limits.max_messages(len(segments))
         if (query.inboxes, limit) in self._large_scopes:
@@ -277,9 +281,6 @@ def _segments_without_flags(tx: Transaction) -> list[int]:
 
 
 def _add_flag_sets(tx: Transaction, segment: int) -> None:
-    # Loads numpy, which is needed once after an upgrade only.
-    from postroom.store.search.segments.builder import messages_by_doc_id
-
     by_doc_id = messages_by_doc_id(tx, segment)
     members: dict[str, list[int]] = {message_sets.HAS_FLAGS: []}
     for first in range(0, len(by_doc_id), _BATCH):
@@ -296,7 +297,7 @@ def _add_flag_sets(tx: Transaction, segment: int) -> None:
 
 
 async def rebuild(engine: Engine) -> None:
-    """Build the whole index again from the messages."""
+    """Build the whole index again from the messages; without numpy, put them into the buffer."""
     await engine.write(reset_index)
     while await compact(engine):
         pass
@@ -312,8 +313,8 @@ def reset_index(tx: Transaction) -> None:
 
 async def find_problems(engine: Engine) -> tuple[str, ...]:
     """Compare the index with the messages; one sentence for each problem."""
-    # Loads numpy, which most commands do not need.
-    from postroom.store.search.segments.builder import check_membership, check_segment
+    # Not needed by most commands.
+    from postroom.store.search.segments.verification import check_membership, check_segment
 
     found = await engine.read(check_membership)
     for segment in await engine.read(partial(segment_numbers, state=LIVE)):

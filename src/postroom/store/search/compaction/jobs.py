@@ -17,6 +17,7 @@ from postroom.errors import Conflict
 from postroom.model.values import dataclass
 from postroom.store.search.segments import message_sets
 from postroom.store.search.segments.message_sets import decode_set
+from postroom.store.search.segments.messages import live_messages
 from postroom.store.search.segments.segment import (
     BUILDING,
     CURRENT_FORMAT,
@@ -208,6 +209,10 @@ OLDEST_IN_BUFFER = """
 CLAIM_BUFFER = """
     UPDATE search_buffer SET merging = :number WHERE merging IS NULL AND message <= :last
 """
+RETURN_TO_BUFFER = """
+    INSERT INTO search_buffer (message, inbox) SELECT number, inbox FROM messages
+     WHERE number {among}
+"""
 INSERT_ROW = """
     INSERT INTO search_rows (segment, kind, key, part, value)
     VALUES (:segment, :kind, :key, :part, :value)
@@ -243,11 +248,7 @@ _Choice = tuple[tuple[int, ...], int]
 
 
 def claim(tx: Transaction, holder: str, policy: MergePolicy, now: int) -> Job | None:
-    rows = tx.all(BUILDING_SEGMENTS, state=BUILDING)
-    for number, until, _ in rows:
-        if not _is_active(until, now):
-            abandon(tx, number)
-    sources, limit = _choose(tx, policy, now, _active(rows, now))
+    sources, limit = _choose(tx, policy, now, _active(_abandon_expired(tx, now), now))
     if not sources and not limit:
         return None
     messages = tuple(row[0] for row in tx.all(OLDEST_IN_BUFFER, limit=limit))
@@ -264,11 +265,23 @@ def claim(tx: Transaction, holder: str, policy: MergePolicy, now: int) -> Job | 
 
 def has_work(tx: Transaction, policy: MergePolicy, now: int) -> bool:
     """Whether there is work that no process is doing."""
+    active = _active(tx.all(BUILDING_SEGMENTS, state=BUILDING), now)
+    return _has_leftovers(tx, now) or any(_choose(tx, policy, now, active))
+
+
+def _has_leftovers(tx: Transaction, now: int) -> bool:
+    """Whether there are rows to delete, or jobs that ended without finishing."""
     rows = tx.all(BUILDING_SEGMENTS, state=BUILDING)
-    active = _active(rows, now)
-    if len(active) < len(rows) or segment_numbers(tx, DROPPED):
-        return True
-    return any(_choose(tx, policy, now, active))
+    return len(_active(rows, now)) < len(rows) or bool(segment_numbers(tx, DROPPED))
+
+
+def _abandon_expired(tx: Transaction, now: int) -> list[Row]:
+    """Abandon the segments whose lease has expired; return all that were being built."""
+    rows = tx.all(BUILDING_SEGMENTS, state=BUILDING)
+    for number, until, _ in rows:
+        if not _is_active(until, now):
+            abandon(tx, number)
+    return rows
 
 
 def _active(rows: Sequence[Row], now: int) -> list[int]:
@@ -278,8 +291,7 @@ def _active(rows: Sequence[Row], now: int) -> list[int]:
 
 def _choose(tx: Transaction, policy: MergePolicy, now: int, active: Sequence[int]) -> _Choice:
     """The buffer first, unless it holds more than one job takes, as after a rebuild."""
-    newest = tx.one("SELECT received_at FROM messages ORDER BY number DESC LIMIT 1")
-    is_idle = newest is not None and bool(newest[0] + policy.idle_s <= now)
+    is_idle = _is_idle(tx, policy, now)
     limit = policy.max_docs // 2
     row = tx.one(BUFFER_SIZE, limit=limit + 1)
     buffered = int(row[0]) if row else 0
@@ -297,6 +309,41 @@ def _choose(tx: Transaction, policy: MergePolicy, now: int, active: Sequence[int
     if sources and all(_PARALLEL_RATIO * size <= other for other in active if other):
         return tuple(sources), 0
     return (), taken
+
+
+def _is_idle(tx: Transaction, policy: MergePolicy, now: int) -> bool:
+    """Whether no mail has arrived for a while."""
+    newest = tx.one("SELECT received_at FROM messages ORDER BY number DESC LIMIT 1")
+    return newest is not None and bool(newest[0] + policy.idle_s <= now)
+
+
+def dissolve(tx: Transaction, policy: MergePolicy, now: int) -> bool:
+    """Where no segment can be built: return one that is due for a rewrite to the buffer.
+
+    So deleted text disappears from the index there as well. Without such a segment, delete some
+    dropped rows. Returns whether there was anything to do.
+    """
+    _abandon_expired(tx, now)
+    for segment in _due_segments(tx, policy, now)[:1]:
+        numbers = live_messages(tx, [segment])
+        for first in range(0, len(numbers), _BATCH):
+            among, params = any_of("number", numbers[first : first + _BATCH])
+            tx.run(RETURN_TO_BUFFER.format(among=among), **params)
+        drop_segment(tx, segment)
+        return True
+    return delete_dropped_rows(tx)
+
+
+def has_work_without_building(tx: Transaction, policy: MergePolicy, now: int) -> bool:
+    """Whether `dissolve` has anything to do."""
+    return _has_leftovers(tx, now) or bool(_due_segments(tx, policy, now))
+
+
+def _due_segments(tx: Transaction, policy: MergePolicy, now: int) -> list[int]:
+    """The segments that have too many tombstones, or have had one for too long."""
+    tombstone_s = policy.idle_tombstone_s if _is_idle(tx, policy, now) else policy.tombstone_s
+    free = [s for s in _candidates(tx) if not s.is_taken]
+    return [s.number for s in free if _is_due_for_rewrite(s, tombstone_s, now)]
 
 
 def segments_with_tombstones(tx: Transaction) -> list[int]:

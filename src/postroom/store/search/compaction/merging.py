@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
 
+from postroom.extras import is_installed
 from postroom.store.search.compaction import jobs
 from postroom.store.search.compaction.jobs import (
     DEFAULT_POLICY,
@@ -21,6 +22,7 @@ from postroom.store.search.compaction.jobs import (
     LeaseLost,
     MergePolicy,
 )
+from postroom.store.search.segments.messages import live_messages, read_messages
 from postroom.store.search.segments.segment import BUILDING, SegmentRow, segment_numbers
 from postroom.store.transaction import Engine, Transaction
 
@@ -35,10 +37,15 @@ async def compact(
 ) -> bool:
     """Do one piece of work on the index; return whether there may be more.
 
-    Any number of tasks and processes can call this at the same time; see `jobs`.
+    Any number of tasks and processes can call this at the same time; see `jobs`. Without numpy no
+    segment is built, and mail stays in the buffer until a process that has it does this.
     """
-    if not await engine.read(lambda tx: jobs.has_work(tx, policy, int(now()))):
+    can_build = is_installed("index")
+    has_work = jobs.has_work if can_build else jobs.has_work_without_building
+    if not await engine.read(lambda tx: has_work(tx, policy, int(now()))):
         return False
+    if not can_build:
+        return await _write(engine, lambda tx: jobs.dissolve(tx, policy, int(now())))
     job, has_cleaned = await _write(engine, lambda tx: _begin(tx, policy, int(now())))
     if job is None:
         return has_cleaned
@@ -87,11 +94,7 @@ async def _keep_lease(engine: Engine, job: Job, now: Callable[[], float]) -> Non
 
 async def _build(engine: Engine, job: Job, policy: MergePolicy, now: Callable[[], float]) -> None:
     # numpy is only loaded if there is something to merge.
-    from postroom.store.search.segments.builder import (
-        SegmentBuilder,
-        live_messages,
-        read_messages,
-    )
+    from postroom.store.search.segments.builder import SegmentBuilder
 
     builder = SegmentBuilder()
     numbers = list(job.messages) or await engine.scan(lambda tx: live_messages(tx, job.sources))

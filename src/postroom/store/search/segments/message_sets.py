@@ -15,6 +15,7 @@ NO_STAMP = 0
 REMOVED, HIDDEN, HAS_ATTACHMENT = "removed", "hidden", "file"
 HAS_FLAGS = "flags"
 """An empty set beside a segment of an earlier format: its sets of flags exist."""
+_TRUNCATED = "cut:"
 _BITS = [tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256)]
 
 READ_SET = "SELECT value FROM search_sets WHERE name = :name AND segment = :segment"
@@ -45,7 +46,12 @@ def flag_set(flag: str) -> str:
 
 def truncated_set(stream: int) -> str:
     """The messages with a token in this stream that is too long to be indexed whole."""
-    return f"cut:{stream}"
+    return f"{_TRUNCATED}{stream}"
+
+
+def is_of_rows(name: str) -> bool:
+    """Whether a set follows from the rows of its segment, not from the properties of messages."""
+    return name.startswith(_TRUNCATED)
 
 
 def mutable_sets(

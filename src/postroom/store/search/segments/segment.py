@@ -110,6 +110,10 @@ WITH_MESSAGES = """
     SELECT number, size, merging, first, last FROM search_segments
      WHERE state = 1 AND first <= :last AND last >= :first
 """
+NUMBERS = """
+    SELECT value FROM search_rows
+     WHERE segment = :segment AND kind = :kind AND key = :key AND part = 1
+"""
 DOC_ID_ROW = """
     SELECT value FROM search_rows
      WHERE segment = :segment AND kind = :kind AND key <= :key ORDER BY key DESC LIMIT 1
@@ -170,6 +174,12 @@ def locate_messages(tx: Transaction, messages: Sequence[int]) -> Iterator[tuple[
         own = messages[bisect_left(messages, first) : bisect_right(messages, last)]
         for message, doc_id in find_doc_ids(tx, number, own):
             yield message, DocLocation(number, size, doc_id, merging)
+
+
+def messages_by_doc_id(tx: Transaction, segment: int) -> array[int]:
+    """All messages of a segment, including removed ones."""
+    row = tx.one(NUMBERS, segment=segment, kind=Kind.DOC_VALUES, key=b"")
+    return array("q", row[0] if row else b"")
 
 
 def find_doc_ids(
