@@ -156,6 +156,7 @@ class App:
         from postroom.pipeline.webhooks import Webhooks
 
         async with _running(
+            self._warn_without_index(),
             run_maintenance(background_tasks(self.services)),
             self.outbox().run(),
             Webhooks(self.services).run(),
@@ -163,6 +164,13 @@ class App:
             SyncScheduler(self.services).run(),
         ):
             yield
+
+    async def _warn_without_index(self) -> None:
+        from postroom.checks import check_index
+
+        found = await check_index(self.services, self.settings)
+        if found.fix:
+            log.warning("search.no_index", extra={"detail": found.detail, "fix": found.fix})
 
     @asynccontextmanager
     async def sending(self) -> AsyncIterator[None]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from postroom.calls.authentication import OWNER_KEY_ID
 from postroom.errors import MailError
-from postroom.extras import missing
+from postroom.extras import is_installed, missing
 from postroom.model.event import AuditQuery
 from postroom.model.health import Finding, ok, problem, warning
 from postroom.model.key import Key, Scope
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 MB = 1024 * 1024
 MAX_CHECK_S = 5.0
 """A check of a running server that takes longer is a problem."""
+
+MANY_MESSAGES = 5_000
+"""Searching more messages without an index takes longer than a caller would like to wait."""
 
 _OLDEST_SQLITE = (3, 51, 3)
 _RELEASED = datetime(2026, 1, 1, tzinfo=UTC)
@@ -144,6 +147,17 @@ async def check_relay_login(settings: Settings) -> Finding:
 async def _store(services: Services, _settings: Settings) -> Finding:
     await services.store.ping()
     return ok("database", "schema is current; reads and writes work")
+
+
+async def check_index(services: Services, _settings: Settings) -> Finding:
+    """Whether large mailboxes are searched with an index."""
+    if is_installed("index"):
+        return ok("index", "large mailboxes are searched with an index")
+    count = await services.store.count_messages()
+    detail = f"{count} messages are searched without an index"
+    if count > MANY_MESSAGES:
+        return warning("index", f"{detail}, which takes longer", missing("index"))
+    return ok("index", f"{detail}, which is fast up to {MANY_MESSAGES}")
 
 
 async def _blobs(services: Services, settings: Settings) -> Finding:
@@ -317,6 +331,7 @@ def _more(count: int) -> str:
 Check = Callable[["Services", "Settings"], Awaitable[Finding]]
 INSTALLATION: dict[str, Check] = {
     "database": _store,
+    "index": check_index,
     "blobs": _blobs,
     "keys": _keys,
     "addresses": _addresses,

@@ -17,9 +17,9 @@ class Extra(NamedTuple):
 
 EXTRAS = {
     "embeddings": Extra(
-        ("onnxruntime", "postroom_model"), "the bundled model that finds by meaning"
+        ("numpy", "onnxruntime", "postroom_model"), "the bundled model that finds by meaning"
     ),
-    "index": Extra(("numpy",), "the search index for large mailboxes"),
+    "index": Extra(("numpy",), "the search index of large mailboxes, or finding by meaning,"),
     "pdf": Extra(("pypdfium2",), "the text of PDFs"),
     "postgres": Extra(("psycopg",), "a PostgreSQL database"),
     "s3": Extra(("obstore",), "object storage"),

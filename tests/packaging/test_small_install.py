@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,13 @@ def test_the_table_of_extras_is_that_of_the_project():
     assert [f"postroom[{','.join(sorted(EXTRAS))}]"] == named["all"]
 
 
+def test_it_takes_less_than_120_megabytes(small: Path):
+    """What `make bench-size` prints; more than half of it was numpy once."""
+    used = sum(path.lstat().st_blocks * 512 for path in small.parent.rglob("*"))
+
+    assert used < 120_000_000
+
+
 def test_no_extra_is_installed(small: Path):
     program = "import importlib.util as u, sys; print([m for m in sys.argv[1:] if u.find_spec(m)])"
     modules = [module for extra in EXTRAS.values() for module in extra.modules]
@@ -100,7 +108,70 @@ async def test_an_agent_finds_mail_and_memories_and_is_told_what_is_missing(smal
     assert "pip install 'postroom[pdf]'" in json.dumps(refused)
 
 
+def test_mail_and_memories_of_a_folder_are_the_same_with_and_without_an_index(small, with_mail):
+    """A program with numpy and one without it take turns on one folder."""
+    full = Path(sys.executable).parent
+    mbox = b"".join(b"From a\n" + mail(f"Tea {n}", f"Cup {n}", to=INBOX) for n in range(700))
+    (with_mail.parent / "many.mbox").write_bytes(mbox.replace(b"\r\n", b"\n"))
+    first = postroom(full, with_mail, "import", "many.mbox", "--inbox", INBOX)
+    listed = json.loads(postroom(full, with_mail, "inbox", "list", "-o", "json").stdout)
+    [inbox] = [row["id"] for row in listed["results"]]
+    for number, program in enumerate([small, full] * 3):
+        words = "memory", "add", "--key", f"k{number}", "--text", f"Ana likes tea {number}"
+        assert 0 == postroom(program, with_mail, *words).returncode
+
+    def answers(program: Path) -> list[str]:
+        found = [
+            postroom(program, with_mail, *words.split(), "-o", "json", POSTROOM_EMBEDDINGS="none")
+            for words in (
+                f"message list --inbox-id {inbox} --q cup --limit 3 --offset 650",
+                f"message list --inbox-id {inbox} --limit 2 --unread",
+                f"message list --inbox-id {inbox} --q tea --mode hybrid --limit 5",
+                "memory search tea",
+                "memory keywords tea",
+            )
+        ]
+        assert [0] * len(found) == [one.returncode for one in found], found
+        return [one.stdout for one in found]
+
+    with_index, without = answers(full), answers(small)
+    verified = [postroom(program, with_mail, "verify") for program in (small, full)]
+
+    assert 0 == first.returncode, first.stderr
+    assert with_index == without
+    assert [0, 0] == [one.returncode for one in verified], verified
+    assert "pip install 'postroom[index]'" in verified[0].stdout
+    assert "postroom[index]" not in verified[1].stdout
+
+
+WITHOUT_NUMPY = (
+    sys.executable,
+    "-m",
+    "pytest",
+    "-q",
+    "-p",
+    "tests.plugins.without_numpy",
+    "-k",
+    "rest",
+)
+
+
+@pytest.mark.parametrize("contract", ["message_search", "memory_search"])
+def test_the_contracts_of_searching_hold_without_numpy(contract: str):
+    done = subprocess.run(
+        [*WITHOUT_NUMPY, f"tests/contract/test_{contract}.py"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert 0 == done.returncode, done.stdout[-4000:]
+    assert " passed" in done.stdout
+
+
 SETTINGS = {
+    "index": ("POSTROOM_EMBEDDINGS", "https://embeddings.example/v1"),
     "postgres": ("POSTROOM_DATABASE_URL", "postgresql://postroom:secret@127.0.0.1:1/postroom"),
     "s3": ("POSTROOM_BLOBS_URL", "s3://bucket/prefix"),
     "s3 for SES": ("POSTROOM_SES_BUCKET", "mail-for-us"),

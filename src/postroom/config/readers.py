@@ -202,9 +202,12 @@ def _read_embeddings(raw: object) -> str:
     if word.lower() in ("bundled", "none"):
         return word.lower()
     try:
-        return URL.read(word)
+        url = URL.read(word)
     except ValueError:
         raise ValueError("must be bundled, none, or like https://api.example.com/v1") from None
+    if not is_installed("index"):
+        raise ValueError(missing("index"))
+    return url
 
 
 _DATABASE = r"[a-z]+://([^@/]*@)?[^@/?]*(/[^@/?]*)?(\?.*)?"

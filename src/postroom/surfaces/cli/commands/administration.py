@@ -13,6 +13,7 @@ from postroom import __version__
 from postroom.config import SETTINGS
 from postroom.config.settings import base_url
 from postroom.errors import Forbidden
+from postroom.extras import is_installed, missing
 from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
 from postroom.surfaces.cli.session import Session
 from postroom.surfaces.cli.terminal import Progress, cell, table
@@ -112,6 +113,12 @@ SWEEP_AGE = timedelta(hours=1)
 """A blob that nothing uses may belong to a message that is being stored right now."""
 
 
+NO_INDEX = (
+    "the search index can be neither built nor compared with one that is built now; its rows were "
+    f"checked by their checksums only. {missing('index')}"
+)
+
+
 @dataclass(slots=True)
 class Findings:
     """What verify looked at, and what is wrong."""
@@ -122,6 +129,7 @@ class Findings:
     problems: list[str] = field(default_factory=list)
     repaired: int | None = None
     swept: int | None = None
+    note: str | None = None
 
 
 @click.command(
@@ -149,7 +157,8 @@ async def examine(app: App, *, quick: bool, repair: bool, sweep: bool) -> Findin
 
     store = app.services.store
     repaired = await store.repair() if repair else None
-    findings = Findings(repaired=repaired, problems=list(await store.problems()))
+    note = None if is_installed("index") else NO_INDEX
+    findings = Findings(repaired=repaired, problems=list(await store.problems()), note=note)
     damaged = await _examine_blobs(app, findings)
     if not quick:
         await _read_again(app, findings, damaged)
@@ -193,9 +202,12 @@ def _tell(findings: Findings) -> None:
     print(f"{findings.blobs} blobs with {findings.bytes} bytes and all rows checked", end=", ")
     print(f"{findings.messages} messages parsed again: {verdict}")
     if findings.repaired:
-        print(f"search index rebuilt; problems found: {findings.repaired}")
+        how = "emptied, and mail is searched without it" if findings.note else "rebuilt"
+        print(f"search index {how}; problems found: {findings.repaired}")
     if findings.swept is not None:
         print(f"{findings.swept} unused blobs removed")
+    if findings.note:
+        print(f"note: {findings.note}")
 
 
 @click.command(
