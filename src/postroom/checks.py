@@ -33,7 +33,7 @@ MB = 1024 * 1024
 MAX_CHECK_S = 5.0
 """A check of a running server that takes longer is a problem."""
 
-MANY_MESSAGES = 5_000
+MANY_MESSAGES = 20_000
 """Searching more messages without an index takes longer than a caller would like to wait."""
 
 _OLDEST_SQLITE = (3, 51, 3)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import Any
 
 import pytest
 
+from postroom import checks
+from postroom.app import App
 from postroom.mail.text.terms import question_terms
 from postroom.model.inbox import Inbox
 from postroom.model.memory import Keyword, MemoryQuery
@@ -20,7 +23,7 @@ from tests.mails import deliver, mail, new_inbox
 from tests.stores.conftest import OpenAgain
 from tests.stores.memories import NOW, put
 from tests.stores.recalling import WORDS, ask
-from tests.stores.without_numpy import open_without_numpy
+from tests.stores.without_numpy import open_without_numpy, without_numpy
 
 KEYS = [f"k{number}" for number in range(60)]
 RARE = [f"rare{number}" for number in range(40)]
@@ -152,3 +155,22 @@ async def test_mail_has_the_same_order_and_relevance_for_all_and_for_some_inboxe
                 plain, visible, found.next
             )
     await plain.close()
+
+
+async def test_doctor_and_the_log_name_the_extra_when_there_are_many_messages(
+    app: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    inbox = await new_inbox(app.services)
+    await deliver(app.services, inbox, mail("One", "message"))
+    with without_numpy():
+        few = await checks.check_index(app.services, app.settings)
+        monkeypatch.setattr(checks, "MANY_MESSAGES", 0)
+        many = await checks.check_index(app.services, app.settings)
+        async with app.at_work():
+            async with asyncio.timeout(60):
+                while "search.no_index" not in caplog.text:  # noqa: ASYNC110 (logged elsewhere)
+                    await asyncio.sleep(0.01)
+    installed = await checks.check_index(app.services, app.settings)
+
+    assert ["ok", "warning", "ok"] == [found.status for found in (few, many, installed)]
+    assert "pip install 'postroom[index]'" in (many.fix or "")

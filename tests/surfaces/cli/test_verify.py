@@ -184,7 +184,7 @@ def test_the_doctor_finds_nothing_where_all_is_well(postroom, inbox, monkeypatch
     result = postroom("doctor", "-o", "json")
 
     names = (
-        "python sqlite tools settings memory logins folder space port smtp relay database blobs "
+        "python sqlite tools settings memory logins folder space port smtp relay database index blobs "
         "keys addresses rules webhooks outbox clock"
     )
     assert dict.fromkeys(names.split(), ("ok", "")) == checks(result)
