@@ -184,8 +184,8 @@ def test_the_doctor_finds_nothing_where_all_is_well(postroom, inbox, monkeypatch
     result = postroom("doctor", "-o", "json")
 
     names = (
-        "python sqlite tools settings memory logins folder space port smtp relay database index blobs "
-        "keys addresses rules webhooks outbox clock"
+        "python sqlite tools settings memory logins folder space port smtp relay database index "
+        "blobs keys addresses rules webhooks outbox clock"
     )
     assert dict.fromkeys(names.split(), ("ok", "")) == checks(result)
     assert 0 == result.code

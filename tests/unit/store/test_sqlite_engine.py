@@ -11,8 +11,14 @@ from pathlib import Path
 import apsw
 import pytest
 
-from postroom.errors import MailError, StorageFull
-from postroom.store.sqlite.connection import Role, StorageFailed, check_sqlite, connect
+from postroom.errors import MailError, StorageFull, Unavailable
+from postroom.store.sqlite.connection import (
+    Role,
+    StorageFailed,
+    check_sqlite,
+    connect,
+    wait_for_locks,
+)
 from postroom.store.sqlite.engine import READERS, SqliteEngine
 from postroom.store.sqlite.migrations import migrate
 from postroom.store.transaction import Transaction, remembered
@@ -165,6 +171,23 @@ async def test_a_full_disk_is_said_and_the_next_write_works(engine: SqliteEngine
     await engine.write(put("after"))  # type: ignore[arg-type]
 
     assert ["after"] == await names(engine)
+
+
+async def test_a_lock_of_another_program_is_unavailable_and_passes(
+    engine: SqliteEngine, tmp_path: Path
+) -> None:
+    wait_for_locks(engine._writer, 0.05)
+    other = apsw.Connection(str(tmp_path / "test.db"))
+    other.execute("BEGIN IMMEDIATE")
+
+    with pytest.raises(Unavailable, match="another process has locked") as refused:
+        await engine.write(put("while locked"))
+    other.execute("ROLLBACK")
+    await engine.write(put("afterwards"))
+    other.close()
+
+    assert refused.value.retry_after > 0
+    assert ["afterwards"] == await names(engine)
 
 
 async def test_after_a_failed_disk_nothing_more_is_acknowledged(engine: SqliteEngine) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 import apsw
 
-from postroom.errors import MailError, StorageFull, Unstorable
+from postroom.errors import MailError, StorageFull, Unavailable, Unstorable
 from postroom.ports.events import Topic
 from postroom.store.transaction import ReadCache, Row, Subscriptions
 
@@ -43,7 +43,9 @@ the process.
 """
 
 _BUSY_PAUSE_S = 0.002
-_BUSY_TRIES = 15_000
+_BUSY_S, _OPENING_BUSY_S = 8.0, 30.0
+"""How long to wait for a lock of another process: at work, and for the upgrade of a database."""
+_BUSY_AGAIN_S = 5
 _WAL_TRIES = 200
 
 
@@ -69,7 +71,7 @@ def connect(path: Path, role: Role) -> apsw.Connection:
     """
     _create(path)
     connection = apsw.Connection(str(path))
-    connection.set_busy_handler(_keep_waiting)
+    wait_for_locks(connection, _OPENING_BUSY_S if role is Role.WRITER else _BUSY_S)
     _use_wal(connection)
     for pragma in (
         "synchronous = FULL",
@@ -92,10 +94,18 @@ def _create(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
-def _keep_waiting(tries: int) -> bool:
-    """Whether to keep waiting for a lock; the growing delays of SQLite would miss short gaps."""
-    time.sleep(_BUSY_PAUSE_S)
-    return tries < _BUSY_TRIES
+def wait_for_locks(connection: apsw.Connection, limit_s: float = _BUSY_S) -> None:
+    """Set how long a connection waits; the growing delays of SQLite would miss short gaps."""
+    ends_at = 0.0
+
+    def keep_waiting(tries: int) -> bool:
+        nonlocal ends_at
+        if tries == 0:
+            ends_at = time.monotonic() + limit_s
+        time.sleep(_BUSY_PAUSE_S)
+        return time.monotonic() < ends_at
+
+    connection.set_busy_handler(keep_waiting)
 
 
 def _use_wal(connection: apsw.Connection) -> None:
@@ -177,7 +187,8 @@ def sqlite_errors() -> Iterator[None]:
     except apsw.IOError as error:
         raise StorageFailed(f"the disk failed ({error}); repair it, then restart") from error
     except (apsw.BusyError, apsw.LockedError) as error:
-        raise MailError("the database is busy with another process; try again") from error
+        message = "another process has locked the database; try again"
+        raise Unavailable(message, retry_after=_BUSY_AGAIN_S) from error
     except (apsw.ConstraintError, apsw.TooBigError) as error:
         raise Unstorable(f"the database rejected this ({error})") from error
     except (apsw.CorruptError, apsw.NotADBError) as error:

@@ -23,6 +23,7 @@ from postroom.store.sqlite.connection import (
     check_sqlite,
     connect,
     sqlite_errors,
+    wait_for_locks,
 )
 from postroom.store.sqlite.migrations import migrate
 from postroom.store.thread_pool import Job, ThreadPool, WriteQueue
@@ -61,6 +62,7 @@ class SqliteEngine:
         with sqlite_errors():
             writer = connect(path, Role.WRITER)
             migrate(writer)
+            wait_for_locks(writer)
         return cls(path, writer)
 
     async def read(self, work: Callable[[Transaction], T]) -> T:

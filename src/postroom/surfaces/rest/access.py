@@ -3,7 +3,7 @@
 A browser sends requests for pages of any site, with `Origin` or at least `Sec-Fetch-Site`. Requests
 that change something are accepted from our own pages only. From other origins, also from another
 port of this machine, they need a header that a page cannot add without a CORS preflight, which is
-never granted (Fetch Standard, CORS-preflight fetch).
+granted for signing in and `/mcp` only (`cors`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from postroom.config import ConfigError
 from postroom.errors import Forbidden, Unauthenticated
 from postroom.model.key import Caller
 from postroom.surfaces.paths import RESOURCE_METADATA, server_url
+from postroom.surfaces.rest import cors
 from postroom.surfaces.rest.failed_logins import Attempts, TooManyKeys
 
 T = TypeVar("T")
@@ -100,6 +101,8 @@ class AccessControl:
             raise Forbidden(
                 "this server does not answer to that Host; name it in POSTROOM_PUBLIC_URL"
             )
+        if self.admits_page(headers, scope):
+            return
         if len(origins) > 1 or any(not self._is_ours(_host_of(origin)) for origin in origins):
             raise Forbidden("requests from pages of another origin are refused")
         if scope["method"] in _SAFE or _has_own_header(headers):
@@ -109,6 +112,21 @@ class AccessControl:
                 "a page of another origin may change nothing here; a program that is no page "
                 "says so with a key, or with the header `X-Requested-With`"
             )
+
+    def admits_page(self, headers: Headers, scope: Scope) -> bool:
+        """Whether a page of another origin may ask this and read the answer; see `cors`.
+
+        Pages of this machine may. Those of other sites may only under the public address of a
+        server that has one: whoever can reach it can ask without a page, too.
+        """
+        origins = headers.getlist("origin")
+        if not self.needs_key or len(origins) != 1 or not cors.is_open(scope["path"]):
+            return False
+        host, page = _host_of(f"//{headers.get('host', '')}"), _host_of(origins[0])
+        if not self._is_ours(host):
+            return False
+        public = self.public_origin and _host_of(self.public_origin)
+        return self._is_ours(page) or (page is not None and host == public)
 
     def check_form(self, headers: Headers, scope: Scope) -> None:
         """Refuse a form unless the browser says that a page of ours sent it. Raises Forbidden."""

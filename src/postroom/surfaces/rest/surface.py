@@ -24,7 +24,7 @@ from postroom.model.key import POSTING
 from postroom.surfaces.connections import cancel_on_disconnect, http_connections
 from postroom.surfaces.paths import Paths, segments_of
 from postroom.surfaces.problem_kinds import KINDS, operations_named
-from postroom.surfaces.rest import requests
+from postroom.surfaces.rest import cors, requests
 from postroom.surfaces.rest.access import ACTOR, ATTEMPTS, AccessControl, peer_of, presented_key
 from postroom.surfaces.rest.failed_logins import Attempts, TooManyKeys
 from postroom.surfaces.rest.metrics import Metrics
@@ -113,6 +113,11 @@ class Surface:
         request = Request(exchange.scope, receive)
         try:
             self._access.check_origin(request.headers, exchange.scope)
+            if self._access.admits_page(request.headers, exchange.scope):
+                exchange.is_readable = True
+                if cors.is_preflight(request.method, request.headers):
+                    await cors.preflight(request.headers)(exchange.scope, receive, exchange.send)
+                    return
             self._check_open(exchange)
             if mounted := self._mounted(exchange):
                 await mounted(exchange.scope, receive, exchange.send)
@@ -265,6 +270,8 @@ class _Exchange:
         self.method: str = scope["method"] if scope["method"] in _METHODS else "OTHER"
         self.route = "none"
         self.status = 0
+        self.is_readable = False
+        """Whether a page of another origin may read the answer."""
         self._send = send
         self._started = time.perf_counter()
 
@@ -291,7 +298,8 @@ class _Exchange:
         names = {name for name, _ in given}
         request_id = (b"x-request-id", self.scope["request_id"].encode())
         defaults = [pair for pair in _UNLESS_SAID if pair[0] not in names]
-        return [*given, request_id, *_ALWAYS, *defaults]
+        readable = cors.READABLE if self.is_readable else ()
+        return [*given, request_id, *_ALWAYS, *defaults, *readable]
 
 
 def _request_id(scope: Scope) -> str:
