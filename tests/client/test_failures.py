@@ -229,6 +229,16 @@ async def test_a_wait_that_breaks_off_goes_on_from_its_start(kind, waits):
     assert "msg_1" == other.asked[1].query["since"]
 
 
+@pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/"])
+@pytest.mark.parametrize("prefix", ["", "/mail"])
+async def test_the_address_of_the_api_means_its_server(kind, prefix, suffix):
+    with answering(Answer(201, INBOX)) as server:
+        async for caller in made(kind, f"{server.url}{prefix}{suffix}"):
+            await caller.create_inbox(name="Bo")
+
+    assert [f"{prefix}/v1/inboxes"] == [asked.path for asked in server.asked]
+
+
 @pytest.mark.parametrize(
     "url", ["localhost:8700", "ftp://x", "http://", "http://a:b@c", "http://x:99999", ""]
 )

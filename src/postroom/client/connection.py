@@ -150,7 +150,8 @@ def check_url(url: str) -> str:
         raise not_a_url(url) from None
     if not is_good or parts.query or parts.fragment or "@" in parts.netloc:
         raise not_a_url(url)
-    return url.rstrip("/")
+    # The paths of all operations begin with /v1, so the address with it means the same server.
+    return url.rstrip("/").removesuffix("/v1").rstrip("/")
 
 
 def not_a_url(url: str) -> InvalidInput:

@@ -12,6 +12,7 @@ import inspect
 import math
 import re
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
@@ -78,20 +79,20 @@ class Call:
         return replace(self, query={**kept, "cursor": cursor})
 
 
-class Waiting:
+class Waiting(ABC):
     """A client whose methods return when they are answered."""
 
+    @abstractmethod
     def perform(self, call: Call) -> Any:
         """Carry out a call."""
-        raise NotImplementedError
 
 
-class Awaited:
+class Awaited(ABC):
     """A client whose methods are awaited."""
 
+    @abstractmethod
     async def perform(self, call: Call) -> Any:
         """Carry out a call."""
-        raise NotImplementedError
 
 
 class _Declared(Generic[P]):

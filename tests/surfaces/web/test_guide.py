@@ -178,6 +178,21 @@ async def test_nothing_but_the_site_is_served(path, site, visitor: Person):
     assert 404 == response.status_code
 
 
+async def test_a_browser_gets_a_page_with_links_for_a_wrong_address(
+    site, browser: Browser, office: Office
+):
+    page = await browser.new_page(base_url=office.url)
+    answer = await page.goto("/guide/tutorial/quickstart<b>")
+    links = [await one.get_attribute("href") for one in await page.locator("a").all()]
+    found = [(await page.request.get(link)).status for link in links if link]
+
+    assert answer is not None
+    assert (404, "No such page – Postroom guide") == (answer.status, await page.title())
+    assert "/guide/tutorials/quickstart.html" in links
+    assert {200} == set(found[:-1])
+    assert "" == await violations(page)
+
+
 async def test_only_reading_is_allowed(site, visitor: Person):
     response = await visitor.http.post("/guide/", data={})
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+from difflib import get_close_matches
 from functools import cache
+from html import escape
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import PurePosixPath
@@ -47,7 +49,13 @@ class Guide:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        await _respond(request)(scope, receive, send)
+        try:
+            response = _respond(request)
+        except NotFound as error:
+            if "text/html" not in request.headers.get("accept", ""):
+                raise
+            response = _not_found(request.url.path, str(error))
+        await response(scope, receive, send)
 
 
 def _respond(request: Request) -> Response:
@@ -81,6 +89,53 @@ def _file(name: str, request: Request) -> Response:
         headers["Content-Encoding"] = "gzip"
         content = _compressed(name)
     return Response(content, headers=headers, media_type=kind)
+
+
+NOT_FOUND = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>No such page – Postroom guide</title>
+<link rel="icon" href="/guide/assets/icon.svg">
+<link rel="stylesheet" href="/guide/assets/guide.css">
+</head>
+<body>
+<header class="top"><a class="brand" href="/guide/">Postroom <span>guide</span></a></header>
+<div class="columns"><main id="main">
+<h1>There is no such page</h1>
+<p>{why}</p>
+<ul>{links}</ul>
+</main></div>
+</body>
+</html>
+"""
+_STARTS = {
+    "Overview of the guide": "",
+    "Five-minute quickstart": "tutorials/quickstart.html",
+    "All operations": "reference/api/index.html",
+    "All pages, as text": INDEX,
+    "Your mail": "/",
+}
+
+
+def _not_found(path: str, why: str) -> Response:
+    """A page for people, with links to those that they may have meant."""
+    links = {name: name for name in _similar(path)} | _STARTS if why != MISSING else {"Mail": "/"}
+    items = (
+        f'<li><a href="{escape(to if to == "/" else f"{PREFIX}/{to}")}">{escape(text)}</a></li>'
+        for text, to in links.items()
+    )
+    page = NOT_FOUND.format(why=escape(why), links="".join(items))
+    return Response(page, 404, _HEADERS, "text/html; charset=utf-8")
+
+
+def _similar(path: str) -> list[str]:
+    """The pages whose names are most like an address."""
+    wanted = path.removeprefix(f"{PREFIX}/").rstrip("/")
+    pages = sorted(name for name in file_names() if name.endswith(".html"))
+    return get_close_matches(wanted, pages, n=3, cutoff=0.7)
 
 
 @cache
