@@ -12,8 +12,10 @@ import pytest
 
 from postroom.model.view import EVERYTHING
 from postroom.store.postgres.engine import PostgresEngine
+from postroom.store.search.index import IndexSearcher
+from tests.stores.without_numpy import without_numpy
 from tests.unit.store.search.test_results import wrong_results
-from tests.unit.store.search.world import World
+from tests.unit.store.search.world import NOTHING_IS_SMALL, World
 
 SEEDS = int(os.environ.get("DIFFERENTIAL_SEEDS", "2"))
 QUESTIONS = 40
@@ -53,6 +55,30 @@ async def live(world: World) -> list[object]:
     look.rows.sort(key=lambda row: int(row[0]))
     asked = [world.query(look) for _ in range(QUESTIONS)]
     return [(wanted, await world.find(wanted)) for wanted in asked]
+
+
+async def test_on_postgresql_without_numpy_removed_messages_are_purged_and_mail_is_found(
+    database_url: str,
+) -> None:
+    world = await World.on(PostgresEngine.open(database_url), 4)
+    await world.arrive(80)
+    await world.merge()
+    with without_numpy():
+        world.searcher = IndexSearcher(NOTHING_IS_SMALL)
+        for message_id in world.ids[:3]:
+            await world.store.remove_message(message_id, EVERYTHING)
+        await world.change(20)
+        await world.store.purge()
+        removed = await world.engine.read(lambda tx: tx.all(REMOVED))
+        wrong = await wrong_results(world, QUESTIONS)
+        problems = await world.store.problems()
+    await world.merge()
+    problems += await world.store.problems()
+    await world.engine.close()
+
+    assert [] == removed
+    assert [] == wrong
+    assert () == problems
 
 
 async def test_on_postgresql_a_wrong_index_is_rebuilt_and_removed_messages_are_purged(

@@ -51,6 +51,8 @@ class Key:
     key: str | None = field(default=None, kw_only=True, repr=False)
     approval: Approval = field(default="never", kw_only=True)
     recipients: RecipientLists = field(default=RecipientLists(), kw_only=True)
+    signed_in: bool | None = field(default=None, kw_only=True)
+    """Whether the OAuth client of a grant has a valid token; None for keys that are no grant."""
     former_inboxes: tuple[str, ...] = field(default=(), kw_only=True, metadata=INTERNAL)
     """The inboxes that it could see before they were removed."""
     client_id: str | None = field(default=None, kw_only=True, metadata=INTERNAL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Annotated
@@ -209,7 +210,16 @@ class ListKeys(Paged):
 async def list_keys(ctx: RequestContext, request: ListKeys) -> Page[Key]:
     refuse_if_limited(ctx)
     found = await ctx.store.keys(ctx.cursors.slice(request))
-    return ctx.cursors.page(request, found)
+    return ctx.cursors.page(request, replace(found, rows=await _with_sign_in(ctx, found.rows)))
+
+
+async def _with_sign_in(ctx: RequestContext, keys: Sequence[Key]) -> tuple[Key, ...]:
+    """The keys; those of OAuth clients say whether the client is still signed in."""
+    grants = [key.id for key in keys if key.client_id is not None]
+    valid = await ctx.store.signed_in_grants(grants, ctx.clock()) if grants else set[str]()
+    return tuple(
+        replace(key, signed_in=key.id in valid) if key.id in grants else key for key in keys
+    )
 
 
 class GetKey(Request):
@@ -221,7 +231,8 @@ class GetKey(Request):
 @operation(Scope.ADMIN)
 async def get_key(ctx: RequestContext, request: GetKey) -> Key:
     refuse_if_limited(ctx)
-    return await _key_of(ctx, request.key_id)
+    [key] = await _with_sign_in(ctx, [await _key_of(ctx, request.key_id)])
+    return key
 
 
 async def _key_of(ctx: RequestContext, key_id: str) -> Key:

@@ -299,6 +299,7 @@ class Store(MemoryStore, WebhookStore):
     exchange_token = writes(sql_oauth.exchange_token, audit_if=lambda key: key is None)
     remove_token = writes(sql_oauth.remove_token, audit_if=bool)
     unfinished_grants = reads(sql_oauth.unfinished_grants)
+    signed_in_grants = reads(sql_oauth.signed_in_grants)
     remove_expired_tokens = writes_unaudited(sql_oauth.remove_expired_tokens)
 
     async def add_grant(

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from postroom.calls.operation import call
-from postroom.operations.keys import delete_key, list_keys
+from postroom.operations.keys import create_key, delete_key, get_key, list_keys
 from postroom.pipeline.maintenance import remove_old_tokens
 from tests.pipeline.clock import Clock
 from tests.surfaces.oauth.conftest import CALLBACK, Program, decide, parameters
@@ -142,6 +142,34 @@ async def test_a_refresh_token_that_is_not_used_expires(
     answer = await program.refresh()
 
     assert (400, "invalid_grant") == (answer.status_code, answer.json()["error"])
+
+
+async def test_a_grant_without_a_valid_token_is_listed_as_signed_out(
+    office: Office, owner: Person, program: Program, clock: Clock
+) -> None:
+    async def signed_in() -> dict[str, bool | None]:
+        listed = (await call(office.owner, list_keys, {})).results
+        each = [await call(office.owner, get_key, {"key_id": key.id}) for key in listed]
+        assert [key.signed_in for key in listed] == [key.signed_in for key in each]
+        return {key.name: key.signed_in for key in listed}
+
+    await program.sign_in(owner)
+    at_first = await signed_in()
+    page = words(await owner.read("/keys"))
+    clock.now += timedelta(days=20)
+    between = await signed_in()
+    clock.now += timedelta(days=11)
+    afterwards = await signed_in()
+    await call(office.owner, create_key, {"name": "program", "scopes": ["read"]})
+    async with office.visitor() as later:
+        await later.sign_in(link=await office.link())
+        later_page = words(await later.read("/keys"))
+
+    name = "Helper (127.0.0.1:7777)"
+    assert [True, True, False] == [found[name] for found in (at_first, between, afterwards)]
+    assert (await signed_in())["program"] is None
+    assert "signed in with OAuth" in page
+    assert "signed out" in later_page
 
 
 async def test_a_revoked_key_ends_the_tokens_of_its_grant(

@@ -110,6 +110,7 @@ class Key(Value, frozen=True):
     key: str | None = None
     approval: str = ""
     recipients: RecipientLists = ABSENT
+    signed_in: bool | None = None
     SECRETS: ClassVar = frozenset(["key"])
 
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from postroom.model.key import Key
 from postroom.model.oauth import OAuthClient, OAuthToken
 from postroom.store.sql.keys import add_key, keys_by_id, remove_key
-from postroom.store.sql.values import dumps, from_text, insert, moment, moment_or_none, seconds
+from postroom.store.sql.values import (
+    any_of,
+    dumps,
+    from_text,
+    insert,
+    moment,
+    moment_or_none,
+    seconds,
+)
 from postroom.store.transaction import Row, Transaction
 
 MAX_UNUSED_CLIENTS = 500
@@ -164,6 +172,14 @@ def key_by_access_token(tx: Transaction, secret_hash: bytes, now: datetime) -> K
 def unfinished_grants(tx: Transaction, now: datetime) -> list[str]:
     """The ids of grants that were never used, and that no code or token is valid for any more."""
     return [row[0] for row in tx.all(_UNFINISHED_GRANTS, now=seconds(now))]
+
+
+def signed_in_grants(tx: Transaction, key_ids: Sequence[str], now: datetime) -> set[str]:
+    """Those of some grants that a token is valid for."""
+    among, params = any_of("key_id", key_ids)
+    sql = f"""SELECT DISTINCT key_id FROM oauth_tokens
+               WHERE key_id {among} AND expires_at > :now AND used_at IS NULL"""
+    return {row[0] for row in tx.all(sql, **params, now=seconds(now))}
 
 
 def remove_expired_tokens(tx: Transaction, now: datetime) -> None:
