@@ -110,6 +110,24 @@ async def test_uvx_runs_the_wheel_without_the_repository(wheel: Path, tmp_path: 
     assert TOOLS == tools
 
 
+@pytest.fixture
+def installed_by_pipx(wheel: Path, tmp_path: Path) -> Path:
+    """The program that `pipx install` makes of the wheel."""
+    places = {f"PIPX_{name}": str(tmp_path / name) for name in ("HOME", "BIN_DIR", "MAN_DIR")}
+    pins = f"--constraint {ROOT / 'constraints' / 'run.txt'}"
+    words = [sys.executable, "-m", "pipx", "install", "--backend", "uv", "--pip-args", pins, wheel]
+    env = environment(tmp_path / "data", {"PATH": f"{UV.parent}:/usr/bin:/bin", **places})
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+    assert 0 == done.returncode, done.stderr
+    return tmp_path / "BIN_DIR" / "postroom"
+
+
+async def test_pipx_installs_a_program_that_lists_its_tools(installed_by_pipx, tmp_path: Path):
+    tools = await tools_of(installed_by_pipx, "mcp", "--toolsets", "agent", data=tmp_path / "data")
+
+    assert TOOLS == tools
+
+
 SECRET_INPUT = {
     "type": "object",
     "required": ["name"],
