@@ -19,7 +19,7 @@ EXTRAS = {
     "embeddings": Extra(
         ("numpy", "onnxruntime", "postroom_model"), "the bundled model that finds by meaning"
     ),
-    "index": Extra(("numpy",), "the search index of large mailboxes, or finding by meaning,"),
+    "index": Extra(("numpy",), "an index of large mailboxes"),
     "pdf": Extra(("pypdfium2",), "the text of PDFs"),
     "postgres": Extra(("psycopg",), "a PostgreSQL database"),
     "s3": Extra(("obstore",), "object storage"),
@@ -32,10 +32,10 @@ def is_installed(extra: str) -> bool:
     return all(find_spec(module) is not None for module in EXTRAS[extra].modules)
 
 
-def missing(extra: str) -> str:
-    """The message for an extra that is not installed."""
+def missing(extra: str, feature: str = "") -> str:
+    """The message for an extra that is not installed, and a feature if not its usual one."""
     return (
-        f"{EXTRAS[extra].feature} needs packages that are not installed; install them with: "
+        f"{feature or EXTRAS[extra].feature} needs packages that are not installed; install them with: "
         f"pip install 'postroom[{extra}]'"
     )
 

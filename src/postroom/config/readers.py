@@ -206,7 +206,7 @@ def _read_embeddings(raw: object) -> str:
     except ValueError:
         raise ValueError("must be bundled, none, or like https://api.example.com/v1") from None
     if not is_installed("index"):
-        raise ValueError(missing("index"))
+        raise ValueError(missing("index", "finding by meaning"))
     return url
 
 

@@ -112,21 +112,20 @@ NOT_FOUND = """<!doctype html>
 </html>
 """
 _STARTS = {
-    "Overview of the guide": "",
-    "Five-minute quickstart": "tutorials/quickstart.html",
-    "All operations": "reference/api/index.html",
-    "All pages, as text": INDEX,
-    "Your mail": "/",
+    f"{PREFIX}/": "Overview of the guide",
+    f"{PREFIX}/tutorials/quickstart.html": "Five-minute quickstart",
+    f"{PREFIX}/reference/api/index.html": "All operations",
+    f"{PREFIX}/{INDEX}": "All pages, as text",
 }
 
 
 def _not_found(path: str, why: str) -> Response:
     """A page for people, with links to those that they may have meant."""
-    links = {name: name for name in _similar(path)} | _STARTS if why != MISSING else {"Mail": "/"}
-    items = (
-        f'<li><a href="{escape(to if to == "/" else f"{PREFIX}/{to}")}">{escape(text)}</a></li>'
-        for text, to in links.items()
-    )
+    links = {"/": "Your mail"}
+    if why != MISSING:
+        why = f"The guide has nothing at {path}. You may look for one of these:"
+        links = {f"{PREFIX}/{name}": name for name in _similar(path)} | _STARTS | links
+    items = (f'<li><a href="{escape(to)}">{escape(text)}</a></li>' for to, text in links.items())
     page = NOT_FOUND.format(why=escape(why), links="".join(items))
     return Response(page, 404, _HEADERS, "text/html; charset=utf-8")
 

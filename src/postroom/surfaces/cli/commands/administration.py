@@ -113,9 +113,8 @@ SWEEP_AGE = timedelta(hours=1)
 """A blob that nothing uses may belong to a message that is being stored right now."""
 
 
-NO_INDEX = (
-    "the search index can be neither built nor compared with one that is built now; its rows were "
-    f"checked by their checksums only. {missing('index')}"
+NO_INDEX = "the search index was checked by its checksums only: " + missing(
+    "index", "building one to compare it with"
 )
 
 
@@ -157,7 +156,8 @@ async def examine(app: App, *, quick: bool, repair: bool, sweep: bool) -> Findin
 
     store = app.services.store
     repaired = await store.repair() if repair else None
-    note = None if is_installed("index") else NO_INDEX
+    has_index = repaired or (await store.sizes()).index_bytes
+    note = NO_INDEX if has_index and not is_installed("index") else None
     findings = Findings(repaired=repaired, problems=list(await store.problems()), note=note)
     damaged = await _examine_blobs(app, findings)
     if not quick:
