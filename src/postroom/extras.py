@@ -35,8 +35,8 @@ def is_installed(extra: str) -> bool:
 def missing(extra: str, feature: str = "") -> str:
     """The message for an extra that is not installed, and a feature if not its usual one."""
     return (
-        f"{feature or EXTRAS[extra].feature} needs packages that are not installed; install them with: "
-        f"pip install 'postroom[{extra}]'"
+        f"{feature or EXTRAS[extra].feature} needs packages that are not installed; "
+        f"install them with: pip install 'postroom[{extra}]'"
     )
 
 

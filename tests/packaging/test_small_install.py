@@ -111,7 +111,11 @@ async def test_an_agent_finds_mail_and_memories_and_is_told_what_is_missing(smal
 def test_mail_and_memories_of_a_folder_are_the_same_with_and_without_an_index(small, with_mail):
     """A program with numpy and one without it take turns on one folder."""
     full = Path(sys.executable).parent
-    mbox = b"".join(b"From a\n" + mail(f"Tea {n}", f"Cup {n}", to=INBOX) for n in range(700))
+    mbox = b"".join(
+        b"From ana@example.com Thu Jan  1 00:00:00 2026\n%b\n\n"
+        % mail(f"Tea {n}", f"Cup {n}", to=INBOX)
+        for n in range(700)
+    )
     (with_mail.parent / "many.mbox").write_bytes(mbox.replace(b"\r\n", b"\n"))
     first = postroom(full, with_mail, "import", "many.mbox", "--inbox", INBOX)
     listed = json.loads(postroom(full, with_mail, "inbox", "list", "-o", "json").stdout)
@@ -138,6 +142,8 @@ def test_mail_and_memories_of_a_folder_are_the_same_with_and_without_an_index(sm
     verified = [postroom(program, with_mail, "verify") for program in (small, full)]
 
     assert 0 == first.returncode, first.stderr
+    assert 700 == json.loads(without[0])["total"]
+    assert 3 == len(json.loads(without[0])["results"])
     assert with_index == without
     assert [0, 0] == [one.returncode for one in verified], verified
     assert "pip install 'postroom[index]'" in verified[0].stdout
