@@ -11,8 +11,8 @@ import importlib.util
 import json
 import re
 import subprocess
-import time
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
