@@ -69,7 +69,7 @@ class View:
         self.statistics = (
             collection.statistics if visible is None else _statistics_of(collection, visible)
         )
-        self._norms = _norms(collection.lengths / np.float32(self.statistics.average_length))
+        self._norms = _norms(collection.lengths, self.statistics.average_length)
         self._cache = TermCache(_MAX_CACHED if visible is None else _MAX_CACHED_OF_PART)
 
     @property
@@ -105,8 +105,7 @@ class View:
             documents, frequencies = self.collection.live_entries(found[term], self.visible)
             existed = documents < statistics.size
             documents, frequencies = documents[existed], frequencies[existed]
-            lengths = self.collection.lengths.take(documents)
-            norms = _norms(lengths / np.float32(statistics.average_length))
+            norms = _norms(self.collection.lengths.take(documents), statistics.average_length)
             entries[term] = _bm25(documents, frequencies, norms, statistics.idf(counts[term]))
         return entries
 
@@ -127,12 +126,18 @@ def _bm25(documents: Numbers, frequencies: Floats, norms: Floats, idf: float) ->
     return documents, frequencies
 
 
-def _norms(lengths: Floats) -> Floats:
-    """The length normalization of BM25; an average document has length 1.
+def _norms(lengths: Floats, average: float) -> Floats:
+    """The length normalization of BM25; of many documents, each length is computed once."""
+    longest = int(lengths.max(initial=0))
+    if longest < len(lengths):
+        by_length = _norms_of(np.arange(longest + 1, dtype=np.float32), average)
+        return by_length.take(lengths.astype(np.intp))
+    return _norms_of(lengths, average)
 
-    In double precision, in which a logarithm does not depend on the machine; then rounded.
-    """
-    exact = lengths.astype(np.float64)
+
+def _norms_of(lengths: Floats, average: float) -> Floats:
+    """In double precision, in which a logarithm does not depend on the machine; then rounded."""
+    exact = (lengths / np.float32(average)).astype(np.float64)
     cost = np.minimum(exact, 1) + LONG_DOCUMENT * np.log(np.maximum(exact, 1))
     return (K1 * (1 - B + B * cost)).astype(np.float32)
 
