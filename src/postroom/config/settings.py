@@ -31,6 +31,8 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8700
     domains: tuple[str, ...] = ("postroom.localhost",)
+    cell: str | None = None
+    cell_relays: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     trusted_servers: tuple[str, ...] = ()
     dkim_keys: Path | None = None
     smtp_listen: str | None = DEFAULT_LISTEN
@@ -217,6 +219,18 @@ SETTINGS: tuple[Setting, ...] = (
         readers.DOMAINS,
         "The domains to receive mail for; new inboxes get the first.",
         place="domains",
+    ),
+    Setting(
+        "cell",
+        readers.CELL,
+        "The name of this installation among several; new keys begin with it.",
+    ),
+    Setting(
+        "cell_relays",
+        readers.CELL_RELAYS,
+        "Domains that other cells serve, each with the URL of its SMTP listener.",
+        "none",
+        is_secret=True,
     ),
     Setting(
         "trusted_servers",
