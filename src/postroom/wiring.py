@@ -287,7 +287,10 @@ async def open_store(settings: Settings) -> Store:
         from postroom.store import postgres
 
         return await postgres.open_store(
-            settings.database_url, settings.data_dir, settings.audit_key
+            settings.database_url,
+            settings.data_dir,
+            settings.audit_key,
+            patience_s=settings.database_patience_s,
         )
     from postroom.store import sqlite
 

@@ -25,6 +25,7 @@ class Settings:
 
     data_dir: Path
     database_url: str | None = field(default=None, repr=False)
+    database_patience_s: int = 10
     audit_key: bytes | None = field(default=None, repr=False)
     blobs_url: str | None = field(default=None, repr=False)
     blobs_public_url: str | None = None
@@ -190,6 +191,11 @@ SETTINGS: tuple[Setting, ...] = (
         "The PostgreSQL database to use instead of SQLite.",
         "SQLite in the data folder",
         is_secret=True,
+    ),
+    Setting(
+        "database_patience_s",
+        readers.whole_number(1, 600),
+        "How long requests wait while PostgreSQL does not answer, in seconds; then they get 503.",
     ),
     Setting(
         "blobs_url",
