@@ -44,7 +44,7 @@ async def check_all(settings: Settings, services: Services) -> list[Finding]:
     host = [check_sqlite(), check_memory(settings), check_logins(settings), *check_folder(settings)]
     waiting = {
         "relay": check_relay_login(settings),
-        "cell": check_cell(settings),
+        **({"cell": check_cell(settings)} if is_cell(settings) else {}),
         **{name: check(services, settings) for name, check in INSTALLATION.items()},
     }
     found = [_in_time(name, check) for name, check in waiting.items()]
@@ -142,9 +142,14 @@ async def check_relay_login(settings: Settings) -> Finding:
         return problem("relay", str(error), fix)
 
 
+def is_cell(settings: Settings) -> bool:
+    """Whether this is one of several cells."""
+    return settings.cell is not None or bool(settings.cell_relays)
+
+
 async def check_cell(settings: Settings) -> Finding:
     """The name of this cell, and whether the others receive mail from it."""
-    name = settings.cell or "none: this is the only installation, or its keys name none"
+    name = settings.cell or "without a name, so its keys name none (POSTROOM_CELL)"
     if not settings.cell_relays:
         return ok("cell", name)
     try:
