@@ -21,6 +21,7 @@ SHIPPED = Path(__file__).parents[2] / "deploy" / "nginx-cells.conf"
 DOMAIN = "mail.example.com"
 PATIENCE_S = 60
 _MAIN = """
+{user}
 worker_processes 2;
 daemon off;
 pid {home}/nginx.pid;
@@ -47,7 +48,6 @@ class Nginx:
     home: Path
     port: int
     tls: Certificate
-    one_name: bool = False
     process: subprocess.Popen[bytes] | None = None
     cells: dict[str, str] = field(default_factory=dict)
 
@@ -69,10 +69,9 @@ class Nginx:
         folder = f"/etc/letsencrypt/live/{DOMAIN}"
         text = text.replace(f"{folder}/fullchain.pem", str(self.tls.cert))
         text = text.replace(f"{folder}/privkey.pem", str(self.tls.key))
-        if self.one_name:
-            text = text.replace(f"default $postroom_cell.{DOMAIN};", "default $host;")
         (self.home / "cells.conf").write_text(text)
-        (self.home / "nginx.conf").write_text(_MAIN.format(home=self.home))
+        user = "user root;" if os.geteuid() == 0 else ""  # its folder is open to nobody else
+        (self.home / "nginx.conf").write_text(_MAIN.format(home=self.home, user=user))
         subprocess.run(self._words("-t", "-q"), check=True)
 
     def start(self) -> None:
@@ -121,11 +120,11 @@ def _once(pattern: re.Pattern[str], new: str, text: str) -> str:
 
 
 @contextmanager
-def nginx(folder: Path, cells: Mapping[str, str], *, one_name: bool = False) -> Iterator[Nginx]:
+def nginx(folder: Path, cells: Mapping[str, str]) -> Iterator[Nginx]:
     """Start a router to these cells, and stop it in the end."""
     folder.mkdir(parents=True, exist_ok=True)
     tls = certificate(folder / "tls", "localhost", DOMAIN, f"*.{DOMAIN}")
-    router = Nginx(folder, free_port(), tls, one_name)
+    router = Nginx(folder, free_port(), tls)
     router.configure(cells)
     router.start()
     try:
