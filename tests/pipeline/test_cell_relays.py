@@ -132,8 +132,8 @@ async def test_a_mail_that_a_cell_did_not_confirm_is_sent_to_it_again(
         await later(cell, clock, CELL_FIRST_WAIT)
         await until_status(cell, sent, {BEE: "sent"})
 
-    first, second = bee.mails
-    assert first.data == second.data
+    assert 3 == len(bee.mails)  # twice at once, because only a connection may have been lost
+    assert 1 == len({mail.data for mail in bee.mails})
 
 
 async def test_what_the_relay_said_is_stored_before_a_cell_may_hang(

@@ -20,7 +20,9 @@ UNLIMITED = {
 class Cell(Server):
     """A Postroom that can be killed and started again, with a name among others."""
 
-    def __init__(self, folder: Path, name: str, database_url: str, **extra: str) -> None:
+    def __init__(
+        self, folder: Path, name: str, database_url: str, defect: str = "none", **extra: str
+    ) -> None:
         settings = {
             "POSTROOM_DATABASE_URL": database_url,
             "POSTROOM_DATABASE_PATIENCE_S": "2",
@@ -29,7 +31,7 @@ class Cell(Server):
             "POSTROOM_PUBLIC_URL": f"https://{name}.{DOMAIN}",
             **UNLIMITED,
         }
-        super().__init__(folder / name, **{**settings, **extra})
+        super().__init__(folder / name, defect, **{**settings, **extra})
         self.name, self.host, self.domain = name, f"{name}.{DOMAIN}", f"{name}.example"
         self.key = f"pk_{name}_{secrets.token_urlsafe(32)}"
         self.set("POSTROOM_API_KEY", self.key)
@@ -48,9 +50,11 @@ def introduce(cells: Sequence[Cell]) -> None:
 
 
 @contextmanager
-def cells(folder: Path, databases: Mapping[str, str], **extra: str) -> Iterator[list[Cell]]:
+def cells(
+    folder: Path, databases: Mapping[str, str], defect: str = "none", **extra: str
+) -> Iterator[list[Cell]]:
     """Start a cell on each database, all of which know each other, with an inbox `bo`."""
-    opened = [Cell(folder, name, url, **extra) for name, url in databases.items()]
+    opened = [Cell(folder, name, url, defect, **extra) for name, url in databases.items()]
     introduce(opened)
     with ExitStack() as closing:
         for cell in opened:

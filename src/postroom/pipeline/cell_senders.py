@@ -109,7 +109,11 @@ class CellSenders:
             outcome = Outcome("deferred", UNAVAILABLE.format(_domain(envelope.recipients[0])))
             return dict.fromkeys(envelope.recipients, outcome)
         with cell.attempt(now):
-            outcomes = await cell.sender.transmit(envelope, raw, _accepted)
+            outcomes = dict(await cell.sender.transmit(envelope, raw, _accepted))
+            unknown = tuple(a for a, outcome in outcomes.items() if outcome.verdict == "unknown")
+            if unknown:  # only the connection may have been lost
+                again = replace(envelope, recipients=unknown)
+                outcomes |= await cell.sender.transmit(again, raw, _accepted)
         cell.record(outcomes, self.clock())
         return {address: _repeatable(outcome) for address, outcome in outcomes.items()}
 
