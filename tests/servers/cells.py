@@ -36,6 +36,11 @@ class Cell(Server):
         self.key = f"pk_{name}_{secrets.token_urlsafe(32)}"
         self.set("POSTROOM_API_KEY", self.key)
 
+    def use_database(self, url: str) -> None:
+        """Have another database from the next start on."""
+        self._database = url
+        self.set("POSTROOM_DATABASE_URL", url)
+
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"

@@ -38,18 +38,18 @@ class Postgres:
     def url(self, database: str) -> str:
         return f"postgresql://{_USER}@127.0.0.1:{self.port}/{database}"
 
-    def new_database(self) -> str:
-        """The address of a database with our tables and nothing in them."""
+    def new_database(self, *, is_empty: bool = False) -> str:
+        """The address of a database with our tables and nothing in them, or without tables."""
         name = f"test_{secrets.token_hex(6)}"
-        self.copy_template(name)
+        self.copy_template(name, "template1" if is_empty else TEMPLATE)
         return self.url(name)
 
-    def copy_template(self, name: str) -> None:
-        """Create a database as a copy of the template."""
+    def copy_template(self, name: str, template: str = TEMPLATE) -> None:
+        """Create a database as a copy of a template."""
         with psycopg.connect(self.url("postgres"), autocommit=True) as admin:
             # Copied as files, as before version 15: it would write each page into the log as well.
             strategy = "STRATEGY FILE_COPY" if admin.info.server_version >= 150_000 else ""
-            admin.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE} {strategy}".encode())
+            admin.execute(f"CREATE DATABASE {name} TEMPLATE {template} {strategy}".encode())
 
     def drop(self, url: str) -> None:
         name = url.rpartition("/")[2]
