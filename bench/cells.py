@@ -37,14 +37,13 @@ from tests.servers import postgres
 from tests.servers.cells import Cell, routed
 from tests.servers.nginx import DOMAIN, Nginx
 
-INBOXES, BATCH, IDLE_S, WARM_UP = 20, 50, 30.0, 5
+INBOXES, BATCH, IDLE_S, WARM_UP = 20, 50, 30.0, 20
 AUDIT_KEY = "0b" * 32
 LIMITS = {
     "search one inbox": 1.5, "read by id": 1.5, "deliver": 2.0, "search everything": 1.5,
     "import": 1.3, "idle CPU": 3.0,
 }  # fmt: skip
 WORDS = ("invoice", "meeting", "holiday", "contract", "garden", "ticket", "parcel", "report")
-_TURNS = 10
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
@@ -143,20 +142,18 @@ class Measure:
 
 def compare(sides: list[Side], work: Callable[[Side], None], times: int) -> Measure:
     taken: list[list[float]] = [[], []]
-    used = [0.0, 0.0]
     for _ in range(WARM_UP):
         for side in sides:
             work(side)
-    for turn in range(_TURNS):  # many requests each, because CPU time is counted in hundredths
-        for which, side in (*enumerate(sides),) if turn % 2 else (*enumerate(sides),)[::-1]:
-            before = side.cpu_s()
-            for _ in range(times // _TURNS):
-                started = time.perf_counter()
-                work(side)
-                taken[which].append((time.perf_counter() - started) * 1000)
-            used[which] += side.cpu_s() - before
-    per = [total * 1000 / len(taken[which]) for which, total in enumerate(used)]
-    return Measure((statistics.median(taken[0]), statistics.median(taken[1])), (per[0], per[1]))
+    before = [side.cpu_s() for side in sides]
+    order = [*enumerate(sides)]
+    for turn in range(times):
+        for which, side in order if turn % 2 else order[::-1]:
+            started = time.perf_counter()
+            work(side)
+            taken[which].append((time.perf_counter() - started) * 1000)
+    used = [(side.cpu_s() - b) * 1000 / times for side, b in zip(sides, before, strict=True)]
+    return Measure((statistics.median(taken[0]), statistics.median(taken[1])), (used[0], used[1]))
 
 
 async def fill(sides: list[Side], folder: Path, messages: int) -> Measure:
