@@ -4,8 +4,10 @@
 
 Requests go over HTTP: to the installation directly, to the cell through nginx with TLS. Each
 measure alternates between the two, after a warm-up. It shows the medians of the times, the CPU time
-of all processes of a side (server, database, nginx) per request, and the ratios. An import writes
-into the databases of both in this process, by turns.
+of all processes of a side (server, database, nginx) per request, and the ratios; it ends with 1 if
+the ratio of the CPU times is larger than wanted. On a busy machine the median shows how long each
+process waits for a processor; look at the fastest tenth. An import writes into the databases of
+both in this process, by turns.
 """
 
 from __future__ import annotations
@@ -134,10 +136,16 @@ def _cpu_s(pid: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Medians in milliseconds, and CPU time per request in milliseconds, of both sides."""
+    """Median, fastest tenth and CPU time per request of both sides, in milliseconds."""
 
     times: tuple[float, float]
+    fastest: tuple[float, float]
     cpu: tuple[float, float]
+
+
+def measured(taken: list[list[float]], used: list[float]) -> Measure:
+    one, other = ((statistics.median(some), statistics.quantiles(some, n=10)[0]) for some in taken)
+    return Measure((one[0], other[0]), (one[1], other[1]), (used[0], used[1]))
 
 
 def compare(sides: list[Side], work: Callable[[Side], None], times: int) -> Measure:
@@ -153,7 +161,7 @@ def compare(sides: list[Side], work: Callable[[Side], None], times: int) -> Meas
             work(side)
             taken[which].append((time.perf_counter() - started) * 1000)
     used = [(side.cpu_s() - b) * 1000 / times for side, b in zip(sides, before, strict=True)]
-    return Measure((statistics.median(taken[0]), statistics.median(taken[1])), (used[0], used[1]))
+    return measured(taken, used)
 
 
 async def fill(sides: list[Side], folder: Path, messages: int) -> Measure:
@@ -181,10 +189,7 @@ async def fill(sides: list[Side], folder: Path, messages: int) -> Measure:
         while await compact(services.store.engine, now=lambda: time.time() + 3_600):
             pass
         await services.store.close()
-    return Measure(
-        (statistics.median(taken[0]), statistics.median(taken[1])),
-        (statistics.median(cpu[0]), statistics.median(cpu[1])),
-    )
+    return measured(taken, [statistics.median(side) for side in cpu])
 
 
 def idle(sides: list[Side]) -> Measure:
@@ -193,7 +198,7 @@ def idle(sides: list[Side]) -> Measure:
     before = [side.cpu_s() for side in sides]
     time.sleep(IDLE_S)
     used = [(side.cpu_s() - b) * 1000 / IDLE_S for side, b in zip(sides, before, strict=True)]
-    return Measure((used[0], used[1]), (used[0], used[1]))
+    return measured([[used[0]] * 2, [used[1]] * 2], used)
 
 
 def run(messages: int) -> dict[str, Measure]:
@@ -214,7 +219,7 @@ def run(messages: int) -> dict[str, Measure]:
         for side in sides:
             side.connect()
         found["search one inbox"] = compare(sides, Side.search_one, 400)
-        found["read by id"] = compare(sides, Side.read, 800)
+        found["read by id"] = compare(sides, Side.read, 1_000)
         found["deliver"] = compare(sides, Side.deliver, 200)
         found["search everything"] = compare(sides, Side.search_all, 400)
         found["idle CPU"] = idle(sides)
@@ -225,15 +230,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=4_000)
     found = run(parser.parse_args().messages)
-    print("| measure | installation, ms | cell, ms | ratio | CPU ms | CPU ms | ratio | wanted |")
+    print("| measure | median ms | ratio | fastest tenth ms | ratio | CPU ms | ratio | wanted |")
     print("|---|---|---|---|---|---|---|---|")
     for name, limit in LIMITS.items():
-        (one, other), (cpu, other_cpu) = found[name].times, found[name].cpu
-        print(
-            f"| {name} | {one:.2f} | {other:.2f} | {other / one:.2f} "
-            f"| {cpu:.2f} | {other_cpu:.2f} | {other_cpu / cpu:.2f} | {limit} |"
-        )
-    return 0 if all(m.times[1] / m.times[0] <= LIMITS[n] for n, m in found.items()) else 1
+        one = found[name]
+        told = (f"{a:.2f}, {b:.2f} | {b / a:.2f}" for a, b in (one.times, one.fastest, one.cpu))
+        print(f"| {name} | {' | '.join(told)} | {limit} |")
+    return 0 if all(m.cpu[1] / m.cpu[0] <= LIMITS[n] for n, m in found.items()) else 1
 
 
 if __name__ == "__main__":
