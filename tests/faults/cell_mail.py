@@ -6,6 +6,7 @@ import asyncio
 import http.client
 import json
 import random
+import subprocess
 import tempfile
 import threading
 import time
@@ -116,8 +117,15 @@ def killed_by_turns(kills: int, sender: Cell, receiver: Cell) -> Outcome:
 
 @contextmanager
 def _lossy(sender: Cell, receiver: Cell) -> Iterator[None]:
-    """Let the sender reach the receiver by a way that loses confirmations."""
+    """Let the sender reach the receiver by a way that loses confirmations, with signed mail."""
     way = LossyWay(receiver.smtp)
+    key = sender.data.parent / "dkim.pem"
+    subprocess.run(
+        ["openssl", "genpkey", "-algorithm", "ed25519", "-out", str(key)],
+        check=True,
+        capture_output=True,
+    )
+    sender.set("POSTROOM_DKIM_KEY", str(key))
     sender.set("POSTROOM_CELL_RELAYS", f"{receiver.domain}=smtp://127.0.0.1:{way.port}")
     sender.kill()
     sender.start()
