@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: bundle bench-size bench-approval bench-agent bench-client client bench-fairness help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-database clean bench-rules bench-walks bench-web rule-runs screenshots docs reference
+.PHONY: bundle bench-size bench-approval bench-agent bench-cells bench-client client bench-fairness help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-cells faults-database clean bench-rules bench-walks bench-web rule-runs screenshots docs reference
 SHELL := /bin/bash
 
 help: ## Show this list
@@ -84,6 +84,10 @@ bench-approval: ## Measure what the gate of outgoing mail costs per send
 	@scripts/setup run
 	@.venv/bin/python -m bench.approval
 
+bench-cells: setup ## Measure a cell behind nginx beside one PostgreSQL without it
+	@scripts/system-packages test
+	@PYTHONPATH=. .venv/bin/python -m bench.cells --messages $(or $(N),4000)
+
 bench-client: ## Measure what importing the Python client costs beside Python itself
 	@scripts/setup run
 	@.venv/bin/python -m bench.client
@@ -123,6 +127,10 @@ faults-backup: setup ## Back up a busy installation repeatedly: make faults-back
 faults-database: setup ## Kill PostgreSQL under load: make faults-database MINUTES=10 SCALE=0.1
 	@scripts/system-packages test
 	@.venv/bin/python -m tests.faults.database $(or $(MINUTES),1) $(or $(SCALE),0)
+
+faults-cells: setup ## Kill, stop, add and move cells under load: make faults-cells SCALE=0.1
+	@scripts/system-packages test
+	@.venv/bin/python -m tests.faults.cells $(or $(SCALE),0.1)
 
 docs: ## Build the documentation site, which the server shows at /guide
 	@scripts/setup run

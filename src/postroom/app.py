@@ -43,6 +43,7 @@ from postroom.ports.blobs import BlobStore
 from postroom.wiring import (
     is_new,
     lacks_model,
+    make_cell_relays,
     make_embedder,
     make_inbound,
     make_live_imap,
@@ -127,6 +128,7 @@ class App:
         request is answered first.
         """
         make_sender(self.settings)  # a wrong setting is reported at the start
+        make_cell_relays(self.settings)
         begun = asyncio.Event()
 
         async def run() -> None:
@@ -181,10 +183,14 @@ class App:
             await outbox.finish(_LEAVE_S)
 
     def outbox(self, *, only_relays: bool = False) -> Outbox:
-        """The outbox worker with the relay of the settings."""
+        """The outbox worker with the relay of the settings, and those of other cells."""
+        from postroom.pipeline.cell_senders import CellSenders
         from postroom.pipeline.outbox import Outbox
 
-        return Outbox(self.services, make_sender(self.settings), only_relays=only_relays)
+        cells = CellSenders(make_cell_relays(self.settings))
+        return Outbox(
+            self.services, make_sender(self.settings), cells=cells, only_relays=only_relays
+        )
 
     def rule_jobs(self) -> RuleJobs:
         """The worker for forwards and replies of rules."""
@@ -233,12 +239,12 @@ class App:
         if self.settings.api_key is not None:
             await self._keep_owner_key(self.settings.api_key)
             return None
-        secret = new_secret()
+        secret = new_secret(self.settings.cell)
         return secret if await self._keep_owner_key(secret, replaces=False) else None
 
     async def reset_owner_key(self) -> str:
         """Replace the owner's key and return the new one."""
-        secret = new_secret()
+        secret = new_secret(self.settings.cell)
         await self._keep_owner_key(secret)
         return secret
 
@@ -352,6 +358,8 @@ async def _open_services(
         limits=settings.limits,
         parser=parser,
         domains=settings.domains,
+        cell=settings.cell,
+        cell_domains=frozenset(domain for domain, _ in settings.cell_relays),
         catch_all=settings.catch_all,
         poster=HttpPoster(Guard(settings.webhook_allow)),
         inbound=make_inbound(settings, store),

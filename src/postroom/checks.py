@@ -22,7 +22,7 @@ from postroom.model.page import Slice
 from postroom.model.sending import OutboxQuery
 from postroom.model.view import EVERYTHING, Only
 from postroom.pipeline.apply_rules import rules_without_rights, stopped_webhooks
-from postroom.wiring import check_relay, is_new, key_of_logins, lacks_model
+from postroom.wiring import check_cell_relays, check_relay, is_new, key_of_logins, lacks_model
 
 if TYPE_CHECKING:
     from postroom.config import Settings
@@ -47,6 +47,7 @@ async def check_all(settings: Settings, services: Services) -> list[Finding]:
     host = [check_sqlite(), check_memory(settings), check_logins(settings), *check_folder(settings)]
     waiting = {
         "relay": check_relay_login(settings),
+        **({"cell": check_cell(settings)} if is_cell(settings) else {}),
         **{name: check(services, settings) for name, check in INSTALLATION.items()},
     }
     found = [_in_time(name, check) for name, check in waiting.items()]
@@ -142,6 +143,23 @@ async def check_relay_login(settings: Settings) -> Finding:
     except MailError as error:
         fix = "check POSTROOM_RELAY_URL: host, port, smtp:// or smtps://, user and password"
         return problem("relay", str(error), fix)
+
+
+def is_cell(settings: Settings) -> bool:
+    """Whether this is one of several cells."""
+    return settings.cell is not None or bool(settings.cell_relays)
+
+
+async def check_cell(settings: Settings) -> Finding:
+    """The name of this cell, and whether the others receive mail from it."""
+    name = settings.cell or "without a name, so its keys name none (POSTROOM_CELL)"
+    if not settings.cell_relays:
+        return ok("cell", name)
+    try:
+        return ok("cell", f"{name}; mail to {await check_cell_relays(settings)}")
+    except MailError as error:
+        fix = "check POSTROOM_CELL_RELAYS, and that the other cell runs; mail for it waits"
+        return problem("cell", f"{name}; {error}", fix)
 
 
 async def _store(services: Services, _settings: Settings) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
@@ -25,12 +26,15 @@ if TYPE_CHECKING:
     from postroom.model.account import Account
     from postroom.model.imap import ImapAccount
     from postroom.providers.accounts import Accounts
+    from postroom.providers.smtp.relay import SmtpRelay
     from postroom.store.store import Store
 
 log = logging.getLogger(__name__)
 
 MAX_ACCOUNTS = 1_000
 _CHECK_S = 10.0
+_CELL_RESPONSE_S, _CELL_FINAL_RESPONSE_S = 15.0, 60.0
+"""Other cells answer soon or not at all; a mail that they do not confirm is sent again."""
 _MAX_DOCUMENT_BYTES, _DOCUMENT_S = 16_384, 5.0
 """Limits of the metadata document of an OAuth client."""
 
@@ -75,11 +79,19 @@ async def check_relay(settings: Settings) -> str:
 
     Raises ConfigError, ProviderAuthFailed or ProviderError.
     """
-    from postroom.providers.smtp.relay import SmtpRelay
+    relay = _smtp_relay(settings, "relay_url", settings.relay_url or "")
+    return await _checked(relay, "relay")
 
-    relay = make_sender(settings)
-    assert isinstance(relay, SmtpRelay)
-    max_bytes = await replace(relay, response_s=_CHECK_S).check("relay")
+
+async def check_cell_relays(settings: Settings) -> str:
+    """Connect to every other cell, and describe them; nothing is sent. Raises as `check_relay`."""
+    relays = make_cell_relays(settings)
+    found = await asyncio.gather(*(_checked(relay, name) for name, relay in relays.items()))
+    return "; ".join(f"{domain}: {what}" for domain, what in zip(relays, found, strict=True))
+
+
+async def _checked(relay: SmtpRelay, name: str) -> str:
+    max_bytes = await replace(relay, response_s=_CHECK_S).check(name)
     address = relay.address
     tls = {"tls": "over TLS", "starttls": "with STARTTLS"}.get(address.security, "without TLS")
     login = "the login is accepted" if address.username else "no login is set"
@@ -91,16 +103,29 @@ def make_sender(settings: Settings) -> Sender | None:
     """The relay that the settings name. Raises ConfigError when a file for it cannot be read."""
     if settings.relay_url is None:
         return None
+    return _smtp_relay(settings, "relay_url", settings.relay_url)
+
+
+def _smtp_relay(settings: Settings, field: str, url: str) -> SmtpRelay:
     from postroom.providers.smtp.relay import SmtpRelay, load_signer, tls_context
     from postroom.providers.smtp.url import parse_relay_url
 
-    address = parse_relay_url(settings.relay_url)
+    address = parse_relay_url(url)
     try:
         tls_context(address)
     except ValueError as error:
-        raise _wrong("relay_url", str(error)) from error
+        raise _wrong(field, str(error)) from error
     signer = load_signer(settings.dkim_key, settings.dkim_selector, settings.domains)
     return SmtpRelay(address, settings.domains[0], signer)
+
+
+def make_cell_relays(settings: Settings) -> dict[str, SmtpRelay]:
+    """The senders to other cells, by domain; cells at one URL share theirs. Raises ConfigError."""
+    urls = dict.fromkeys(url for _, url in settings.cell_relays)
+    relays = {url: _smtp_relay(settings, "cell_relays", url) for url in urls}
+    for relay in relays.values():
+        relay.response_s, relay.final_response_s = _CELL_RESPONSE_S, _CELL_FINAL_RESPONSE_S
+    return {domain: relays[url] for domain, url in settings.cell_relays}
 
 
 def _wrong(field: str, problem: str) -> ConfigError:
@@ -262,7 +287,10 @@ async def open_store(settings: Settings) -> Store:
         from postroom.store import postgres
 
         return await postgres.open_store(
-            settings.database_url, settings.data_dir, settings.audit_key
+            settings.database_url,
+            settings.data_dir,
+            settings.audit_key,
+            patience_s=settings.database_patience_s,
         )
     from postroom.store import sqlite
 

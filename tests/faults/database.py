@@ -141,11 +141,16 @@ def _in_between(target: int) -> Iterator[tuple[int, Callable[[], object]]]:
 
 
 def drilled(
-    url: str, disturb: Callable[[], object], times: int, every_s: float, defect: str = "none"
+    url: str,
+    disturb: Callable[[], object],
+    times: int,
+    every_s: float,
+    defect: str = "none",
+    processes: int = PROCESSES,
 ) -> Found:
     """Let visitors use a server on a database that is disturbed so many times."""
     found = Found()
-    with server(defect, PROCESSES, POSTROOM_DATABASE_URL=url, **UNLIMITED) as services:
+    with server(defect, processes, POSTROOM_DATABASE_URL=url, **UNLIMITED) as services:
         visitors = _entered(services)
         for _ in range(times):
             visitors.stop.wait(every_s)

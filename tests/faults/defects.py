@@ -235,8 +235,8 @@ DEFECTS = {
 def leave_quickly() -> None:
     """Let claims of the dead end soon, and lots be small: a drill meets more in less time."""
     from postroom.app import App
+    from postroom.pipeline import cell_senders, webhooks
     from postroom.pipeline import outbox as pipeline
-    from postroom.pipeline import webhooks
     from postroom.pipeline.sync import pull, scheduler
 
     outbox = App.outbox
@@ -246,6 +246,11 @@ def leave_quickly() -> None:
 
     App.outbox = impatient  # type: ignore[method-assign]
     pipeline.RENEW_S = 1.0
+    pipeline.CELL_FIRST_WAIT, pipeline.CELL_LONGEST_WAIT = (
+        timedelta(seconds=1),
+        timedelta(seconds=2),
+    )
+    cell_senders.PAUSE_S = 0.5
     webhooks.LEASE = timedelta(seconds=LEASE_S)
     webhooks.MAX_WAIT_S = 1.0
     scheduler.LEASE, scheduler.RENEW_S = timedelta(seconds=1), 0.3

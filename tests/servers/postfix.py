@@ -6,7 +6,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -61,8 +61,10 @@ postlog unix-dgram n - n - 1 postlogd
 
 
 @contextmanager
-def postfix(target: int) -> Iterator[int]:
+def postfix(target: int, transports: Mapping[str, int] | None = None) -> Iterator[int]:
     """Start one that hands everything to the target port; gives its own port.
+
+    Mail for the domains in *transports* goes to other ports.
 
     Its folder has a short name: the paths of its sockets have at most 107 characters.
     """
@@ -72,7 +74,13 @@ def postfix(target: int) -> Iterator[int]:
         (home / name).mkdir()
     shutil.chown(home / "data", "postfix")
     port = free_port()
-    (home / "etc" / "main.cf").write_text(MAIN.format(home=home, target=target))
+    main = MAIN.format(home=home, target=target)
+    if transports is not None:
+        rows = [f"{domain} smtp:[127.0.0.1]:{at}\n" for domain, at in transports.items()]
+        (home / "etc" / "cells").write_text("".join(rows))
+        main += f"relay_domains = {' '.join(transports)}\n"
+        main += f"transport_maps = texthash:{home}/etc/cells\n"
+    (home / "etc" / "main.cf").write_text(main)
     (home / "etc" / "master.cf").write_text(MASTER.format(port=port))
     words = ["/usr/sbin/postfix", "-c", str(home / "etc")]
     subprocess.run([*words, "start"], check=True, capture_output=True)

@@ -38,18 +38,18 @@ class Postgres:
     def url(self, database: str) -> str:
         return f"postgresql://{_USER}@127.0.0.1:{self.port}/{database}"
 
-    def new_database(self) -> str:
-        """The address of a database with our tables and nothing in them."""
+    def new_database(self, *, is_empty: bool = False) -> str:
+        """The address of a database with our tables and nothing in them, or without tables."""
         name = f"test_{secrets.token_hex(6)}"
-        self.copy_template(name)
+        self.copy_template(name, "template1" if is_empty else TEMPLATE)
         return self.url(name)
 
-    def copy_template(self, name: str) -> None:
-        """Create a database as a copy of the template."""
+    def copy_template(self, name: str, template: str = TEMPLATE) -> None:
+        """Create a database as a copy of a template."""
         with psycopg.connect(self.url("postgres"), autocommit=True) as admin:
             # Copied as files, as before version 15: it would write each page into the log as well.
             strategy = "STRATEGY FILE_COPY" if admin.info.server_version >= 150_000 else ""
-            admin.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE} {strategy}".encode())
+            admin.execute(f"CREATE DATABASE {name} TEMPLATE {template} {strategy}".encode())
 
     def drop(self, url: str) -> None:
         name = url.rpartition("/")[2]
@@ -62,8 +62,13 @@ class Postgres:
         options += f"'{self.folder}' -c max_connections=200 {_SAFE if self.is_durable else _QUICK}"
         options += f" {self.options}"
         log = str(self.folder / "log")
-        _run(self.folder, self.programs / "pg_ctl", "-w", "-t", "60",
+        run_program(self.folder, self.programs / "pg_ctl", "-w", "-t", "60",
              "-D", str(self.folder / "data"), "-l", log, "-o", options, *arguments)  # fmt: skip
+
+    def stop(self) -> None:
+        """Stop the server at once, if it is running."""
+        if (self.folder / "data" / "postmaster.pid").exists():
+            self.control("stop", "-m", "immediate")
 
     def set(self, *settings: str) -> None:
         """Change settings of the running server."""
@@ -88,7 +93,8 @@ def _programs() -> Path:
     return Path(shutil.which("initdb") or "/usr/bin/initdb").parent
 
 
-def _run(folder: Path, program: Path, *arguments: str) -> None:
+def run_program(folder: Path, program: Path, *arguments: str) -> None:
+    """Run a program of PostgreSQL as its user. Raises RuntimeError with what it said."""
     line = [str(program), *arguments]
     if os.geteuid() == 0:
         line = ["setpriv", f"--reuid={_USER}", f"--regid={_USER}", "--init-groups", "--", *line]
@@ -100,24 +106,30 @@ def _run(folder: Path, program: Path, *arguments: str) -> None:
         raise RuntimeError(f"{program} failed:\n{(folder / 'out').read_text(errors='replace')}")
 
 
+def new_folder() -> Path:
+    """A folder for a server, which runs as a user of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="postroom-pg-"))
+    folder.chmod(0o755)
+    if os.geteuid() == 0:
+        shutil.chown(folder, _USER)
+    return folder
+
+
 @contextmanager
 def node(
     programs: Path | None = None, options: str = "", *, is_durable: bool
 ) -> Iterator[Postgres]:
     """Start a server with no database of ours in a temporary folder, and stop it in the end."""
-    folder = Path(tempfile.mkdtemp(prefix="postroom-pg-"))
-    folder.chmod(0o755)
-    if os.geteuid() == 0:
-        shutil.chown(folder, _USER)
+    folder = new_folder()
     server = Postgres(folder, free_port(), is_durable, programs or _programs(), options)
     try:
-        _run(folder, server.programs / "initdb", "-D", str(folder / "data"), "-U", _USER,
+        run_program(folder, server.programs / "initdb", "-D", str(folder / "data"), "-U", _USER,
              "-A", "trust", "--no-sync", "--locale=C.UTF-8", "-E", "UTF8")  # fmt: skip
         server.control("start")
         try:
             yield server
         finally:
-            server.control("stop", "-m", "immediate")
+            server.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

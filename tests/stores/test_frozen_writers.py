@@ -34,8 +34,10 @@ async def engines(
     """Two processes that wait less long for each other than in life, and have no patience."""
     monkeypatch.setattr(connections, "_SESSION", "SET lock_timeout = '50ms'")
     monkeypatch.setattr(health, "STUCK_S", 0.3)
-    monkeypatch.setattr(writers, "PATIENCE_S", 0.0)
-    both = PostgresEngine.open(database_url), PostgresEngine.open(database_url)
+    first = PostgresEngine.open(database_url, patience_s=0.0)
+    both = first, PostgresEngine.open(database_url, patience_s=0.0)
+    for engine in both:
+        engine._liveness.look_s = _MAX_S
     yield both
     for engine in both:
         await engine.close()

@@ -12,7 +12,6 @@ from psycopg.conninfo import conninfo_to_dict
 
 from postroom.errors import Unavailable
 from postroom.store.postgres import connection as connections
-from postroom.store.postgres import engine as writers
 from postroom.store.postgres import health
 from postroom.store.postgres.engine import PostgresEngine
 from postroom.store.transaction import Transaction
@@ -27,7 +26,7 @@ async def test_a_server_that_stays_away_is_unavailable(
     def away(url: str) -> object:
         raise psycopg.OperationalError("connection refused")
 
-    monkeypatch.setattr(writers, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(engine._writer, "patience_s", 0.2)
     monkeypatch.setattr(health, "connect", away)
 
     with pytest.raises(Unavailable) as refused:
@@ -44,11 +43,10 @@ async def silenced(
     database_url: str, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[tuple[PostgresEngine, Proxy]]:
     """An engine that is told early, and a proxy that can keep from it what the server says."""
-    monkeypatch.setattr(health, "LOOK_S", 0.05)
-    monkeypatch.setattr(health, "CONNECT_S", 0.5)
     async with proxied(postgres_server.port) as proxy:
         through = database_url.replace(f":{postgres_server.port}/", f":{proxy.port}/")
         opened = await asyncio.to_thread(PostgresEngine.open, through)
+        opened._liveness.look_s, opened._liveness.connect_s = 0.05, 0.5
         yield opened, proxy
         proxy.stall_after = None
         proxy.cut_all()
@@ -59,9 +57,9 @@ async def test_a_server_that_hangs_is_not_waited_for_at_the_end(
     silenced: tuple[PostgresEngine, Proxy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without that, the test would wait for ever."""
-    monkeypatch.setattr(health, "LOOK_S", 3600)
     monkeypatch.setattr(health, "SHUTDOWN_CHECK_S", 0.3)
     engine, proxy = silenced
+    engine._liveness.look_s = 3600
     await engine.write(lambda tx: put(tx, "before"))
     engine.notifier.position("mail")
     proxy.stall_after = 0
@@ -86,7 +84,7 @@ async def test_a_server_that_is_away_is_not_waited_for_at_the_end(
         attempts.append(database_url.rpartition("/")[2] in url)
         raise psycopg.OperationalError("connection refused")
 
-    monkeypatch.setattr(writers, "PATIENCE_S", 3600)
+    monkeypatch.setattr(engine._writer, "patience_s", 3600)
     monkeypatch.setattr(health, "connect", away)
     engine.begin_shutdown()
 
@@ -133,8 +131,8 @@ async def test_a_server_that_hangs_is_unavailable_and_then_work_goes_on(
 async def test_work_that_takes_long_is_let_be_while_the_server_answers_others(
     silenced: tuple[PostgresEngine, Proxy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "CONNECT_S", 60)
     engine, proxy = silenced
+    engine._liveness.connect_s = 60
     opened = proxy.connections
 
     await engine.read(lambda tx: tx.one("SELECT 1 FROM pg_sleep(1)"))
@@ -152,8 +150,7 @@ async def test_a_first_server_that_is_dead_and_silent_hides_no_other(
         both = f"127.0.0.1:{dead.port},127.0.0.1:{postgres_server.port}"
         url = database_url.replace(f"127.0.0.1:{postgres_server.port}", both)
         opened = await asyncio.to_thread(PostgresEngine.open, url)
-        monkeypatch.setattr(health, "LOOK_S", 0.05)
-        monkeypatch.setattr(health, "CONNECT_S", 2)
+        opened._liveness.look_s, opened._liveness.connect_s = 0.05, 2
 
         await opened.read(lambda tx: tx.one("SELECT 1 FROM pg_sleep(0.5)"))
         asked = dead.connections
@@ -194,7 +191,7 @@ class Answered:
 async def test_a_server_that_only_reads_is_unavailable_until_it_is_promoted(
     engine: PostgresEngine, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writers, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(engine._writer, "patience_s", 0.2)
     await engine.write(lambda tx: put(tx, "before"))
     set_read_only(database_url, "on")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import secrets
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
@@ -23,9 +24,28 @@ _CHECK_S = 600.0
 T = TypeVar("T")
 
 
-def new_secret() -> str:
-    """A new random key."""
-    return "pk_" + secrets.token_urlsafe(32)
+def random_secret(prefix: str, cell: str | None, separator: str) -> str:
+    """A new random secret, after its prefix and the cell that it belongs to, if there are cells.
+
+    A router finds the cell of a request by it, and so needs no directory.
+    """
+    named = "" if cell is None else f"{cell}{separator}"
+    return f"{prefix}{named}{secrets.token_urlsafe(32)}"
+
+
+def new_secret(cell: str | None = None) -> str:
+    """A new random key, of this cell."""
+    return random_secret("pk_", cell, "_")
+
+
+_OF_CELL = re.compile(r"p[ko]_([a-z0-9]{1,16})_[\w-]{43}", re.ASCII)
+"""A key or token that names its cell; one that names none is shorter than the shortest of these."""
+
+
+def cell_of(secret: str) -> str | None:
+    """The cell that a key or token says it belongs to."""
+    found = _OF_CELL.fullmatch(secret)
+    return found[1] if found else None
 
 
 def hash_secret(secret: str) -> bytes:
@@ -51,9 +71,7 @@ async def authenticate(
     secret_hash = hash_secret(secret)
     key = await services.store.key_by_hash(secret_hash, services.clock())
     if key is None:
-        raise Unauthenticated(
-            "unknown key; it may have been revoked. Create one with `postroom key create`"
-        )
+        raise Unauthenticated(_unknown(secret, services.cell))
     if key.resource is not None and key.resource != resource:
         raise Unauthenticated(f"this access token is for {key.resource} and opens nothing else")
     if key.has_expired(services.clock()):
@@ -65,6 +83,15 @@ async def authenticate(
     from postroom.pipeline.apply_rules import caller_of_key  # late, for a quick start
 
     return replace(await caller_of_key(services, key), secret_hash=secret_hash)
+
+
+def _unknown(secret: str, here: str | None) -> str:
+    """Why a key is refused that is not known here, with nothing that it does not say itself."""
+    cell = cell_of(secret)
+    if cell is None or cell == here:
+        return "unknown key; it may have been revoked. Create one with `postroom key create`"
+    this = "this server has no cell" if here is None else f"this is cell {here}"
+    return f"this key belongs to cell {cell}, and {this}; send it to the server of cell {cell}"
 
 
 @asynccontextmanager

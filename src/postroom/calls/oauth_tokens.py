@@ -10,12 +10,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-import secrets
 from base64 import urlsafe_b64encode
 from datetime import datetime, timedelta
 from urllib.parse import urlsplit
 
-from postroom.calls.authentication import hash_secret
+from postroom.calls.authentication import hash_secret, random_secret
 from postroom.calls.oauth_clients import is_known
 from postroom.errors import InvalidInput, Unauthenticated
 from postroom.model.event import AuditRecord
@@ -31,9 +30,9 @@ CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
 _VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}", re.ASCII)
 
 
-def new_token() -> str:
-    """A new random code or token; unlike a key, it is not meant for people."""
-    return "po_" + secrets.token_urlsafe(32)
+def new_token(cell: str | None = None) -> str:
+    """A new random code or token of this cell; unlike a key, it is not meant for people."""
+    return random_secret("po_", cell, "_")
 
 
 def resource_of(base_url: str) -> str:
@@ -134,7 +133,7 @@ def _is_challenge(verifier: str, challenge: str) -> bool:
 
 async def _exchange(services: Services, request: TokenRequest, old: OAuthToken) -> IssuedTokens:
     now, options = services.clock(), services.oauth
-    access, refresh = new_token(), new_token()
+    access, refresh = new_token(services.cell), new_token(services.cell)
     tokens = {
         hash_secret(access): _next(old, "access", now, options.access_for_s),
         hash_secret(refresh): _next(old, "refresh", now, options.refresh_for_s),

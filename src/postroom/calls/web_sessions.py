@@ -8,14 +8,13 @@ has the rights of this key, for as long as the key exists.
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import NamedTuple
 
-from postroom.calls.authentication import authenticate, hash_secret
+from postroom.calls.authentication import authenticate, hash_secret, random_secret
 from postroom.errors import Forbidden, MailError, Unauthenticated
 from postroom.model.event import AuditRecord
 from postroom.model.key import OWNER, Caller, Scope, WebSession
@@ -37,13 +36,14 @@ class SignedIn(NamedTuple):
     caller: Caller
 
 
-def _new_secret() -> str:
-    return secrets.token_urlsafe(32)
+def _new_secret(services: Services) -> str:
+    """A new random secret; one of a cell begins with its name and a dot."""
+    return random_secret("", services.cell, ".")
 
 
 async def new_sign_in_link(services: Services) -> str:
     """The secret of a new link, for the owner's terminal."""
-    secret, now = _new_secret(), services.clock()
+    secret, now = _new_secret(services), services.clock()
     store = services.store.by(AuditRecord(OWNER.key_id, "create_sign_in_link", now, via="cli"))
     await store.add_sign_in_link(hash_secret(secret), expires_at=now + LINK_FOR, now=now)
     return secret
@@ -78,7 +78,7 @@ async def _open(
     key_hash: bytes | None = None,
     link_hash: bytes | None = None,
 ) -> str | None:
-    secret, now = _new_secret(), services.clock().replace(microsecond=0)
+    secret, now = _new_secret(services), services.clock().replace(microsecond=0)
     session = WebSession(
         services.new_id("ses"),
         key_id,

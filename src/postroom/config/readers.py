@@ -139,6 +139,21 @@ def _read_relay(raw: object) -> str:
     return url
 
 
+def _read_cell_relays(raw: object) -> tuple[tuple[str, str], ...]:
+    form = "must be like b.example.com=smtp://10.0.0.2:8725, several with commas"
+    found: dict[str, str] = {}
+    for item in _items(raw, form):
+        domain, _, url = item.partition("=")
+        domain = domain.strip().lower()
+        if not re.fullmatch(_DOMAIN, domain) or domain in found:
+            raise ValueError(f"{form}; each domain once")
+        try:
+            found[domain] = _read_relay(url.strip())
+        except ValueError as error:
+            raise ValueError(f"the URL for {domain} {error}") from None
+    return tuple(found.items())
+
+
 def needing(extra: str, inner: Reader[str]) -> Reader[str]:
     """What another reader reads, if the packages for it are installed."""
 
@@ -255,9 +270,11 @@ _BUCKET = matching(
 )
 BUCKET = needing("s3", _BUCKET)
 RELAY = Reader("an smtp or smtps URL", _read_relay)
+CELL_RELAYS = Reader("domain=smtp URL, with commas", _read_cell_relays)
 LISTEN = Reader("an address and a port, or none", _read_listen)
 ADDRESS = Reader("an address", lambda raw: _MAIL_ADDRESS.read(raw).lower())
 DOMAINS = words("domain names, with commas", _DOMAIN, "domain names, several with commas")
+CELL = matching("1 to 16 of a-z and 0-9", r"[a-z0-9]{1,16}", "must be 1 to 16 of a-z and 0-9")
 SERVERS = words("names, with commas", _DOMAIN, "names of servers, several with commas")
 TOOLSETS = words("names, with commas", r"[a-z]+", "names of toolsets, several with commas")
 NETWORKS = Reader("networks, with commas", _read_networks)

@@ -88,7 +88,7 @@ def read_settings(
     _refuse(problems)
     live = tuple(Value(setting, value, ENVIRONMENT) for setting, value in imap_values)
     found = _configuration(values, imap, live)
-    _refuse([*_key_in_data_folder(found.settings)])
+    _refuse([*_key_in_data_folder(found.settings), *_own_cell_relays(found.settings)])
     return found
 
 
@@ -110,6 +110,14 @@ def _key_in_data_folder(settings: Settings) -> Iterator[tuple[str, str]]:
     if any(way.is_relative_to(kept) for way in ways for kept in (folder, folder.resolve())):
         problem = f"{key} is in the data folder; name a file outside of {folder}"
         yield _BY_NAME["vault_key_file"].variable, problem
+
+
+def _own_cell_relays(settings: Settings) -> Iterator[tuple[str, str]]:
+    """A domain is served here or by another cell."""
+    for domain, _ in settings.cell_relays:
+        if domain in settings.domains:
+            problem = f"{domain} is one of POSTROOM_DOMAIN; only other cells go here"
+            yield _BY_NAME["cell_relays"].variable, problem
 
 
 def _from_file(

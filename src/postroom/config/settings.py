@@ -25,12 +25,15 @@ class Settings:
 
     data_dir: Path
     database_url: str | None = field(default=None, repr=False)
+    database_patience_s: int = 10
     audit_key: bytes | None = field(default=None, repr=False)
     blobs_url: str | None = field(default=None, repr=False)
     blobs_public_url: str | None = None
     host: str = "127.0.0.1"
     port: int = 8700
     domains: tuple[str, ...] = ("postroom.localhost",)
+    cell: str | None = None
+    cell_relays: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     trusted_servers: tuple[str, ...] = ()
     dkim_keys: Path | None = None
     smtp_listen: str | None = DEFAULT_LISTEN
@@ -190,6 +193,11 @@ SETTINGS: tuple[Setting, ...] = (
         is_secret=True,
     ),
     Setting(
+        "database_patience_s",
+        readers.whole_number(1, 600),
+        "How long requests wait while PostgreSQL does not answer, in seconds; then they get 503.",
+    ),
+    Setting(
         "blobs_url",
         readers.BLOBS,
         "The bucket for raw mail and attachments.",
@@ -217,6 +225,18 @@ SETTINGS: tuple[Setting, ...] = (
         readers.DOMAINS,
         "The domains to receive mail for; new inboxes get the first.",
         place="domains",
+    ),
+    Setting(
+        "cell",
+        readers.CELL,
+        "The name of this installation among several; new keys begin with it.",
+    ),
+    Setting(
+        "cell_relays",
+        readers.CELL_RELAYS,
+        "Domains that other cells serve, each with the URL of its SMTP listener.",
+        "none",
+        is_secret=True,
     ),
     Setting(
         "trusted_servers",

@@ -139,7 +139,7 @@ class CreateKey(Request):
 
 @operation(Scope.ADMIN)
 async def create_key(ctx: RequestContext, request: CreateKey) -> Key:
-    key, secret = await new_key(ctx, request), new_secret()
+    key, secret = await new_key(ctx, request), new_secret(ctx.cell)
     await ctx.store.add_key(key, hash_secret(secret))
     return replace(key, key=secret)
 

@@ -139,7 +139,7 @@ async def grant_access(ctx: RequestContext, request: GrantAccess) -> Grant:
     if beyond:
         raise Forbidden(f"scopes: the client did not ask for {', '.join(sorted(beyond))}")
     key = await new_key(ctx, _key_request(ctx, asked, request))
-    code, now = new_token(), ctx.clock()
+    code, now = new_token(ctx.cell), ctx.clock()
     token = OAuthToken(
         "code",
         key.id,

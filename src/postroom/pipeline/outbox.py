@@ -6,9 +6,9 @@ import asyncio
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from postroom.blocking import in_thread
@@ -17,6 +17,7 @@ from postroom.model.message import Recipient
 from postroom.model.sending import GIVE_UP_AFTER, TRANSPORTS, Claimed, OutboxJob, Outcome, Transport
 from postroom.model.view import only
 from postroom.pipeline.apply_rules import send_refusal
+from postroom.pipeline.cell_senders import SLOW_S, CellSenders
 from postroom.pipeline.counters import HAPPENED
 from postroom.pipeline.ingest import (
     Arrival,
@@ -51,6 +52,8 @@ RENEW_S = 10.0
 
 FIRST_WAIT = timedelta(minutes=1)
 LONGEST_WAIT = timedelta(hours=4)
+CELL_FIRST_WAIT = timedelta(seconds=5)
+CELL_LONGEST_WAIT = timedelta(minutes=10)
 CLAIM_RETRY_S = 1.0
 LONGEST_CLAIM_RETRY_S = 10.0
 SETTLE_RETRY_S = 1.0
@@ -58,9 +61,11 @@ GRACE_S = 1.5
 """How long a hand-over may take after the worker was told to stop."""
 
 
-def wait_after(attempts: int) -> timedelta:
+def wait_after(
+    attempts: int, first: timedelta = FIRST_WAIT, longest: timedelta = LONGEST_WAIT
+) -> timedelta:
     """The wait after so many attempts: a minute, then twice as long each time."""
-    return min(FIRST_WAIT * (1 << min(attempts, 16)), LONGEST_WAIT)
+    return min(first * (1 << min(attempts, 16)), longest)
 
 
 def claim_retry_s(failures: int) -> float:
@@ -84,12 +89,13 @@ class Outbox:
     """The outbox worker: hands over several mails at once and renews its claims meanwhile.
 
     Each route has its own limit, so that a slow relay delays only its own mail. Several processes
-    may run a worker; each message is claimed by one. Without a sender it claims nothing that needs
-    the relay; one that *only relays* claims nothing else.
+    may run a worker; each message is claimed by one. Without a sender and other cells it claims
+    nothing that needs the relay; one that *only relays* claims nothing else.
     """
 
     services: Services
     sender: Sender | None
+    cells: CellSenders = field(default_factory=CellSenders)
     only_relays: bool = False
     at_once: int = 8
     lease: timedelta = LEASE
@@ -110,7 +116,7 @@ class Outbox:
         try:
             while True:
                 position = self.services.store.notifier.position("outbox")
-                if self.sender is None:
+                if "relay" not in self._transports():
                     await self.check_unrelayed()
                 if await self._start_due(holder):
                     await self._wait_for_work(position)
@@ -120,6 +126,7 @@ class Outbox:
             await self._stop()
             renewing.cancel()
             await self._accounts.close()
+            await self.cells.close()
             if self.sender is not None:
                 await self.sender.close()
 
@@ -157,13 +164,14 @@ class Outbox:
     def _transports(self) -> tuple[Transport, ...]:
         if self.only_relays:
             return ("relay",)
-        if self.sender is None:
+        if self.sender is None and not self.cells:
             return ("local", "account")
         return TRANSPORTS
 
     def _free(self) -> dict[Transport, int]:
         """How many more mails can be started, for each route that is not full."""
-        active = Counter(job.transport for job in self._active.values())
+        jobs = (job for job in self._active.values() if not self.cells.is_slow(job.message_id))
+        active = Counter(job.transport for job in jobs)
         return {t: self.at_once - active[t] for t in self._transports() if active[t] < self.at_once}
 
     async def _start_due(self, holder: str) -> bool:
@@ -217,15 +225,15 @@ class Outbox:
             await wait_for_work(self.services, "outbox", position, self._active, wait_s)
 
     async def _until_next(self) -> float:
-        free = self._free()
+        free, longest_s = self._free(), SLOW_S if self.cells.is_busy else MAX_WAIT_S
         try:
             next_at = await self.services.store.next_mail_at(free) if free else None
         except MailError:
-            return MAX_WAIT_S
+            return longest_s
         if next_at is None:
-            return MAX_WAIT_S
+            return longest_s
         ahead = (next_at - self.services.clock()).total_seconds()
-        return min(max(ahead, 0.05 if not self._active else 1.0), MAX_WAIT_S)
+        return min(max(ahead, 0.05 if not self._active else 1.0), longest_s)
 
     async def _renew(self) -> None:
         while True:
@@ -261,19 +269,29 @@ class Outbox:
             await self._defer(job, str(error) if isinstance(error, MailError) else "see the log")
 
     async def _send(self, job: OutboxJob) -> None:
-        """Send by the provider of the account, or by the relay."""
-        lease = self._accounts.of(job.account_id) if job.account_id else nullcontext(self.sender)
+        """Send by the provider of the account, or by the relay and to other cells."""
+        if job.account_id is None:
+            inside, _ = self._split(job)
+            if inside or self.sender is not None:
+                await self._hand_over(job, self.sender)
+            else:
+                await self._leave(job, NO_RELAY)
+            return
         try:
-            async with lease as sender:
+            async with self._accounts.of(job.account_id) as sender:
                 if sender is None:
                     await self._defer(job, "its account was removed")
                 else:
                     await self._hand_over(job, sender)
-        except NoLogin:  # left to processes that have the login of its account
-            now, why = self.services.clock(), NO_LOGIN.format(job.account_id)
-            self._count_bounced(
-                await self.services.store.defer_mail(job, why, now=now, next_at=now + NO_LOGIN_WAIT)
-            )
+        except NoLogin:
+            await self._leave(job, NO_LOGIN.format(job.account_id))
+
+    async def _leave(self, job: OutboxJob, why: str) -> None:
+        """Leave a mail to processes that have the login of its account, or a relay."""
+        now = self.services.clock()
+        self._count_bounced(
+            await self.services.store.defer_mail(job, why, now=now, next_at=now + NO_LOGIN_WAIT)
+        )
 
     async def _defer(self, job: OutboxJob, detail: str) -> None:
         """Defer recipients that were not handed over; others are settled by the next worker."""
@@ -284,7 +302,15 @@ class Outbox:
         except MailError as error:
             log.warning("outbox.failed", extra={"message_id": job.message_id, "error": str(error)})
 
-    async def _hand_over(self, job: OutboxJob, sender: Sender) -> None:
+    def _split(self, job: OutboxJob) -> tuple[list[str], list[str]]:
+        """The recipients in other cells, and the others; a provider sends to all of them."""
+        if job.account_id is not None:
+            return [], list(job.envelope.recipients)
+        return self.cells.split(job.envelope.recipients)
+
+    async def _hand_over(self, job: OutboxJob, sender: Sender | None) -> None:
+        """Transmit a mail by the sender, and then to other cells, for which nothing waits."""
+
         async def accepted(addresses: Sequence[str]) -> None:
             if not await self.services.store.begin_transmission(job, addresses):
                 raise ClaimLost(f"{job.message_id} was taken over by another worker")
@@ -293,7 +319,17 @@ class Outbox:
         if not job.is_unchanged or await in_thread(_sha256, raw) != job.raw:
             await self._refuse_changed(job)
             return
-        outcomes = await sender.transmit(job.envelope, raw, accepted)
+        inside, others = self._split(job)
+        outcomes = dict.fromkeys(others, Outcome("deferred", NO_RELAY))
+        if others and sender is not None:
+            outside = replace(job.envelope, recipients=tuple(others))
+            outcomes = dict(await sender.transmit(outside, raw, accepted))
+        else:
+            await accepted(())
+        if inside:
+            await self._settle_part(job, outcomes)
+            cells = replace(job.envelope, recipients=tuple(inside))
+            outcomes |= await self.cells.transmit(job.message_id, cells, raw)
         await self._settle(job, outcomes)
         verdicts: Counter[str] = Counter(outcome.verdict for outcome in outcomes.values())
         for verdict, count in verdicts.items():
@@ -318,31 +354,58 @@ class Outbox:
             self.services.counts.failed(name, context, count=count)
 
     async def _settle(self, job: OutboxJob, outcomes: Mapping[str, Outcome]) -> None:
-        """Store the outcome, and retry while the database is unavailable.
+        """Store the outcome of all recipients, and when those are tried again that are queued."""
+        now = self.services.clock()
+        recipients = self._recipients(job, outcomes, now)
+        retry_after_s = max((outcome.retry_after for outcome in outcomes.values()), default=0)
+        next_at = now + max(self._wait(job, outcomes), timedelta(seconds=retry_after_s))
+        await self._until_stored(
+            job,
+            lambda: self.services.store.settle_mail(job, recipients, now=now, next_at=next_at),
+        )
+        bounced = sum(recipient.status == "bounced" for recipient in recipients.values())
+        self._count("outbox_bounced", bounced, job.message_id)
+
+    async def _settle_part(self, job: OutboxJob, outcomes: Mapping[str, Outcome]) -> None:
+        """Store the outcomes that are final, before a cell may take long."""
+        final = {a: outcome for a, outcome in outcomes.items() if outcome.verdict != "deferred"}
+        now = self.services.clock()
+        recipients = self._recipients(job, final, now)
+        if outcomes:
+            await self._until_stored(
+                job, lambda: self.services.store.settle_part(job, recipients, now=now)
+            )
+
+    def _recipients(
+        self, job: OutboxJob, outcomes: Mapping[str, Outcome], now: datetime
+    ) -> dict[str, Recipient]:
+        since = job.tried_since if job.attempts else None
+        return {a: settled(a, outcome, since, now) for a, outcome in outcomes.items()}
+
+    def _wait(self, job: OutboxJob, outcomes: Mapping[str, Outcome]) -> timedelta:
+        """The wait until the next attempt; it is shorter if only other cells deferred the mail."""
+        inside, _ = self._split(job)
+        deferred = {a for a, outcome in outcomes.items() if outcome.verdict == "deferred"}
+        if deferred and deferred <= set(inside):
+            return wait_after(job.attempts, CELL_FIRST_WAIT, CELL_LONGEST_WAIT)
+        return wait_after(job.attempts)
+
+    async def _until_stored(self, job: OutboxJob, store: Callable[[], Awaitable[None]]) -> None:
+        """Store an outcome, and retry while the database is unavailable.
 
         Our claim is renewed meanwhile, so no other worker sends the mail again.
         """
-        now = self.services.clock()
-        tried_since = job.tried_since if job.attempts else None
-        recipients = {
-            address: settled(address, outcome, tried_since, now)
-            for address, outcome in outcomes.items()
-        }
-        retry_after_s = max((outcome.retry_after for outcome in outcomes.values()), default=0)
-        next_at = now + max(wait_after(job.attempts), timedelta(seconds=retry_after_s))
-        bounced = sum(recipient.status == "bounced" for recipient in recipients.values())
         is_logged = False
         while True:
             try:
-                await self.services.store.settle_mail(job, recipients, now=now, next_at=next_at)
-                break
+                await store()
+                return
             except MailError as error:
                 if not is_logged:
                     context = {"message_id": job.message_id, "error": str(error)}
                     self.services.counts.failed("outbox_unsettled", context)
                 is_logged = True
                 await asyncio.sleep(SETTLE_RETRY_S)
-        self._count("outbox_bounced", bounced, job.message_id)
 
     async def _deliver_scheduled(self, job: OutboxJob) -> None:
         services = self.services

@@ -66,7 +66,8 @@ async def route_all(
     local: Mapping[str, Inbox],
     account_id: str | None = None,
 ) -> dict[str, Recipient]:
-    """The route of each recipient: an inbox here, the account's provider, the relay, or none.
+    """The route of each recipient: an inbox here, the account's provider, another cell, the
+    relay, or none.
 
     The relay may be one of this process, or of a process that was running lately.
     """
@@ -82,7 +83,7 @@ def _route(
         return Recipient(address, "delivered")
     if address.rpartition("@")[2].lower() in services.domains:
         return Recipient(address, "failed", "no inbox has this address")
-    if goes_out:
+    if goes_out or address.rpartition("@")[2].lower() in services.cell_domains:
         return Recipient(address, "queued")
     return Recipient(address, "captured", "no relay is configured, so it was not sent")
 

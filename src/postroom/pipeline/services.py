@@ -80,7 +80,8 @@ async def no_checks(_services: Services) -> Sequence[Finding]:
 class Services:
     """What `app` puts together; tests replace the clock and the ids.
 
-    `rule_key` signs the mail that rules send. `lacks_model` says that there is no embedder because
+    `cell_domains` are those of other cells, to whom mail goes directly. `rule_key` signs the mail
+    that rules send. `lacks_model` says that there is no embedder because
     its packages are not installed.
     """
 
@@ -89,6 +90,8 @@ class Services:
     imap: LiveImap | None = None
     limits: Limits = field(default_factory=Limits)
     domains: tuple[str, ...] = ("postroom.localhost",)
+    cell: str | None = None
+    cell_domains: frozenset[str] = frozenset()
     trust: Trust = Trust()
     catch_all: str | None = None
     has_relay: bool = False

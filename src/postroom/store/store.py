@@ -166,6 +166,7 @@ class Store(MemoryStore, WebhookStore):
     defer_mail = writes(claims.defer_mail)
     defer_unrelayed = writes(claims.defer_unrelayed)
     settle_mail = writes(claims.settle_mail)
+    settle_part = writes(claims.settle_part)
     deliver_scheduled = writes(claims.deliver_scheduled)
     outbox = reads(queue.find_outbox)
     outbox_state = reads(queue.outbox_state)

@@ -67,8 +67,8 @@ class Writer:
     and a second attempt looks for it first; holding the lock means that the first attempt is over.
     """
 
-    def __init__(self, hosts: Hosts) -> None:
-        self._hosts = hosts
+    def __init__(self, hosts: Hosts, patience_s: float = PATIENCE_S) -> None:
+        self._hosts, self.patience_s = hosts, patience_s
         self._name = secrets.token_hex(8)
         self._mark = 0
         self._connection: psycopg.Connection | None = None
@@ -93,7 +93,7 @@ class Writer:
             self._connection = None
 
     def _commit(self, batch: list[Job]) -> None:
-        deadline, is_retry = time.monotonic() + PATIENCE_S, False
+        deadline, is_retry = time.monotonic() + self.patience_s, False
         while True:
             try:
                 self._attempt(batch, is_retry=is_retry)
@@ -180,28 +180,30 @@ class PostgresEngine:
     Work that is interrupted by an unavailable server is retried on a new connection.
     """
 
-    def __init__(self, url: str) -> None:
-        self._hosts = hosts = Hosts(url)
+    def __init__(self, url: str, patience_s: float = PATIENCE_S) -> None:
+        self._hosts, self._patience_s = (hosts := Hosts(url)), patience_s
         self.notifier = PostgresNotifier(hosts)
         self._local = threading.local()
         self._connections: list[psycopg.Connection] = []
         self._waiting = 0
-        self._liveness = Liveness(hosts)
+        self._liveness = Liveness(hosts, patience_s)
         self._is_stopping = False
         self._read_cache = ReadCache()
         self._readers = ThreadPool(_READERS, "postroom-read")
-        self._writer = Writer(hosts)
+        self._writer = Writer(hosts, patience_s)
         self._writing = WriteQueue(self._writer.commit)
 
     @classmethod
-    def open(cls, url: str, partitions: int = PARTITIONS) -> PostgresEngine:
-        """Connect and upgrade the schema. Raises MailError."""
+    def open(
+        cls, url: str, partitions: int = PARTITIONS, *, patience_s: float = PATIENCE_S
+    ) -> PostgresEngine:
+        """Connect and upgrade the schema; *patience_s* is for work later on. Raises MailError."""
         deadline, is_reachable = time.monotonic() + PATIENCE_S, False
         while True:
             try:
                 with connect(url) as connection:
                     migrate(connection, partitions)
-                return cls(url)
+                return cls(url, patience_s)
             except psycopg.Error as error:
                 if is_reachable or not is_transient(error) or time.monotonic() > deadline:
                     raise _unusable(error) from error
@@ -290,7 +292,7 @@ class PostgresEngine:
                 try:
                     return self._read_once(work)
                 except psycopg.Error as error:
-                    is_late = self._is_stopping or time.monotonic() > queued_at + PATIENCE_S
+                    is_late = self._is_stopping or time.monotonic() > queued_at + self._patience_s
                     if is_late or not is_transient(error):
                         raise
                     time.sleep(PAUSE_S)

@@ -103,9 +103,6 @@ def _words(value: object) -> list[str]:
 
 
 T = TypeVar("T")
-LOOK_S = PATIENCE_S - CONNECT_S
-"""How long work may take before the server is checked."""
-
 SHUTDOWN_CHECK_S = 1.5
 """How soon the server must answer during shutdown."""
 
@@ -116,11 +113,14 @@ class Liveness:
     """Waits for work on the server, and gives up when the server does not answer.
 
     Slow work is not cancelled while the server answers other connections. Abandoned work may still
-    be committed later.
+    be committed later. Work may take `look_s` before the server is checked, which then has
+    `connect_s` to answer; together they are our patience.
     """
 
-    def __init__(self, hosts: Hosts) -> None:
+    def __init__(self, hosts: Hosts, patience_s: float = PATIENCE_S) -> None:
         self._hosts = hosts
+        self.connect_s = min(CONNECT_S, patience_s / 2)
+        self.look_s = patience_s - self.connect_s
         self._checking: asyncio.Task[bool] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._waiting: set[asyncio.Future[Any]] = set()
@@ -134,7 +134,7 @@ class Liveness:
         self._waiting.add(task)
         try:
             while not task.done():
-                await asyncio.wait([task], timeout=LOOK_S)
+                await asyncio.wait([task], timeout=self.look_s)
                 if not (task.done() or await self._is_alive(task)):
                     raise _unresponsive()
             if self._is_abandoned and task.cancelled():
@@ -166,7 +166,7 @@ class Liveness:
     async def _is_alive(self, task: asyncio.Future[Any]) -> bool:
         """Check the server once for all tasks that wait at the same time."""
         if self._checking is None or self._checking.done():
-            self._checking = asyncio.create_task(self._check(CONNECT_S * self._hosts.count))
+            self._checking = asyncio.create_task(self._check(self.connect_s * self._hosts.count))
         checking = self._checking
         await asyncio.wait([task, checking], return_when=asyncio.FIRST_COMPLETED)
         return task.done() or checking.result()

@@ -92,7 +92,7 @@ _SECRET_OPTIONS = ("--key", "--password", "--token")
 
 def _shown_word(word: str) -> str:
     """A word of the command line as it is repeated: never a secret, and not a whole text."""
-    if word.startswith(("pk_", *_SECRET_OPTIONS)) or len(word) > 100:
+    if word.startswith(("pk_", "po_", *_SECRET_OPTIONS)) or len(word) > 100:
         return "…"
     return shlex.quote(word)
 

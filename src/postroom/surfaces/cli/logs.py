@@ -23,7 +23,7 @@ _OURS = frozenset(vars(logging.makeLogRecord({}))) | {
     "color_message",
 }
 _SECRET_NAME = re.compile(r"key|secret|passw|token|authorization|cookie", re.IGNORECASE)
-_SECRET = re.compile(r"\bpk_[\w-]{16,}|(?<=://)[^\s/@]+:[^\s/@]+(?=@)|(?<=Bearer )[!-~]{8,}")
+_SECRET = re.compile(r"\bp[ko]_[\w-]{16,}|(?<=://)[^\s/@]+:[^\s/@]+(?=@)|(?<=Bearer )[!-~]{8,}")
 _MASK = "********"
 _VALUE_CHARS = 2_000
 _HEAD_LINES, _TAIL_LINES, _LINE_CHARS = 15, 45, 500

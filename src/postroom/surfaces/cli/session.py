@@ -257,7 +257,7 @@ async def demo_key(app: App) -> str | None:
     if key is None:
         if await app.services.store.has_key(OWNER_KEY_ID):
             return None
-        key = new_secret()
+        key = new_secret(app.settings.cell)
         keep_key(app.settings.data_dir, key)
     with_key = replace(app, settings=replace(app.settings, api_key=key))
     await with_key.owner_key()

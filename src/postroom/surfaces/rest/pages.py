@@ -59,8 +59,10 @@ def pages(app: App, counts: metrics.Metrics, access: AccessControl) -> dict[str,
 def pages_of_health(app: App, counts: metrics.Metrics, access: AccessControl) -> dict[str, Answer]:
     """Health and metrics. From other machines, metrics and details need a key."""
 
+    cell = {} if app.settings.cell is None else {"cell": app.settings.cell}
+
     async def healthz(_request: Request, _values: dict[str, str]) -> Response:
-        return Response(encode({"status": "ok"}), media_type=JSON)
+        return Response(encode({"status": "ok", **cell}), media_type=JSON)
 
     readiness = _Readiness(app)
 
@@ -79,7 +81,9 @@ def pages_of_health(app: App, counts: metrics.Metrics, access: AccessControl) ->
         except Exception as error:  # noqa: BLE001 - the log says it
             reason = await _reason(error, request, access)
             return as_problem(Unavailable(reason, retry_after=2), request.scope)
-        return Response(encode({"status": "ready", **await identity(request)}), media_type=JSON)
+        return Response(
+            encode({"status": "ready", **cell, **await identity(request)}), media_type=JSON
+        )
 
     async def metrics_page(request: Request, _values: dict[str, str]) -> Response:
         if not access.is_here(request.headers, request.scope):

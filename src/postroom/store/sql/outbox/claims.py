@@ -351,6 +351,21 @@ def settle_mail(
         requeue(tx, job.inbox, job.number, seconds(next_at))
 
 
+def settle_part(
+    tx: Transaction, job: OutboxJob, recipients: Mapping[str, Recipient], *, now: datetime
+) -> None:
+    """Record final outcomes of a mail that is still being handed over to other recipients.
+
+    If the worker dies, those others are tried again: nothing of theirs is pending.
+    """
+    set_outcomes(tx, job.inbox, job.number, recipients, now)
+    tx.run(
+        f"UPDATE outbox SET pending = '[]' WHERE {ROW_KEY} AND holder = :holder",
+        **row_of(job),
+        holder=job.holder,
+    )
+
+
 def deliver_scheduled(
     tx: Transaction,
     job: OutboxJob,

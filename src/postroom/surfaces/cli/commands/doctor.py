@@ -104,12 +104,13 @@ _LISTENING = "0A"
 
 async def examine_network(settings: Settings) -> list[Finding]:
     """The findings about the server, its ports and the relay."""
-    from postroom.checks import check_relay_login
+    from postroom.checks import check_cell, check_relay_login, is_cell
 
     return [
         await _http_port(settings),
         await _smtp_port(settings),
         await check_relay_login(settings),
+        *([await check_cell(settings)] if is_cell(settings) else []),
     ]
 
 

@@ -1,0 +1,49 @@
+"""Two cells on two databases of one PostgreSQL, and a router in front of them."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+
+import httpx2
+import pytest
+
+from tests.servers.cells import Cell, cells, routed
+from tests.servers.nginx import DOMAIN, Nginx
+from tests.servers.postgres import Postgres
+
+PATIENCE_S = 120
+
+
+@pytest.fixture(scope="module")
+def both(
+    tmp_path_factory: pytest.TempPathFactory, postgres_server: Postgres
+) -> Iterator[list[Cell]]:
+    databases = {name: postgres_server.new_database() for name in ("a", "b")}
+    with cells(tmp_path_factory.mktemp("cells"), databases) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def router(tmp_path_factory: pytest.TempPathFactory, both: list[Cell]) -> Iterator[Nginx]:
+    with routed(tmp_path_factory.mktemp("router"), both) as running:
+        yield running
+
+
+def trust(router: Nginx) -> ssl.SSLContext:
+    """Trust the certificate of the router; its names lead to this machine."""
+    return ssl.create_default_context(cafile=str(router.tls.cert))
+
+
+def through(router: Nginx, host: str = DOMAIN, **headers: str) -> httpx2.AsyncClient:
+    """A client of the router under one of its names."""
+    return httpx2.AsyncClient(
+        base_url=router.url,
+        headers={"Host": host, **headers},
+        timeout=PATIENCE_S,
+        verify=trust(router),
+    )
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}

@@ -1,0 +1,56 @@
+"""A quick share of the drills on cells; `make faults-cells` runs them for longer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.faults.cell_mail import killed_by_turns
+from tests.faults.cells import added_cells, followed_events, promoted, stopped_databases
+from tests.servers import postgres
+from tests.servers.cells import Cell, cells, routed
+from tests.servers.nginx import Nginx
+
+
+def test_mail_from_cell_to_cell_arrives_once_though_both_are_killed(both: list[Cell]) -> None:
+    found = killed_by_turns(2, *both)
+
+    assert found.is_clean, found
+    assert found.acknowledged
+
+
+def test_a_cell_is_added_while_the_others_are_used(
+    router: Nginx, both: list[Cell], postgres_server: postgres.Postgres, tmp_path: Path
+) -> None:
+    found = added_cells(1, tmp_path, router, both, postgres_server)
+
+    assert found.is_clean, found
+
+
+def test_who_follows_events_beside_eight_writers_misses_none(
+    router: Nginx, both: list[Cell]
+) -> None:
+    found = followed_events(40, router, both[0])
+
+    assert found.is_clean, found
+    assert 40 == found.acknowledged
+
+
+def test_a_cell_without_a_database_says_so_and_the_others_go_on(
+    postgres_server: postgres.Postgres, tmp_path: Path
+) -> None:
+    with (
+        postgres.running(is_durable=True) as second,
+        cells(tmp_path, {"a": postgres_server.new_database(), "b": second.new_database()}) as used,
+        routed(tmp_path / "router", used) as router,
+    ):
+        found = stopped_databases(2, router, used, second)
+
+    assert found.is_clean, found
+
+
+def test_a_cell_moves_to_its_standby_under_load() -> None:
+    found = promoted(1, 1.0, processes=1)
+
+    assert found.is_clean, found
+    assert found.acknowledged > 0
+    assert float("inf") not in found.back_after_s

@@ -1,0 +1,177 @@
+"""Mail from one cell to another: both are killed, and confirmations get lost on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import random
+import subprocess
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tests.faults.drilled import PATIENCE_S, Outcome, twice
+from tests.servers import postgres
+from tests.servers.cells import Cell, cells
+
+SENDERS = 3
+LOSES_EVERY = 4
+"""So many confirmations pass until one is lost."""
+
+_STORED = b"250 2.0.0 stored"
+STATUSES = "SELECT m.subject, o.status FROM messages m JOIN outbox o ON o.message = m.number"
+
+
+class LossyWay(threading.Thread):
+    """A way to a port on which some replies that a mail is stored get lost, with the connection."""
+
+    def __init__(self, target: int) -> None:
+        super().__init__(daemon=True)
+        self._target, self.port, self.lost, self._seen = target, 0, 0, 0
+        self._ready, self._loop = threading.Event(), asyncio.new_event_loop()
+        self.start()
+        self._ready.wait()
+
+    def run(self) -> None:
+        self._loop.run_until_complete(self._serve())
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        await server.serve_forever()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            theirs, to_them = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        there = asyncio.create_task(self._pass(reader, to_them))
+        with suppress(OSError):
+            while (line := await theirs.readline()) and not self._loses(line):
+                writer.write(line)
+                await writer.drain()
+        there.cancel()
+        for end in (writer, to_them):
+            end.transport.abort()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65_536):
+                writer.write(data)
+                await writer.drain()
+        writer.transport.abort()
+
+    def _loses(self, line: bytes) -> bool:
+        if not line.startswith(_STORED):
+            return False
+        self._seen += 1
+        is_lost = self._seen % LOSES_EVERY == 0
+        self.lost += is_lost
+        return is_lost
+
+
+class Sending(threading.Thread):
+    """Sends mail after mail to another cell, each until it is acknowledged."""
+
+    def __init__(self, cell: Cell, to: str, name: int, stop: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self._cell, self._to, self._name, self._stop_it = cell, to, name, stop
+        self.acknowledged: list[str] = []
+
+    def run(self) -> None:
+        while not self._stop_it.is_set():
+            subject = f"drill {self._name}.{len(self.acknowledged)}"
+            outgoing_mail = {
+                "to": [self._to],
+                "subject": subject,
+                "body_text": "x",
+                "idempotency_key": subject,
+            }
+            try:
+                self._cell.ask("POST", "/v1/messages", outgoing_mail)
+                self.acknowledged.append(subject)
+            except (OSError, http.client.HTTPException, json.JSONDecodeError):
+                time.sleep(0.05)
+
+
+def mail_between_cells(kills: int, defect: str = "none") -> Outcome:
+    """Kill -9 the cells by turns while one sends to the other."""
+    with postgres.running() as database, tempfile.TemporaryDirectory() as name:
+        databases = {cell: database.new_database() for cell in ("a", "b")}
+        with cells(Path(name), databases, defect) as (sender, receiver):
+            return killed_by_turns(kills, sender, receiver)
+
+
+def killed_by_turns(kills: int, sender: Cell, receiver: Cell) -> Outcome:
+    """Send from one cell to the other while one of them is killed so many times."""
+    with _lossy(sender, receiver):
+        return _drilled(kills, sender, receiver)
+
+
+@contextmanager
+def _lossy(sender: Cell, receiver: Cell) -> Iterator[None]:
+    """Let the sender reach the receiver by a way that loses confirmations, with signed mail."""
+    way = LossyWay(receiver.smtp)
+    key = sender.data.parent / "dkim.pem"
+    subprocess.run(
+        ["openssl", "genpkey", "-algorithm", "ed25519", "-out", str(key)],
+        check=True,
+        capture_output=True,
+    )
+    sender.set("POSTROOM_DKIM_KEY", str(key))
+    sender.set("POSTROOM_CELL_RELAYS", f"{receiver.domain}=smtp://127.0.0.1:{way.port}")
+    sender.kill()
+    sender.start()
+    yield
+    assert way.lost, "no confirmation was lost: the drill shows nothing"
+
+
+def _drilled(kills: int, sender: Cell, receiver: Cell) -> Outcome:
+    outcome, stop = Outcome("mail between two cells, both killed by turns"), threading.Event()
+    to = f"bo@{receiver.domain}"
+    senders = [Sending(sender, to, number, stop) for number in range(SENDERS)]
+    for one in senders:
+        one.start()
+    for number in range(kills):
+        time.sleep(random.uniform(0.2, 0.8))
+        killed = (sender, receiver)[number % 2]
+        killed.kill()
+        killed.start()
+        outcome.tried += 1
+    deadline = time.monotonic() + PATIENCE_S
+    while sum(len(one.acknowledged) for one in senders) < 4 * LOSES_EVERY:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    stop.set()
+    for one in senders:
+        one.join(PATIENCE_S)
+    acknowledged = [subject for one in senders for subject in one.acknowledged]
+    _settle(sender, acknowledged)
+    arrived = Counter(row[0] for row in receiver.rows("SELECT subject FROM messages"))
+    told = Counter(
+        row[0] for row in receiver.rows("SELECT message FROM events WHERE type LIKE '%received'")
+    )
+    outcome.acknowledged = len(acknowledged)
+    outcome.lost = sum(not arrived[subject] for subject in acknowledged)
+    outcome.doubled = twice(arrived) + twice(told)
+    outcome.torn = sender.problems() + receiver.problems()
+    return outcome
+
+
+def _settle(sender: Cell, acknowledged: list[str]) -> None:
+    """Wait until every mail is out, which must not end in any other way."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        statuses = {str(subject): status for subject, status in sender.rows(STATUSES)}
+        if all(statuses.get(subject) == "sent" for subject in acknowledged):
+            return
+        time.sleep(0.2)
+    counted = Counter(statuses.get(subject) for subject in acknowledged)
+    raise AssertionError(f"mail is not out: {counted}")
