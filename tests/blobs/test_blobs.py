@@ -248,7 +248,7 @@ def test_many_files_are_on_disk_before_they_have_a_name(tmp_path: Path, syncs: s
     assert is_together == any("syncfs(" in line for line in lines)
 
 
-async def test_many_files_are_not_kept_if_their_sync_failed(
+def test_many_files_are_not_kept_if_their_sync_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_descriptor: int) -> None:
@@ -258,6 +258,6 @@ async def test_many_files_are_not_kept_if_their_sync_failed(
     monkeypatch.setattr(os, "fsync", broken)
 
     with pytest.raises(MailError, match="disk failed"):
-        await FileBlobs(tmp_path).put([b"%d" % number for number in range(50)])
+        asyncio.run(FileBlobs(tmp_path).put([b"%d" % number for number in range(50)]))
 
     assert [] == [path for path in tmp_path.rglob("*") if path.is_file()]
