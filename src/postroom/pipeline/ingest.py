@@ -161,7 +161,7 @@ async def arrived_messages(
     """The messages to store, after the rules ran on those that arrive in a mailbox."""
     now = services.clock()
     auths = await authenticate_mails(services, mails)
-    lists = await services.store.sender_lists()
+    lists = await services.store.sender_lists({arrival.inbox_id for arrival in arrivals})
     messages = [
         _arrived_message(services, _sorted(arrival, mail, lists), mail, auth, now)
         for arrival, mail, auth in zip(arrivals, mails, auths, strict=True)
