@@ -48,7 +48,7 @@ bench-imap: setup ## Measure a page of live IMAP with 50 ms of latency beside a 
 
 bench-import: ## Measure the import of a mailbox: make bench-import MBOX=some.mbox
 	@scripts/setup run
-	@.venv/bin/python bench/import_mbox.py "$(MBOX)"
+	@.venv/bin/python -m bench.import_mbox "$(MBOX)"
 
 bench-memory: ## Measure how well and how fast memories are found: make bench-memory N=100000
 	@scripts/setup run

@@ -6,6 +6,9 @@ import asyncio
 import errno
 import hashlib
 import os
+import re
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +17,7 @@ import obstore
 import pytest
 from obstore.store import S3Store
 
+from postroom.blobs import filesystems
 from postroom.blobs.files import FileBlobs
 from postroom.blobs.objects import ObjectBlobs
 from postroom.errors import MailError, NotFound
@@ -201,3 +205,59 @@ async def test_after_a_failed_sync_nothing_more_is_kept_until_a_restart(
 
     assert b"before" == await blobs.read(key)
     assert 1 == len(await FileBlobs(tmp_path).put([b"after"]))
+
+
+PUT_MANY = """
+import asyncio, sys
+from pathlib import Path
+from postroom.blobs import filesystems
+from postroom.blobs.files import FileBlobs
+
+if sys.argv[2] == "each":
+    filesystems._SAFE_KINDS = frozenset()
+asyncio.run(FileBlobs(Path(sys.argv[1])).put([b"%d" % n * 100 for n in range(50)]))
+"""
+IN_FOLDER = re.compile(r"blobs/(../[^\">]+|..(?=>))")
+
+
+@pytest.mark.parametrize("syncs", ["together", "each"])
+def test_many_files_are_on_disk_before_they_have_a_name(tmp_path: Path, syncs: str) -> None:
+    blobs, trace = tmp_path / "blobs", tmp_path / "trace"
+    strace = ["strace", "-f", "-y", "-o", str(trace), "-e", "trace=openat,rename,fsync,syncfs"]
+    subprocess.run([*strace, sys.executable, "-c", PUT_MANY, str(blobs), syncs], check=True)
+
+    lines = [line for line in trace.read_text().splitlines() if str(blobs) in line]
+    written, named = set[str](), set[str]()
+    for line in lines:
+        path = "".join(IN_FOLDER.findall(line)[:1])
+        if "syncfs(" in line:
+            written.clear()
+            named.clear()
+        elif "fsync(" in line:
+            written.discard(path)
+            named = {name for name in named if not name.startswith(f"{path}/")}
+        elif "rename(" in line:
+            assert path not in written
+            named.add(path)
+        elif "O_CREAT" in line:
+            written.add(path)
+
+    assert not named
+    assert 50 == sum("rename(" in line for line in lines)
+    is_together = syncs == "together" and filesystems._kind(tmp_path) in filesystems._SAFE_KINDS
+    assert is_together == any("syncfs(" in line for line in lines)
+
+
+def test_many_files_are_not_kept_if_their_sync_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(filesystems, "_syncfs", lambda: broken)
+    monkeypatch.setattr(os, "fsync", broken)
+
+    with pytest.raises(MailError, match="disk failed"):
+        asyncio.run(FileBlobs(tmp_path).put([b"%d" % number for number in range(50)]))
+
+    assert [] == [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -137,7 +137,7 @@ def broken_disk(rounds: int, defect: str = "none") -> Outcome:
 def _failing(running: Server) -> Iterator[None]:
     """Let every sync of a server fail, from now on."""
     words = ["strace", "-f", "-qq", "-o", "/dev/null", "-p", str(running.pid), "-e"]
-    inject = "inject=fsync,fdatasync:error=EIO"
+    inject = "inject=fsync,fdatasync,syncfs:error=EIO"
     strace = subprocess.Popen([*words, inject], stderr=subprocess.PIPE)
     try:
         until_traced(running.pid)

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from postroom.errors import Conflict
+from postroom.model.approval import InboxPolicy, SenderLists
 from postroom.model.inbox import Inbox
 from postroom.model.page import Slice
 from postroom.model.storage import MessageQuery
@@ -86,3 +87,16 @@ async def test_an_inbox_with_mail_needs_force_and_takes_everything_along(
     assert await services.store.inbox(inbox.id, EVERYTHING) is None
     assert 1 == (await services.store.messages(MessageQuery(visible=EVERYTHING))).total
     assert () == await services.store.problems()
+
+
+async def test_only_the_sender_lists_of_the_asked_inboxes_are_read(services: Services) -> None:
+    inboxes = [await new_inbox(services, f"box{number}") for number in range(4)]
+    for number, inbox in enumerate(inboxes[:3]):
+        lists = SenderLists(block=(f"{number}@example.com",))
+        await services.store.set_inbox_policy(inbox.id, InboxPolicy(senders=lists))
+
+    found = await services.store.sender_lists([inbox.id for inbox in inboxes[1:]])
+
+    assert {inbox.id for inbox in inboxes[1:3]} == found.keys()
+    assert ("1@example.com",) == found[inboxes[1].id].block
+    assert {} == await services.store.sender_lists([])

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import secrets
+from base64 import b32encode
 from dataclasses import field
 from typing import Any, Generic, TypeVar, get_origin
 
 from postroom.model.values import dataclass
 
-_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_TO_ALPHABET = bytes.maketrans(
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghjkmnpqrstvwxyz"
+)
+"""From the digits of base 32 to those without letters that look alike."""
 
 
 def random_id(prefix: str) -> str:
@@ -16,8 +20,8 @@ def random_id(prefix: str) -> str:
 
     It is short, because a model reads and writes it; what it names is protected by keys.
     """
-    number = secrets.randbits(60)
-    return prefix + "_" + "".join(_ALPHABET[number >> shift & 31] for shift in range(0, 60, 5))
+    digits = b32encode(secrets.token_bytes(8))[:12]
+    return f"{prefix}_{digits.translate(_TO_ALPHABET).decode()}"
 
 
 T = TypeVar("T")

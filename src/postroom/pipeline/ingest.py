@@ -16,15 +16,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from itertools import islice
+from typing import Any
 
 from postroom.approval import is_blocked
 from postroom.blocking import in_thread
 from postroom.errors import InvalidInput, TooLarge, Unavailable
 from postroom.mail.authentication import Auth, authenticate
-from postroom.mail.message import PARSER_VERSION, ParsedMessage, ReportRecipient, fingerprint
+from postroom.mail.message import (
+    PARSER_VERSION,
+    ParsedMessage,
+    ReportRecipient,
+    Security,
+    fingerprint,
+)
 from postroom.mail.text.fold import folded_fields
 from postroom.mail.threads import subject_key
 from postroom.mail.unsubscribe import unsubscribing_of
@@ -133,7 +140,10 @@ async def parse_mails(services: Services, raws: Sequence[bytes]) -> list[ParsedM
 async def write_blobs(services: Services, mails: Sequence[ParsedMail]) -> list[ParsedMail]:
     """Write raw bytes and attachments to the blob store; the mails with the keys."""
     keys = iter(await services.blobs.put([c for mail in mails for c in mail.contents]))
-    return [replace(mail, blobs=tuple(islice(keys, len(mail.contents)))) for mail in mails]
+    return [
+        ParsedMail(mail.raw, mail.parsed, tuple(islice(keys, 1 + len(mail.parsed.attachments))))
+        for mail in mails
+    ]
 
 
 async def restore_blobs(services: Services, mails: Sequence[ParsedMail]) -> None:
@@ -151,7 +161,7 @@ async def arrived_messages(
     """The messages to store, after the rules ran on those that arrive in a mailbox."""
     now = services.clock()
     auths = await authenticate_mails(services, mails)
-    lists = await services.store.sender_lists()
+    lists = await services.store.sender_lists({arrival.inbox_id for arrival in arrivals})
     messages = [
         _arrived_message(services, _sorted(arrival, mail, lists), mail, auth, now)
         for arrival, mail, auth in zip(arrivals, mails, auths, strict=True)
@@ -182,9 +192,12 @@ async def authenticate_mails(services: Services, mails: Iterable[ParsedMail]) ->
 def _arrived_message(
     services: Services, arrival: Arrival, mail: ParsedMail, auth: Auth, now: datetime
 ) -> NewMessage:
-    received_at = min(arrival.arrived_at or now, now)
-    return replace(
-        build_message(services, mail, arrival.inbox_id, auth=auth, received_at=received_at),
+    return build_message(
+        services,
+        mail,
+        arrival.inbox_id,
+        auth=auth,
+        received_at=min(arrival.arrived_at or now, now),
         direction=arrival.direction,
         mailboxes=(arrival.mailbox, *arrival.other_mailboxes),
         labels=arrival.labels,
@@ -197,15 +210,25 @@ def _arrived_message(
 
 
 def build_message(
-    services: Services, mail: ParsedMail, inbox_id: str, *, auth: Auth, received_at: datetime
+    services: Services,
+    mail: ParsedMail,
+    inbox_id: str,
+    *,
+    auth: Auth,
+    received_at: datetime,
+    direction: Direction = "inbound",
+    **others: Any,
 ) -> NewMessage:
-    """A message of an inbox with the content of a mail whose blobs are written."""
+    """A message of an inbox with the content of a mail whose blobs are written.
+
+    *Others* are fields of the message that do not come from the mail.
+    """
     parsed, (raw, *files) = mail.parsed, mail.blobs
     received_at = received_at.replace(microsecond=0)
     return NewMessage(
         id=services.new_id("msg"),
         inbox_id=inbox_id,
-        direction="inbound",
+        direction=direction,
         subject=parsed.subject,
         addresses=tuple(AddressLine(a.role, a.name, a.address) for a in parsed.addresses),
         date=effective_date(parsed.date, received_at),
@@ -234,11 +257,22 @@ def build_message(
             for attachment, key in zip(parsed.attachments, files, strict=True)
         ),
         defects=parsed.defects,
-        auth=asdict(auth),
-        # An ordinary mail has none.
-        security={name: value for name, value in asdict(parsed.security).items() if value},
+        auth={name: getattr(auth, name) for name in _AUTH_RESULTS},
+        security=_findings(parsed.security),
         list_unsubscribe=unsubscribing_of(parsed).shown if parsed.list_unsubscribe else None,
+        **others,
     )
+
+
+_AUTH_RESULTS = tuple(result.name for result in fields(Auth))
+_NO_FINDINGS = Security()
+
+
+def _findings(security: Security) -> dict[str, object]:
+    """The findings about a mail; an ordinary one has none."""
+    if security == _NO_FINDINGS:
+        return {}
+    return {name: value for name, value in asdict(security).items() if value}
 
 
 def effective_date(stated: datetime | None, received_at: datetime) -> datetime:
@@ -251,11 +285,11 @@ def effective_date(stated: datetime | None, received_at: datetime) -> datetime:
 def searchable(parsed: ParsedMessage) -> str:
     """Fold each field that a search reads; a match lies within one of them."""
     sender = parsed.sender
-    fields = [parsed.subject, parsed.text]
+    texts = [parsed.subject, parsed.text]
     if sender is not None:
-        fields += [sender.address, sender.name]
-    fields += [a.filename for a in parsed.attachments]
-    return folded_fields(fields)
+        texts += [sender.address, sender.name]
+    texts += [a.filename for a in parsed.attachments]
+    return folded_fields(texts)
 
 
 _REPORTED_STATUS = {"failed": "bounced", "delivered": "delivered"}

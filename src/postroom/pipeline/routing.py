@@ -49,7 +49,8 @@ def _forms(address: str) -> tuple[str, str, str]:
 
 async def refuses_sender(services: Services, inbox_id: str, sender: str) -> bool:
     """Whether an inbox refuses mail of an envelope sender; a report, without one, is taken."""
-    lists = (await services.store.sender_lists()).get(inbox_id) if sender else None
+    found = await services.store.sender_lists([inbox_id]) if sender else {}
+    lists = found.get(inbox_id)
     return lists is not None and lists.action == "refuse" and is_blocked(lists, [sender])
 
 

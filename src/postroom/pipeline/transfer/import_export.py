@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import shutil
@@ -44,6 +45,7 @@ log = logging.getLogger(__name__)
 
 BATCH_MAILS = 200
 BATCH_BYTES = 8 * 1024 * 1024
+_COLLECT_AFTER = (10_000, 20, 20)
 MAX_PROBLEMS = 10_000
 """How many problems are listed; the others are counted."""
 
@@ -88,16 +90,30 @@ async def import_mail(
     """
     outcome = ImportResult()
     iterator = iter(mails)
-    while batch := await in_thread(_next_batch, iterator, batch_mails):
-        good = list(_acceptable(services, batch, outcome, takes_any=takes_any))
-        added = await _store(services, good, inbox_id, outcome) if good else []
-        duplicates = sum(one.is_duplicate for one in added)
-        outcome.duplicates += duplicates
-        outcome.stored += len(added) - duplicates
-        report(outcome)
-        await compact_some(services)
-    await compact_all(services)
+    with _rare_collections():
+        while batch := await in_thread(_next_batch, iterator, batch_mails):
+            good = list(_acceptable(services, batch, outcome, takes_any=takes_any))
+            added = await _store(services, good, inbox_id, outcome) if good else []
+            duplicates = sum(one.is_duplicate for one in added)
+            outcome.duplicates += duplicates
+            outcome.stored += len(added) - duplicates
+            report(outcome)
+            await compact_some(services)
+        await compact_all(services)
     return outcome
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Look for reference cycles less often: a batch is many objects, and hardly any cycles."""
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(*_COLLECT_AFTER)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 def _next_batch(mails: Iterator[SourceMail | Unreadable], max_mails: int) -> Batch:

@@ -55,7 +55,7 @@ __all__ = ("SearchQuery", "SearchResult", "compact", "flag_set", "mutable_sets",
 
 _BATCH = 500
 _MAX_LARGE_SCOPES = 1_000
-_MAX_STAMP = (1 << 63) - 1
+_STAMP_BITS = 62
 
 ADD_TO_BUFFER = """
     INSERT INTO search_buffer (message, inbox, stamp) VALUES (:message, :inbox, :stamp)
@@ -178,7 +178,7 @@ def index_message(tx: Transaction, number: int, inbox: int) -> None:
 
 def _new_stamp() -> int:
     """Unique for each text: a rolled-back message number can be reused."""
-    return 1 + secrets.randbelow(_MAX_STAMP)
+    return 1 + secrets.randbits(_STAMP_BITS)
 
 
 def reindex_message(tx: Transaction, number: int, inbox: int) -> None:

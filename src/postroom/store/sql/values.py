@@ -54,9 +54,9 @@ def scalar(tx: Transaction, sql: str, /, **params: object) -> Any:
 
 
 @cache
-def _insertion(table: str, columns: tuple[str, ...]) -> str:
+def _insertion(table: str, columns: tuple[str, ...], end: str = "") -> str:
     values = ", ".join(f":{column}" for column in columns)
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values})"
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values}){end}"
 
 
 def insert(tx: Transaction, table: str, /, **values: object) -> None:
@@ -66,7 +66,7 @@ def insert(tx: Transaction, table: str, /, **values: object) -> None:
 
 def insert_numbered(tx: Transaction, table: str, /, **values: object) -> int:
     """Insert one row, and return the number that it gets."""
-    return int(scalar(tx, f"{_insertion(table, tuple(values))} RETURNING number", **values))
+    return int(scalar(tx, _insertion(table, tuple(values), " RETURNING number"), **values))
 
 
 def insert_many(tx: Transaction, table: str, rows: Sequence[Mapping[str, object]]) -> None:

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from postroom.errors import StorageFull
-from postroom.store.search.postings import boundary_writer
-from postroom.store.search.postings.boundary_writer import find_endings
+from postroom.store.search.postings import token_pairs
+from postroom.store.search.postings.token_pairs import LEFT, find_endings
+from postroom.store.search.segments.builder import SegmentBuilder
+from postroom.store.search.segments.segment import SegmentRow
 from postroom.store.search.tokens import arrays, tokenizer
 from postroom.store.search.tokens.arrays import PADDING, U8, U64, Int
 from postroom.store.search.tokens.tokenizer import Terms, Tokenizer
@@ -57,15 +59,17 @@ def test_a_merge_of_six_times_the_mail_takes_hardly_more_memory() -> None:
     assert much - little < 20
 
 
+@pytest.mark.parametrize("max_whole", [0, 1 << 20])
 @pytest.mark.parametrize("max_sorted", [1, 7, 100])
 def test_token_pairs_have_the_same_order_whatever_the_batch_size(
-    max_sorted: int, monkeypatch: pytest.MonkeyPatch
+    max_sorted: int, max_whole: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     choice = random.Random(max_sorted)
     pieces = ["a", "ba", " of", " the", "-", "-----", " 42", "é", "你好", ".", "\n"]
     texts = ["".join(choice.choices(pieces, k=choice.randrange(40))) for _ in range(60)]
     at_once = _token_pairs(texts)
-    monkeypatch.setattr(boundary_writer, "MAX_SORTED", max_sorted)
+    monkeypatch.setattr(token_pairs, "MAX_SORTED", max_sorted)
+    monkeypatch.setattr(tokenizer, "MAX_WHOLE", max_whole)
     monkeypatch.setattr(arrays, "_MAX_IN_MEMORY", 1000)
     monkeypatch.setattr(tokenizer, "_BATCH_BYTES", 200)
 
@@ -75,16 +79,38 @@ def test_token_pairs_have_the_same_order_whatever_the_batch_size(
     assert at_once == in_groups
 
 
+def test_texts_in_memory_and_in_a_file_make_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    choice = random.Random(5)
+    words = ["of", "the", "-----", "42", "é", "你好", "mail", "boundary", ", ", "\n"]
+    texts = [" ".join(choice.choices(words, k=choice.randrange(90))) for _ in range(400)]
+    in_memory = _rows(texts)
+    monkeypatch.setattr(tokenizer, "MAX_WHOLE", 0)
+
+    assert in_memory == _rows(texts)
+
+
+def _rows(texts: list[str]) -> list[SegmentRow]:
+    builder = SegmentBuilder()
+    builder.add(
+        [
+            (number, -number, text, "a@b.example", "", 1, 0, 0, "[]", "[]", 0)
+            for number, text in enumerate(texts)
+        ]
+    )
+    return list(builder.rows())
+
+
 def _token_pairs(texts: list[str]) -> list[tuple[int, ...]]:
     """All token pairs: last character before the boundary, what follows, and the message."""
     tokeniser = Tokenizer(4, has_chunks=True)
     tokeniser.add([text.encode() for text in texts])
     text = tokeniser.finish(np.arange(len(texts)))
     endings = find_endings(text.terms)
-    found = [
-        np.column_stack((endings.characters[part.left], *part.following, part.docs))
-        for part in boundary_writer.sorted_token_pairs(text, endings)
-    ]
+    found = []
+    for part in token_pairs.sorted_token_pairs(text, endings):
+        terms = (part.tokens(LEFT) & (text.space_flag - 1)) - 1
+        following = [part.tokens(position) for position in range(1, 5)]
+        found.append(np.column_stack((endings.characters[terms], *following, part.docs())))
     text.close()
     return [tuple(row) for row in np.concatenate(found).tolist()]
 

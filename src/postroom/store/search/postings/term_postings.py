@@ -110,7 +110,8 @@ class CachedPostings:
 
     def _mark(self, mask: Bools, terms: Int) -> None:
         postings = self._postings
-        mask[postings.docs[spans(postings.starts[terms], postings.counts[terms])]] = True
+        places = spans(postings.starts.take(terms), postings.counts.take(terms))
+        mask[postings.docs.take(places)] = True
 
 
 def _runs(values: U8) -> Iterator[tuple[int, int]]:
@@ -155,11 +156,11 @@ def collect_postings(text: TokenizedTexts) -> Postings:
 def _term_docs(run: TokenRun, space_flag: int) -> tuple[U32, U16]:
     """Each term of a run with each of its messages, sorted by term."""
     is_token = run.sequence != 0
-    pairs = (run.sequence[is_token] & np.uint32(space_flag - 1)).astype(np.uint64)
+    pairs = (run.sequence.compress(is_token) & np.uint32(space_flag - 1)).astype(np.uint64)
     pairs <<= np.uint64(16)
-    pairs |= run.docs[is_token]
+    pairs |= run.docs.compress(is_token)
     pairs.sort()
-    pairs = pairs[is_first(pairs)]
+    pairs = pairs.compress(is_first(pairs))
     return (pairs >> np.uint64(16)).astype(np.uint32) - np.uint32(1), pairs.astype(np.uint16)
 
 
@@ -190,14 +191,14 @@ def _encode_small(postings: Postings) -> tuple[U32, U16]:
     references[small] = offsets
     shorts = np.empty(int(ends[-1]) if len(ends) else 0, "<u2")
     shorts[offsets] = counts
-    shorts[spans(offsets + 1, counts)] = postings.docs[spans(postings.starts[small], counts)]
+    shorts[spans(offsets + 1, counts)] = postings.docs.take(spans(postings.starts[small], counts))
     return references, shorts
 
 
 def _suffix_rows(suffixes: Suffixes, by_term: U32, parts: Iterator[int]) -> Iterator[SegmentRow]:
-    references = by_term[suffixes.terms].astype("<u4").tobytes()
+    references = by_term.take(suffixes.terms).astype("<u4").tobytes()
     lengths = suffixes.lengths + 1
-    texts = suffixes.flat[spans(suffixes.starts, lengths)].tobytes()
+    texts = suffixes.flat.take(spans(suffixes.starts, lengths)).tobytes()
     ends = [0, *np.cumsum(lengths).tolist()]
     for start in range(0, len(lengths), PER_ROW):
         stop = min(start + PER_ROW, len(lengths))

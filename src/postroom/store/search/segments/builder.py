@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from postroom.model.storage import FIELD_BORDER
-from postroom.store.search.postings.boundary_writer import boundary_rows, ending_rows, find_endings
+from postroom.store.search.postings.boundary_writer import boundary_rows, ending_rows
 from postroom.store.search.postings.term_postings import collect_postings, term_rows
+from postroom.store.search.postings.token_pairs import find_endings
 from postroom.store.search.segments import message_sets
 from postroom.store.search.segments.messages import sets_of
 from postroom.store.search.segments.segment import (

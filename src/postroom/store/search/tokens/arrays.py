@@ -46,11 +46,25 @@ def is_first(values: NDArray[np.generic]) -> Bools:
     return first
 
 
+def are_tied(first: Bools) -> Bools:
+    """Which elements of a sorted array have an equal neighbour, by `is_first`."""
+    tied = ~first
+    tied[:-1] |= tied[1:]
+    return tied
+
+
 def spans(starts: Int, lengths: Int) -> Int:
     """The positions of all spans, one span after the other."""
+    used = np.flatnonzero(lengths)
+    if len(used) < len(lengths):
+        starts, lengths = starts.take(used), lengths.take(used)
+    if not len(used):
+        return np.empty(0, np.int64)
     ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.repeat(starts - ends + lengths, lengths) + np.arange(total)
+    steps = np.ones(int(ends[-1]), np.int64)
+    steps[0] = starts[0]
+    steps[ends[:-1]] = starts[1:] - starts[:-1] - lengths[:-1] + 1
+    return np.cumsum(steps, out=steps)
 
 
 def sort_strings(flat: U8, starts: Int, lengths: Int) -> Int:
@@ -63,19 +77,21 @@ def sort_strings(flat: U8, starts: Int, lengths: Int) -> Int:
     tied, runs, run_count, depth = order.copy(), np.zeros(len(starts), np.uint64), 1, 0
     while len(tied) > 1:
         indexes = order[tied]
-        words = masked_words(flat, starts[indexes] + depth, lengths[indexes] - depth)
+        words = masked_words(flat, starts.take(indexes) + depth, lengths.take(indexes) - depth)
         index_bits, run_bits = len(tied).bit_length(), run_count.bit_length()
         used_bytes = (64 - index_bits - run_bits) // 8
         words >>= np.uint64(64 - 8 * used_bytes)
         words |= runs << np.uint64(8 * used_bytes)
         packed, sorted_indexes = sort_packed(words)
-        order[tied] = indexes[sorted_indexes]
+        indexes = indexes.take(sorted_indexes)
+        order[tied] = indexes
         depth += used_bytes
-        first = np.append(is_first(packed), True)
-        is_tied = ~(first[:-1] & first[1:]) & (lengths[order[tied]] >= depth)
-        runs = np.cumsum(first[:-1])[is_tied].astype(np.uint64)
-        runs = np.cumsum(is_first(runs)).astype(np.uint64)
-        tied, run_count = tied[is_tied], int(runs[-1]) if len(runs) else 0
+        first = is_first(packed)
+        is_tied = are_tied(first)
+        is_tied &= lengths.take(indexes) >= depth
+        runs = np.cumsum(first).compress(is_tied)
+        runs = np.cumsum(is_first(runs), dtype=np.uint64)
+        tied, run_count = tied.compress(is_tied), int(runs[-1]) if len(runs) else 0
     return order
 
 
@@ -102,9 +118,10 @@ def number_strings(flat: U8, starts: Int, lengths: Int) -> tuple[U32, Int]:
     shares = np.minimum(lengths, _WORD + 1)
     for low, high, number in ((0, 2, _number_short), (3, _WORD, _number), (9, 9, _number)):
         chosen = np.flatnonzero((shares >= low) & (shares <= high))
-        own, first = number(flat, starts[chosen], lengths[chosen])
-        numbers[chosen] = own + np.uint32(count)
-        firsts.append(chosen[first])
+        own, first = number(flat, starts.take(chosen), lengths.take(chosen))
+        own += np.uint32(count)
+        numbers[chosen] = own
+        firsts.append(chosen.take(first))
         count += len(first)
     return numbers, np.concatenate(firsts)
 
@@ -116,7 +133,7 @@ def _number_short(flat: U8, starts: Int, lengths: Int) -> tuple[U32, Int]:
     firsts[keys[::-1]] = np.arange(len(keys))[::-1]
     are_there = firsts >= 0
     numbers = np.cumsum(are_there, dtype=np.uint32) - np.uint32(1)
-    return numbers[keys], firsts[are_there]
+    return numbers.take(keys), firsts.compress(are_there)
 
 
 def hash_strings(flat: U8, starts: Int, lengths: Int) -> U64:
@@ -133,7 +150,7 @@ def _number(flat: U8, starts: Int, lengths: Int) -> tuple[U32, Int]:
         if _are_equal(words, lengths, order, first):
             numbers = np.empty(len(order), np.uint32)
             numbers[order] = np.cumsum(first, dtype=np.uint32) - np.uint32(1)
-            return numbers, order[first]
+            return numbers, order.compress(first)
     raise RuntimeError("no hash keeps these strings apart")
 
 
@@ -142,10 +159,10 @@ def _all_words(flat: U8, starts: Int, lengths: Int) -> list[tuple[Int | None, U6
     words: list[tuple[Int | None, U64]] = [(None, masked_words(flat, starts, lengths))]
     longer, depth = np.flatnonzero(lengths > _WORD), _WORD
     while len(longer):
-        word = masked_words(flat, starts[longer] + depth, lengths[longer] - depth)
+        word = masked_words(flat, starts.take(longer) + depth, lengths.take(longer) - depth)
         words.append((longer, word))
         depth += _WORD
-        longer = longer[lengths[longer] > depth]
+        longer = longer.compress(lengths.take(longer) > depth)
     return words
 
 
@@ -169,7 +186,7 @@ def _are_equal(words: list[tuple[Int | None, U64]], lengths: Int, order: Int, fi
         if longer is not None:
             values = np.zeros(len(order), np.uint64)
             values[longer] = word
-        ordered = values[order]
+        ordered = values.take(order)
         if (same & (ordered[1:] != ordered[:-1])).any():
             return False
     return True

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 
@@ -52,7 +52,7 @@ def pack_terms(flat: U8, starts: Int, lengths: Int) -> Terms:
     ends = np.cumsum(lengths + 1)
     flat_terms = np.full((int(ends[-1]) if len(ends) else 0) + len(PADDING), SEPARATOR, np.uint8)
     own = ends - lengths - 1
-    flat_terms[spans(own, lengths)] = flat[spans(starts, lengths)]
+    flat_terms[spans(own, lengths)] = flat.take(spans(starts, lengths))
     return Terms(flat_terms, own, lengths)
 
 
@@ -74,27 +74,29 @@ class TermDictionary:
         """The numbers of distinct terms; unknown terms are added."""
         hashes = hash_strings(terms.flat, terms.starts, terms.lengths)
         order = np.argsort(hashes, kind="stable")
-        ordered = hashes[order]
+        ordered = hashes.take(order)
         slots = np.searchsorted(self._hashes, ordered)
         is_known = np.zeros(len(order), np.bool_)
         inside = slots < len(self._hashes)
         is_known[inside] = self._hashes[slots[inside]] == ordered[inside]
         is_new = ~is_known & is_first(ordered)
         numbers = np.empty(len(order), np.uint32)
-        known = self._numbers[slots[is_known]]
-        numbers[order[is_known]] = known
+        old, new = order.compress(is_known), order.compress(is_new)
+        known = self._numbers.take(slots.compress(is_known))
+        numbers[old] = known
         collides = ~(is_known | is_new)
-        collides[is_known] = ~self._are_equal(terms, order[is_known], known)
-        numbers[order[is_new]] = self._append(terms, order[is_new])
-        self._hashes = np.insert(self._hashes, slots[is_new], ordered[is_new])
-        self._numbers = np.insert(self._numbers, slots[is_new], numbers[order[is_new]])
+        collides[is_known] = ~self._are_equal(terms, old, known)
+        added = numbers[new] = self._append(terms, new)
+        places = slots.compress(is_new)
+        self._hashes = np.insert(self._hashes, places, ordered.compress(is_new))
+        self._numbers = np.insert(self._numbers, places, added)
         for term in order[collides].tolist():
             numbers[term] = self._collision_number(terms, term)
         return numbers
 
     def _are_equal(self, terms: Terms, own: Int, known: U32) -> Bools:
-        lengths = terms.lengths[own]
-        equal: Bools = lengths == self._lengths[known]
+        lengths = terms.lengths.take(own)
+        equal: Bools = lengths == self._lengths.take(known)
         depth, rest = 0, np.flatnonzero(equal)
         while len(rest):
             left = lengths[rest] - depth
@@ -157,9 +159,9 @@ def sorted_suffixes(terms: Terms) -> Iterator[Suffixes]:
         if not len(own):
             continue
         owners = np.searchsorted(terms.starts, own, side="right") - 1
-        lengths = terms.starts[owners] + terms.lengths[owners] - own
+        lengths = (terms.starts + terms.lengths).take(owners) - own
         order = sort_strings(terms.flat, own, lengths)
-        yield Suffixes(terms.flat, own[order], lengths[order], owners[order])
+        yield Suffixes(terms.flat, own.take(order), lengths.take(order), owners.take(order))
 
 
 def _prefixes(flat: U8) -> U16:
@@ -181,6 +183,9 @@ _CHUNK_BYTES = MAX_TOKEN_BYTES - 3
 characters: two neighbours share more than `MAX_WHOLE_BYTES` bytes."""
 
 _BATCH_BYTES = 1 << 20
+MAX_WHOLE = 6 << 20
+"""Texts of up to this many tokens are held in memory, with six bytes for each."""
+
 _SPACE = 32
 _WHITESPACE, _LETTER, _DIGIT, _SINGLE, _CONTINUATION = range(5)
 _SPACE_BEFORE = np.uint32(1 << 31)
@@ -220,6 +225,8 @@ class TokenizedTexts:
     _batches: Sequence[_Batch]
     _file: TempFile
     _doc_ids: U16
+    whole: TokenRun | None = None
+    """All texts in one run, if they are small enough to be held in memory."""
 
     @property
     def space_flag(self) -> int:
@@ -228,11 +235,32 @@ class TokenizedTexts:
 
     def runs(self) -> Iterator[TokenRun]:
         """All texts, one batch at a time."""
+        first = 0
         for batch in self._batches:
-            numbers = self._file.get(batch.spilled)
-            sequence = self._ranks[numbers & ~_SPACE_BEFORE]
-            sequence |= (numbers >= _SPACE_BEFORE) * np.uint32(self.space_flag)
-            yield TokenRun(sequence, np.repeat(self._doc_ids[batch.texts], batch.sizes))
+            if self.whole is None:
+                yield self._run(batch)
+                continue
+            last = first + batch.spilled.count
+            yield TokenRun(self.whole.sequence[first:last], self.whole.docs[first:last])
+            first = last
+
+    def _run(self, batch: _Batch) -> TokenRun:
+        numbers = self._file.get(batch.spilled)
+        sequence = self._ranks.take(numbers & ~_SPACE_BEFORE)
+        sequence |= (numbers >= _SPACE_BEFORE) * np.uint32(self.space_flag)
+        return TokenRun(sequence, np.repeat(self._doc_ids[batch.texts], batch.sizes))
+
+    def in_memory(self) -> TokenizedTexts:
+        """The same texts, held in memory unless they are too large for that."""
+        count = sum(batch.spilled.count for batch in self._batches)
+        if count > MAX_WHOLE:
+            return self
+        whole, first = TokenRun(np.empty(count, np.uint32), np.empty(count, np.uint16)), 0
+        for batch in self._batches:
+            run, last = self._run(batch), first + batch.spilled.count
+            whole.sequence[first:last], whole.docs[first:last] = run.sequence, run.docs
+            first = last
+        return replace(self, whole=whole)
 
     def close(self) -> None:
         self._file.close()
@@ -270,17 +298,18 @@ class Tokenizer:
         if len(is_long) and self._has_chunks:
             starts, ends = _split_long(flat, starts, ends)
         counts = np.diff(np.searchsorted(starts, after), prepend=0)
-        follows_space = (flat[np.maximum(starts, 1) - 1] == _SPACE) & (starts > 0)
+        follows_space = flat.take(np.maximum(starts, 1) - 1) == _SPACE
+        follows_space &= starts > 0
         if len(is_long) and not self._has_chunks:
             starts[is_long] = _next_character(flat, ends[is_long] - MAX_TOKEN_BYTES)
         numbers, firsts = number_strings(flat, starts, ends - starts)
-        terms = pack_terms(flat, starts[firsts], (ends - starts)[firsts])
-        own = self._dictionary.numbers(terms)[numbers] + np.uint32(1)
+        terms = pack_terms(flat, starts.take(firsts), (ends - starts).take(firsts))
+        own = self._dictionary.numbers(terms).take(numbers)
+        own += np.uint32(1)
         own |= follows_space * _SPACE_BEFORE
         sizes = counts + self._lookahead
-        shift = np.repeat(self._lookahead * np.arange(len(sizes)), counts)
         sequence = np.zeros(int(sizes.sum()), np.uint32)
-        sequence[shift + np.arange(len(own))] = own
+        sequence[spans(np.cumsum(sizes) - sizes, counts)] = own
         spilled = self._file.put(sequence)
         self._batches.append(_Batch(spilled, slice(first, self._flushed), sizes))
 
@@ -291,9 +320,10 @@ class Tokenizer:
         ranks = np.append(np.uint32(0), ranks + np.uint32(1))
         docs = doc_ids.astype(np.uint16)
         truncated = np.unique(docs[np.concatenate(self._truncated)])
-        return TokenizedTexts(
+        text = TokenizedTexts(
             terms, self._lookahead, truncated, ranks, self._batches, self._file, docs
         )
+        return text.in_memory()
 
 
 def _split_long(flat: U8, starts: Int, ends: Int) -> tuple[Int, Int]:
@@ -319,13 +349,13 @@ def find_tokens(flat: U8) -> tuple[Int, Int]:
     is_start &= classes != _CONTINUATION
     starts = np.flatnonzero(is_start)
     ends = np.append(starts[1:], len(flat))
-    are_tokens = classes[starts] != _WHITESPACE
-    return starts[are_tokens], ends[are_tokens]
+    are_tokens = classes.take(starts) != _WHITESPACE
+    return starts.compress(are_tokens), ends.compress(are_tokens)
 
 
 def _classes(flat: U8) -> U8:
     """The class of each byte: its character's, or `_CONTINUATION` inside a single character."""
-    classes = _ascii_classes()[flat]
+    classes = _ascii_classes().take(flat)
     leads = np.flatnonzero(flat >= 0xC0)
     if not len(leads):
         return classes

@@ -34,6 +34,9 @@ from postroom.store.sql.values import (
 from postroom.store.transaction import Transaction
 
 Table = Literal["labels", "mailboxes"]
+Name = tuple[int, str]
+"""The number and the original spelling of a label or mailbox."""
+
 _HIDDEN = frozenset(caseless(name) for name in HIDDEN_MAILBOXES)
 
 
@@ -98,27 +101,40 @@ def add_messages(tx: Transaction, messages: Sequence[NewMessage]) -> list[Added]
 
 def add_message(tx: Transaction, message: NewMessage) -> Added:
     """Store one message. Raises NotFound when its inbox was removed."""
-    row = tx.one("SELECT number, address FROM inboxes WHERE id = :id", id=message.inbox_id)
-    if row is None:
-        raise NotFound(no_such("inbox", message.inbox_id))
-    inbox: int = row[0]
+    inbox, own_address = _inbox(tx, message.inbox_id)
     known, defects = _duplicate(tx, message, inbox)
     if known is not None:
         return known
     hidden = is_hidden(message.mailboxes)
     if not hidden or message.direction == "outbound":
-        message = update_contacts(tx, message, inbox, row[1])
+        message = update_contacts(tx, message, inbox, own_address)
     thread, thread_id = choose_thread(tx, message, inbox)
-    number = _insert(tx, message, inbox, thread, defects)
+    mailboxes = [name_of(tx, "mailboxes", inbox, name) for name in message.mailboxes]
+    labels = [name_of(tx, "labels", inbox, name) for name in message.labels]
+    number = _insert(tx, message, inbox, thread, defects, _names(mailboxes, labels))
     count_in(tx, inbox, thread, seconds(message.date), is_hidden=hidden)
     insert_thread_ids(tx, message, inbox, thread)
-    _insert_parts(tx, message, inbox, number)
+    _insert_places(tx, inbox, number, mailboxes, labels)
+    insert_texts(tx, message, inbox, number)
+    index_message(tx, number, inbox)
+    insert_attachments(tx, message, inbox, number, [a.id for a in message.attachments])
     _add_events(tx, message, inbox, thread_id)
     about = About(inbox, thread_id, message.id)
     apply_rule_effects(tx, message.effects, about, message.inbox_id, message.received_at)
     if message.report is not None and message.direction == "inbound":
         apply_report(tx, inbox, message.report, message.received_at)
     return Added(message.id, thread_id, is_duplicate=False)
+
+
+def _inbox(tx: Transaction, inbox_id: str) -> tuple[int, str]:
+    """The number and address of an inbox. Raises NotFound."""
+    known: tuple[int, str] | None = tx.known.get(("inbox", inbox_id))
+    if known is None:
+        row = tx.one("SELECT number, address FROM inboxes WHERE id = :id", id=inbox_id)
+        if row is None:
+            raise NotFound(no_such("inbox", inbox_id))
+        known = tx.known["inbox", inbox_id] = (row[0], row[1])
+    return known
 
 
 def _add_events(tx: Transaction, message: NewMessage, inbox: int, thread_id: str) -> None:
@@ -164,7 +180,12 @@ def _duplicate(
 
 
 def _insert(
-    tx: Transaction, message: NewMessage, inbox: int, thread: int, defects: tuple[str, ...]
+    tx: Transaction,
+    message: NewMessage,
+    inbox: int,
+    thread: int,
+    defects: tuple[str, ...],
+    names: dict[str, str],
 ) -> int:
     return insert_numbered(
         tx,
@@ -176,9 +197,8 @@ def _insert(
         flags=flag_bits(message.flags),
         received_at=seconds(message.received_at),
         size_bytes=message.size_bytes,
-        labels="[]",
-        mailboxes="[]",
         raw=message.raw,
+        **names,
         **parsed_columns(message, thread, details_of(message, defects)),
     )
 
@@ -221,14 +241,6 @@ def details_of(message: NewMessage, defects: tuple[str, ...]) -> dict[str, objec
     }
 
 
-def _insert_parts(tx: Transaction, message: NewMessage, inbox: int, number: int) -> None:
-    """Insert the texts, names and files of a message, and index it."""
-    insert_texts(tx, message, inbox, number)
-    _insert_message_names(tx, message, inbox, number)
-    index_message(tx, number, inbox)
-    insert_attachments(tx, message, inbox, number, [a.id for a in message.attachments])
-
-
 def insert_texts(tx: Transaction, message: NewMessage, inbox: int, number: int) -> None:
     """Insert the texts of a message, for display and for search."""
     at = {"message": number, "inbox": inbox}
@@ -264,28 +276,32 @@ def insert_attachments(
     insert_many(tx, "attachments", rows)
 
 
-def _insert_message_names(tx: Transaction, message: NewMessage, inbox: int, number: int) -> None:
-    mailboxes = [name_of(tx, "mailboxes", inbox, name) for name in message.mailboxes]
-    labels = [name_of(tx, "labels", inbox, name) for name in message.labels]
-    insert_names(tx, inbox, number, mailboxes=mailboxes, labels=labels)
-
-
 def insert_names(
     tx: Transaction,
     inbox: int,
     number: int,
     *,
-    mailboxes: Sequence[tuple[int, str]],
-    labels: Sequence[tuple[int, str]],
+    mailboxes: Sequence[Name],
+    labels: Sequence[Name],
 ) -> None:
     """Insert the mailboxes and labels of a message, for filters and for display."""
+    _insert_places(tx, inbox, number, mailboxes, labels)
+    tx.put(SET_NAMES, inbox=inbox, message=number, **_names(mailboxes, labels))
+
+
+def _insert_places(
+    tx: Transaction, inbox: int, number: int, mailboxes: Sequence[Name], labels: Sequence[Name]
+) -> None:
+    """Insert the mailboxes and labels of a message, for filters."""
     message = {"inbox": inbox, "message": number}
     rows = [{"mailbox": mailbox, **message} for mailbox, _ in mailboxes]
     insert_many(tx, "message_mailboxes", rows)
     insert_many(tx, "message_labels", [{"label": label, **message} for label, _ in labels])
-    tx.put(
-        SET_NAMES,
-        mailboxes=dumps([name for _, name in mailboxes]),
-        labels=dumps([name for _, name in labels]),
-        **message,
-    )
+
+
+def _names(mailboxes: Sequence[Name], labels: Sequence[Name]) -> dict[str, str]:
+    """The columns with the mailboxes and labels of a message, for display."""
+    return {
+        "mailboxes": dumps([name for _, name in mailboxes]),
+        "labels": dumps([name for _, name in labels]),
+    }

@@ -9,6 +9,7 @@ import hashlib
 from base64 import b32encode
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from postroom.errors import NotFound, no_such
 from postroom.mail.addresses import canonical_address
@@ -18,6 +19,7 @@ from postroom.mail.threads import (
     SERIES_WINDOW,
     WINDOW,
     Candidate,
+    SeriesPart,
     Sibling,
     answered_subject,
     choose_by_reference,
@@ -104,16 +106,26 @@ def choose_thread(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int
     if message.thread_id is not None:
         return _named_thread(tx, message.thread_id)
     found = _by_reference(tx, message, inbox) or _by_subject(tx, message, inbox)
-    if series_part(message.subject) is not None:
+    if _part(message.subject) is not None:
         return _by_series(tx, message, inbox, found)
     return found or _new_thread(tx, message, inbox)
+
+
+_part = lru_cache(4096)(series_part)
+
+
+def _are_siblings(part: SeriesPart | None, subject: str) -> bool:
+    """Whether a subject names a part of the same series."""
+    other = _part(subject)
+    return bool(part and other and (part.tag, part.total) == (other.tag, other.total))
 
 
 def _by_series(
     tx: Transaction, message: NewMessage, inbox: int, found: tuple[int, str] | None
 ) -> tuple[int, str]:
     """The thread of a numbered part: with its siblings, if one of them points there."""
-    rows = _same_sender(tx, message, inbox)
+    part = _part(message.subject)
+    rows = [row for row in _same_sender(tx, message, inbox) if _are_siblings(part, row[2])]
     numbers = {row[1]: row[0] for row in rows}
     siblings = [Sibling(row[1], row[2], _points(row[3]), moment(row[4])) for row in rows]
     joined = found[1] if found else None

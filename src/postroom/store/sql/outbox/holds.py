@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
@@ -35,6 +35,7 @@ from postroom.store.sql.keys import keys_by_id, recipient_lists
 from postroom.store.sql.outbox.queue import ABOUT, ROW_KEY, set_recipients
 from postroom.store.sql.values import (
     any_of,
+    batches,
     dumps,
     from_text,
     hold_in,
@@ -122,11 +123,15 @@ def policy_of_inbox(tx: Transaction, inbox_id: str) -> InboxPolicy:
     return inbox_policy(tx, inbox_number(tx, inbox_id) or 0)
 
 
-def sender_lists(tx: Transaction) -> dict[str, SenderLists]:
-    """The lists of senders of all inboxes that have some, by the id of the inbox."""
-    sql = """SELECT i.id, p.senders FROM inbox_policies p JOIN inboxes i ON i.number = p.inbox
-              WHERE p.senders <> '{}'"""
-    return {row[0]: _sender_lists(row[1]) for row in tx.all(sql)}
+def sender_lists(tx: Transaction, inbox_ids: Collection[str]) -> dict[str, SenderLists]:
+    """The lists of senders of those inboxes that have some, by the id of the inbox."""
+    found: dict[str, SenderLists] = {}
+    for some in batches(inbox_ids):
+        among, params = any_of("id", some)
+        sql = f"""SELECT i.id, p.senders FROM inboxes i JOIN inbox_policies p ON p.inbox = i.number
+                   WHERE i.id {among} AND p.senders <> '{{}}'"""
+        found |= {row[0]: _sender_lists(row[1]) for row in tx.all(sql, **params)}
+    return found
 
 
 def set_inbox_policy(tx: Transaction, inbox_id: str, policy: InboxPolicy) -> None:
