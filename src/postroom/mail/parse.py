@@ -284,7 +284,9 @@ def _security(
 
 def snippet(text: str) -> str:
     """The first words, at most 120 characters of them."""
-    words = " ".join(text[:1_000].split())
+    words = " ".join(text[: 3 * SNIPPET_CHARS].split())
+    if len(words) <= SNIPPET_CHARS:  # much white space
+        words = " ".join(text[:1_000].split())
     if len(words) <= SNIPPET_CHARS:
         return clean(words)
     cut = words[: SNIPPET_CHARS - 1]
