@@ -72,7 +72,8 @@ class Reader:
         )  # fmt: skip
 
     def cpu_s(self, first: int, end: int) -> float:
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         print(first, end, file=self._process.stdin, flush=True)
         return float(self._process.stdout.readline())
 

@@ -155,9 +155,7 @@ def _tells_of_failure(text: str, *, has_original: bool) -> bool:
     if failure is None:
         return False
     near = own[max(failure.start() - _NEAR_CHARS, 0) : failure.end() + _NEAR_CHARS]
-    return _names_refusal(near) or (
-        is_returned and failure.start() < _MAX_OPENING_CHARS
-    )
+    return _names_refusal(near) or (is_returned and failure.start() < _MAX_OPENING_CHARS)
 
 
 def _names_refusal(text: str) -> bool:

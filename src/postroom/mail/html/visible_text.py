@@ -33,6 +33,7 @@ _MAX_LINKS = 500
 _MAX_ALTERNATIVES = 200
 _LETTER = re.compile(r"\w")
 _LINE_PX = 24.0
+_ENTITY = re.compile(r"style\s*+=\s*+(?:\"[^\"&]*+&|'[^'&]*+&|[^\s>\"'&]*+&)")
 _FOLDED = "details element"
 _STYLED = frozenset(("dialog", "mark"))
 _PREFORMATTED = frozenset(("pre", "listing", "xmp", "textarea"))
@@ -81,7 +82,10 @@ def render(
 
 def _may_cover(html: str) -> bool:
     """Whether a box could lie over others; escapes can spell anything."""
-    return "absolute" in html or "fixed" in html or ("\\" in html and "position" in html)
+    is_escaped = "\\" in html
+    if "absolute" not in html and "fixed" not in html:
+        return is_escaped and "position" in html
+    return "position" in html or is_escaped or _ENTITY.search(html) is not None
 
 
 def _covered(tree: LexborHTMLParser, resolver: StyleResolver) -> dict[int, int]:

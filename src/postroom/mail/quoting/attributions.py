@@ -48,7 +48,6 @@ _WORD_BREAK = re.compile(r"[\s:：,.<>\"'”’*_-]+")
 _NO_LETTERS = re.compile(r"[\W\d_]+")
 _BRACKETS = re.compile(r"[()\[\]]")
 _MAX_VERB_WORDS = 4
-_HINT = re.compile(r"[\d@]")
 _STOPS = frozenset(".!?…。！？")
 _SENTENCE_END = re.compile(rf"[{''.join(sorted(_STOPS))}][\"'”’)\]]{{0,2}}\s")
 _OPENING = frozenset("([<")
@@ -240,14 +239,14 @@ def _may_be_one(text: str, *, quote_follows: bool, is_paragraph: bool) -> bool:
 
     With neither a quotation nor an empty line below, an address alone needs a colon at the end.
     """
-    if not quote_follows and not (_HINT.search(text) and _may_stand_alone(text, is_paragraph)):
+    if not quote_follows and not _may_stand_alone(text, is_paragraph=is_paragraph):
         return False
     if is_paragraph or ("@" in text and (quote_follows or text.endswith((":", "：")))):
         return True
     return _may_have_verb(text) or ("(" in text and _may_have_verb(_BRACKETS.sub(" ", text)))
 
 
-def _may_stand_alone(text: str, is_paragraph: bool) -> bool:
+def _may_stand_alone(text: str, *, is_paragraph: bool) -> bool:
     """Whether without a quotation below there can be enough proof: see `_is_complete`."""
     has_address = "@" in text
     if may_be_dated(text):

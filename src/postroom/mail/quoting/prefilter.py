@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from itertools import permutations
 from typing import Any
 
@@ -49,6 +49,7 @@ def _verbs() -> str:
     return "|".join((f"{_BEFORE_VERB}(?:{plain})(?:[^a-z]|$)", *others, *inside))
 
 
+@lru_cache(maxsize=16)
 def may_have_verb(text: str) -> bool:
     """False if no word for writing stands in the text in any language."""
     return _is_found(_verbs(), text.lower())
@@ -64,25 +65,38 @@ def may_have_zone(text: str) -> bool:
     return _MAY_BE_ZONE.search(text) is not None
 
 
-def _three_kinds() -> str:
-    """A line that says `above`, `line` and `reply`, in any order and language."""
+def _line_with(*kinds: str) -> str:
+    """A line with words of all these kinds, in any order and language."""
     languages = load("quotations")["languages"].values()
-    kinds = [
+    words = [
         "|".join(sorted({re.escape(word) for one in languages for word in one.get(kind, ())}))
-        for kind in ("above", "line", "reply")
+        for kind in kinds
     ]
-    orders = permutations(f"(?:{kind})" for kind in kinds)
-    return "(?i:" + "|".join(r"[^\n]*".join(order) for order in orders) + ")"
+    orders = permutations(f"(?:{kind})" for kind in words)
+    return "|".join(r"[^\n]*".join(order) for order in orders)
 
 
 @cache
 def _marks() -> Callable[[str], bool]:
-    return prefilter(rf"(?-i:{OTHER_MARK})|{_three_kinds()}")
+    return prefilter(f"(?-i:{OTHER_MARK})|{_line_with('above', 'line')}")
+
+
+@cache
+def _reply_mark() -> Callable[[str], bool]:
+    return prefilter(_line_with("above", "line", "reply"))
 
 
 def may_have_marks(text: str) -> bool:
-    """False if no line of a text is a reply mark or begins with a rare mark of quotations."""
+    """False if no line of a text is a reply mark or begins with a rare mark of quotations.
+
+    One pass for both: most texts have neither.
+    """
     return _marks()(text)
+
+
+def may_have_reply_mark(text: str) -> bool:
+    """False if no line of a text says `reply`, `above` and `line`."""
+    return _reply_mark()(text)
 
 
 @cache

@@ -91,8 +91,7 @@ def _footer(lines: list[str]) -> int:
     first = max(0, len(lines) - _MAX_LINES)
     for index in range(first, len(lines)):
         line = lines[index]
-        is_ruled = "__" in line or "-----" in line or "=====" in line
-        if is_ruled and line[0] in "_-= " and _FOOTER_RULE.match(line):
+        if line and line[0] in "_-= " and _FOOTER_RULE.match(line):
             below = " ".join(lines[index + 1 : index + 9])
             if _LIST_FOOTER.search(below[:600]):
                 return index

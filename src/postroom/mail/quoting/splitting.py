@@ -23,7 +23,13 @@ from postroom.mail.quoting.headings import (
     opens_notice,
     reply_marks,
 )
-from postroom.mail.quoting.prefilter import OTHER_MARK, may_have_marks, may_have_verb, verb_endings
+from postroom.mail.quoting.prefilter import (
+    OTHER_MARK,
+    may_have_marks,
+    may_have_reply_mark,
+    may_have_verb,
+    verb_endings,
+)
 from postroom.mail.quoting.signatures import find_signature
 
 _MAX_ATTRIBUTION_LINES = 5
@@ -101,7 +107,8 @@ class _Marks:
         self.lines = text.split("\n")
         self._looks_left = _MAX_LOOKAHEAD
         has_marks = may_have_marks(text)
-        self._reply_marks = reply_marks(text) if has_marks else frozenset()
+        has_reply_mark = has_marks and may_have_reply_mark(text)
+        self._reply_marks = reply_marks(text) if has_reply_mark else frozenset()
         self.quoted = [line[:1] in _QUOTE_STARTS and _is_quote(line) for line in self.lines]
         if has_marks and _OTHER_MARK.search(text):
             self._find_other_marks()
@@ -184,19 +191,19 @@ class _Marks:
     def _find_cut(self) -> int:
         """The first line from which on all is quoted, len(lines) if there is none."""
         lines, marks, (tail, endings) = self.lines, self._reply_marks, verb_endings()
-        below = (*lines[1:], "nothing")
-        for index, (line, is_quoted, after) in enumerate(zip(lines, self.quoted, below)):
+        rows = zip(lines, self.quoted, (*lines[1:], "nothing"), strict=True)
+        for index, (line, is_quoted, after) in enumerate(rows):
             if not line or is_quoted:
                 continue
             cut = -1
-            if not line[0].isalnum():
+            if line[0] in _DECORATED or line[0].isspace():
                 cut = self._heading_cut(index, line)
             if cut < 0 and marks and line in marks:
                 cut = self._above_rules(index)
             if cut < 0 and (":" in line or "：" in line):
                 cut = self._header_cut(index, line)
             may_end = line[-1] in _LINE_ENDS or line[-tail:].lower() in endings
-            if cut < 0 and (may_end or (not after.strip() and _SPARSE.search(line))):
+            if cut < 0 and (may_end or ((not after or after.isspace()) and _SPARSE.search(line))):
                 cut = self._cut_below(index, line)
             if cut >= 0:
                 return cut
