@@ -29,6 +29,7 @@ from postroom.mail.reports import (
     read_report,
 )
 from postroom.mail.text.invisible import cleaned, gathered
+from postroom.mail.threads import is_reply_subject
 from postroom.model.limits import Limits
 from postroom.model.message import AddressLine
 
@@ -174,13 +175,18 @@ def _assemble(
     if date is None:
         contents.note("Date cannot be read" if fields.filled("date") else "missing Date")
     calendar = contents.parts.get("text/calendar")
+    subject = " ".join(line(fields.decoded("subject")).split())
+    # RFC 5322 §3.6.4 has no ids without brackets; a mail that calls itself a reply may forget them
+    is_reply = is_reply_subject(subject)
     return ParsedMessage(
-        subject=" ".join(line(fields.decoded("subject")).split()),
+        subject=subject,
         addresses=addresses,
         date=date,
         internet_message_id=parse_message_id(line(fields.first("message-id"))),
-        in_reply_to=parse_in_reply_to(line(fields.first("in-reply-to"))),
-        references=tuple(parse_references([line(v) for v in fields.all("references")])),
+        in_reply_to=parse_in_reply_to(line(fields.first("in-reply-to")), bare=is_reply),
+        references=tuple(
+            parse_references([line(v) for v in fields.all("references")], bare=is_reply)
+        ),
         headers=tuple(decoded_pairs(fields)),
         text=words.text,
         new_text=reply.new_text,
