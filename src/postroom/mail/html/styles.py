@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from postroom.mail.data import load
 from postroom.mail.html.css import Block, Declaration, declarations_of
-from postroom.mail.html.selectors import Attributes
+from postroom.mail.html.elements import Attributes
 from postroom.mail.html.values import Base, length
 
 __all__ = ["Attributes", "Declarations", "host_of", "is_citation", "is_pixel", "parse_declarations"]
