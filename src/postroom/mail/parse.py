@@ -69,14 +69,24 @@ def read_headers(raw: bytes, limits: Limits, defect: str) -> ParsedMessage:
 
 def read_message(raw: bytes, limits: Limits) -> ParsedMessage:
     """`parse_message` without the catch-all, for the fuzzer."""
-    splitter = Splitter(raw, limits)
-    junk = _LEADING_JUNK.match(raw)
-    root = splitter.read_part(junk.end() if junk else 0, len(raw), depth=0)
+    splitter = Splitter(_with_single_cr(raw), limits)
+    root = _read_root(splitter)
     contents = collect(root, limits)
     words = read_words(contents, limits)
     for defect in (*splitter.defects, *words.defects):
         contents.note(defect)
     return _assemble(raw, root, contents, words, limits)
+
+
+def _with_single_cr(raw: bytes) -> bytes:
+    """The mail without the second CR of each line that a converter of line breaks has put there."""
+    first = raw.find(b"\n")
+    return raw.replace(b"\r\r\n", b"\r\n") if raw[max(first - 2, 0) : first] == b"\r\r" else raw
+
+
+def _read_root(splitter: Splitter) -> Part:
+    junk = _LEADING_JUNK.match(splitter.raw)
+    return splitter.read_part(junk.end() if junk else 0, len(splitter.raw), depth=0)
 
 
 _UNREADABLE = ParsedMessage(
@@ -129,8 +139,7 @@ def _written(contents: Contents, words: Words, limits: Limits) -> str:
 
 def written_text(raw: bytes, limits: Limits = _DEFAULT_LIMITS) -> str:
     """The text of a mail with its invisible characters."""
-    junk = _LEADING_JUNK.match(raw)
-    root = Splitter(raw, limits).read_part(junk.end() if junk else 0, len(raw), depth=0)
+    root = _read_root(Splitter(_with_single_cr(raw), limits))
     return _written(collect(root, limits), Words(limits.html_bytes), limits).strip("\n")
 
 

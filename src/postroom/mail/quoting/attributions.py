@@ -15,8 +15,9 @@ from postroom.mail.data import load
 from postroom.mail.quoting.prefilter import may_be_dated, may_have_verb, may_have_zone, words_of
 
 LONGEST = 500
-TRAILING = " \t\n-*_\xa0\u200e\u200f\u202c"
+TRAILING = " \t\n-*_\xa0\u200e\u200f\u202a\u202b\u202c"
 """What may follow the colon of an attribution: rules, emphasis, marks of direction."""
+_LINE_MARKS = " \t*_-–—|~=#\xa0\u200e\u200f\u202a\u202b\u202c"
 VERB_TRAILING = " \t-*_:："
 """What may follow a verb at the end of a line."""
 _WRAP_CHARS = 55
@@ -125,7 +126,7 @@ def _tokens(text: str) -> list[_Token]:
         token = _Token(kind, start, end, word)
         line = text.rfind("\n", before, start) + 1
         if line or not found:  # the first token of its line
-            token.opens_line = not text[line:start].strip(" \t*_-–—|~=#\xa0")
+            token.opens_line = not text[line:start].strip(_LINE_MARKS)
         if text[end : end + 1] in _STOPS:
             token.ends_sentence = _SENTENCE_END.match(text, end) is not None
         found.append(token)
@@ -241,6 +242,8 @@ def _may_be_one(text: str, *, quote_follows: bool, is_paragraph: bool) -> bool:
     """
     if not quote_follows and not _may_stand_alone(text, is_paragraph=is_paragraph):
         return False
+    if quote_follows and may_be_dated(text) and may_have_zone(text):
+        return True
     if is_paragraph or ("@" in text and (quote_follows or text.endswith((":", "：")))):
         return True
     return _may_have_verb(text) or ("(" in text and _may_have_verb(_BRACKETS.sub(" ", text)))
@@ -326,13 +329,11 @@ def _is_complete(
         return found.unknown <= most and (quote or found.names > 0 or found.time)
     if quote and dated and found.verb:
         return found.unknown <= 2
-    if quote:
-        return dated and found.address and found.unknown <= 3
-    if not whole or found.unknown:
+    if quote and found.address:
+        return dated and found.unknown <= 3
+    if not (whole or quote) or found.unknown:
         return False
-    if found.address and found.verb and colon:
-        return found.names <= 8
-    if dated and found.address:
+    if found.address and (dated or (found.verb and colon)):
         return found.names <= 8
     return dated and found.time and found.zone and 1 <= found.names <= 5
 
