@@ -15,7 +15,7 @@ SLOW_S = 2.0
 BARS = {
     ("mime", "fully right"): 96,
     ("threading", "damaged, recall"): 99,
-    ("threading", "damaged, precision"): 97,
+    ("threading", "damaged, precision"): 99,
     ("replies", "text and eml"): 78,
     ("bounces", "recognised"): 99,
     ("bounces", "hard or soft"): 91,

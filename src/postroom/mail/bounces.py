@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from functools import lru_cache
 
-from postroom.mail.data import load, pattern
+from postroom.mail.data import load, pattern, prefilter
 from postroom.mail.message import Report, ReportRecipient
 from postroom.mail.mime.decoding import decode, decode_words
 from postroom.mail.mime.parts import Fields, split_header
@@ -95,8 +95,11 @@ def verdict(
 
 _DAEMONS, _SUBJECT = pattern(_DATA["daemons"]), pattern(_DATA["subject"])
 _BODY, _FAILURE = pattern(_DATA["body"]), pattern(_DATA["failure"])
+_may_be_daemon = prefilter(_DAEMONS.pattern)
 _CONTACT = pattern(_DATA["contact"])
 _FAILED_LABEL = pattern(_DATA["failed_label"], re.IGNORECASE | re.MULTILINE)
+_may_have_label = prefilter(_FAILED_LABEL.pattern)
+_MAY_BE_REPLY = re.compile(r"[45](?:[0-5]\d[ -]|\.[0-7]\.\d)")
 _SMTP_REPLY = re.compile(
     r"(?:^[\s>*-]{0,9}|[:(<\[\"'>=]\s{0,3}|\b(?:said|reply|response|error|code|smtp|status|reason|returned)\W{1,3})"
     r"[45][0-5]\d[ -](?:#?[45]\.\d{1,3}\.\d{1,3}\b|[^\d\s.,;%$€°]{2,})"
@@ -126,7 +129,8 @@ def is_bounce(fields: Fields, text: str, *, has_original: bool = False) -> bool:
         return True
     sender = fields.first("from") + fields.first("return-path")[:200]
     subject = decode_words(fields.first("subject"))[:200]
-    if _DAEMONS.search(sender[:400]) or not fields.first("from").strip():
+    is_daemon = _may_be_daemon(sender[:400]) and _DAEMONS.search(sender[:400])
+    if is_daemon or not fields.first("from").strip():
         found = _SUBJECT.search(subject) or _BODY.search(text[:_MAX_CHARS])
         return bool(found or _FAILURE.search(text[:_MAX_TOP_CHARS]))
     may_be = "x-mlserver" in fields or bool(_SUBJECT.match(subject))
@@ -142,9 +146,7 @@ def _tells_of_failure(text: str, *, has_original: bool) -> bool:
     is_returned = has_original or (
         "eceived:" in text[:_MAX_CHARS] and _ORIGINAL.search(text[:_MAX_CHARS]) is not None
     )
-    if not is_returned and not (
-        "@" in top and (_SMTP_REPLY.search(top) or _FAILED_LABEL.search(top))
-    ):
+    if not is_returned and not _names_refusal(top):
         return False
     if not _FAILURE.search(top):
         return False
@@ -153,9 +155,16 @@ def _tells_of_failure(text: str, *, has_original: bool) -> bool:
     if failure is None:
         return False
     near = own[max(failure.start() - _NEAR_CHARS, 0) : failure.end() + _NEAR_CHARS]
-    if "@" in near and (_SMTP_REPLY.search(near) or _FAILED_LABEL.search(near)):
+    return _names_refusal(near) or (is_returned and failure.start() < _MAX_OPENING_CHARS)
+
+
+def _names_refusal(text: str) -> bool:
+    """Whether there are an address and a server's reply, or a failed address with its label."""
+    if "@" not in text:
+        return False
+    if _MAY_BE_REPLY.search(text) and _SMTP_REPLY.search(text):
         return True
-    return is_returned and failure.start() < _MAX_OPENING_CHARS
+    return _may_have_label(text) and _FAILED_LABEL.search(text) is not None
 
 
 def notification(text: str) -> str:

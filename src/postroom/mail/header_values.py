@@ -24,16 +24,13 @@ def parse_ids(value: str) -> list[str]:
     return list(dict.fromkeys(as_key(found_id) for found_id in ids if found_id))
 
 
-def parse_references(values: list[str]) -> list[str]:
-    """The Message-IDs of the References headers; ids that lost their brackets count too."""
-    ids: list[str] = []
-    # odd pieces are inside brackets, even ones between them
-    for number, piece in enumerate(_BRACKETED.split(" ".join(values), maxsplit=_MOST)):
-        if number % 2:
-            ids.append(_SPACE.sub("", piece))
-        elif "@" in piece:
-            ids += [word.strip(",;\"'<>") for word in piece.split() if "@" in word]
-    return list(dict.fromkeys(as_key(found_id) for found_id in ids if found_id))[:_MOST]
+def parse_references(values: list[str], *, bare: bool = True) -> list[str]:
+    """The Message-IDs of the first References header that has any.
+
+    Ids without brackets count if there are no others and `bare` says so.
+    """
+    found = (parse_ids(value) for value in values if bare or "<" in value)
+    return next((ids for ids in found if ids), [])
 
 
 def parse_message_id(value: str) -> str | None:
@@ -45,9 +42,9 @@ def parse_message_id(value: str) -> str | None:
     return as_key(bare) or None
 
 
-def parse_in_reply_to(value: str) -> str | None:
+def parse_in_reply_to(value: str, *, bare: bool = True) -> str | None:
     """The Message-ID answered; old programs put a sentence with an address before it."""
-    ids = parse_ids(value)
+    ids = parse_ids(value) if bare or "<" in value else []
     if not ids:
         return None
     is_sentence = not value.lstrip().startswith("<")

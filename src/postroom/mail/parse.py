@@ -29,6 +29,7 @@ from postroom.mail.reports import (
     read_report,
 )
 from postroom.mail.text.invisible import cleaned, gathered
+from postroom.mail.threads import is_reply_subject
 from postroom.model.limits import Limits
 from postroom.model.message import AddressLine
 
@@ -68,14 +69,24 @@ def read_headers(raw: bytes, limits: Limits, defect: str) -> ParsedMessage:
 
 def read_message(raw: bytes, limits: Limits) -> ParsedMessage:
     """`parse_message` without the catch-all, for the fuzzer."""
-    splitter = Splitter(raw, limits)
-    junk = _LEADING_JUNK.match(raw)
-    root = splitter.read_part(junk.end() if junk else 0, len(raw), depth=0)
+    splitter = Splitter(_with_single_cr(raw), limits)
+    root = _read_root(splitter)
     contents = collect(root, limits)
     words = read_words(contents, limits)
     for defect in (*splitter.defects, *words.defects):
         contents.note(defect)
     return _assemble(raw, root, contents, words, limits)
+
+
+def _with_single_cr(raw: bytes) -> bytes:
+    """The mail without the second CR of each line that a converter of line breaks has put there."""
+    first = raw.find(b"\n")
+    return raw.replace(b"\r\r\n", b"\r\n") if raw[max(first - 2, 0) : first] == b"\r\r" else raw
+
+
+def _read_root(splitter: Splitter) -> Part:
+    junk = _LEADING_JUNK.match(splitter.raw)
+    return splitter.read_part(junk.end() if junk else 0, len(splitter.raw), depth=0)
 
 
 _UNREADABLE = ParsedMessage(
@@ -128,8 +139,7 @@ def _written(contents: Contents, words: Words, limits: Limits) -> str:
 
 def written_text(raw: bytes, limits: Limits = _DEFAULT_LIMITS) -> str:
     """The text of a mail with its invisible characters."""
-    junk = _LEADING_JUNK.match(raw)
-    root = Splitter(raw, limits).read_part(junk.end() if junk else 0, len(raw), depth=0)
+    root = _read_root(Splitter(_with_single_cr(raw), limits))
     return _written(collect(root, limits), Words(limits.html_bytes), limits).strip("\n")
 
 
@@ -174,13 +184,18 @@ def _assemble(
     if date is None:
         contents.note("Date cannot be read" if fields.filled("date") else "missing Date")
     calendar = contents.parts.get("text/calendar")
+    subject = " ".join(line(fields.decoded("subject")).split())
+    # RFC 5322 §3.6.4 has no ids without brackets; a mail that calls itself a reply may forget them
+    is_reply = is_reply_subject(subject)
     return ParsedMessage(
-        subject=" ".join(line(fields.decoded("subject")).split()),
+        subject=subject,
         addresses=addresses,
         date=date,
         internet_message_id=parse_message_id(line(fields.first("message-id"))),
-        in_reply_to=parse_in_reply_to(line(fields.first("in-reply-to"))),
-        references=tuple(parse_references([line(v) for v in fields.all("references")])),
+        in_reply_to=parse_in_reply_to(line(fields.first("in-reply-to")), bare=is_reply),
+        references=tuple(
+            parse_references([line(v) for v in fields.all("references")], bare=is_reply)
+        ),
         headers=tuple(decoded_pairs(fields)),
         text=words.text,
         new_text=reply.new_text,
@@ -284,7 +299,9 @@ def _security(
 
 def snippet(text: str) -> str:
     """The first words, at most 120 characters of them."""
-    words = " ".join(text[:1_000].split())
+    words = " ".join(text[: 3 * SNIPPET_CHARS].split())
+    if len(words) <= SNIPPET_CHARS:  # much white space
+        words = " ".join(text[:1_000].split())
     if len(words) <= SNIPPET_CHARS:
         return clean(words)
     cut = words[: SNIPPET_CHARS - 1]

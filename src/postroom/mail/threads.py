@@ -89,6 +89,7 @@ _PART = late_pattern(
     re.IGNORECASE,
 )
 SERIES_WINDOW = timedelta(hours=6)
+_SERIES_GAP = timedelta(minutes=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,17 +156,32 @@ def choose_by_series(
     for sibling, found in same:
         numbers.setdefault(sibling.thread_id, set()).add(found.number)
     pointing = {sibling.thread_id for sibling, _ in same if sibling.points}
+    dates = [sibling.date for sibling, _ in same if sibling.points]
     if not thread_keys(parsed):
         fitting = (s.thread_id for s, _ in same if s.points and s.thread_id != joined
-                   and part.number not in numbers[s.thread_id])  # fmt: skip
+                   and part.number not in numbers[s.thread_id]
+                   and _is_of_one_sending(date, dates))  # fmt: skip
         return tuple(islice(fitting, 1 if part.number else 0))
     held = numbers[joined] | {part.number, 0}
     orphans: dict[str, None] = {}
     for sibling, found in same:
-        if sibling.thread_id not in pointing | {joined} and found.number not in held:
+        is_near = _is_of_one_sending(sibling.date, [date, *dates])
+        is_apart = sibling.thread_id not in pointing | {joined}
+        if is_near and is_apart and found.number not in held:
             orphans[sibling.thread_id] = None
             held.add(found.number)
     return tuple(orphans)
+
+
+def _is_of_one_sending(date: datetime, others: Iterable[datetime]) -> bool:
+    """Whether a part is as near to the others as these are to each other, or half an hour.
+
+    What comes later under a number of the series was sent again, or is another version.
+    """
+    known = sorted(others)
+    if not known:
+        return False
+    return min(abs(date - one) for one in known) <= max(_SERIES_GAP, known[-1] - known[0])
 
 
 WINDOW = timedelta(days=30)

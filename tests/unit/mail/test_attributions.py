@@ -82,3 +82,49 @@ def test_sparse_and_torn_attributions_need_no_quote_marks(attribution: str, sent
 )
 def test_words_that_only_look_like_an_attribution_stay(text: str) -> None:
     assert text == split_reply(text).new_text
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Mara Holm, Sat, Jun 09, 2007 19:55:10 +0200:",
+        "Excerpts from Mara Holm's message of Tue Jan 12 13:29:41 -0500 2010:",
+        "2021-05-06 21:05 GMT+02:00 Mara Holm:",
+        "2021-05-06T21:05:11+02:00 Mara Holm",
+        "06.05.2021 21:05 UTC+2 Mara Holm:",
+        "Mara Holm @ 2021-05-06 21:05 CEST:",
+    ],
+)
+@pytest.mark.parametrize("own", ["", "I agree.\n\n", "See you at 10:30, on Sat 12.\n\n"])
+def test_a_date_with_its_zone_and_a_name_above_a_quotation_belong_to_it(
+    said: str, own: str
+) -> None:
+    reply = split_reply(f"{own}{said}\n> Old words\n> more\n\nFine by me.")
+
+    assert f"{own}Fine by me." == reply.new_text
+    assert said in reply.quoted_text
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        "The build of 2021-05-06 21:05 +0200 fails with this output:",
+        "My train leaves at 10:30 UTC on 2021-05-06, see the plan:",
+        "We meet again on Sat 12 at 10:30.",
+        "see line 12:30 -5 of the file:",
+    ],
+)
+def test_a_sentence_with_a_date_above_a_quotation_stays(own: str) -> None:
+    assert own == split_reply(f"{own}\n> Old words\n> more").new_text
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("\u202b", "\u202c"), ("\u200f", "\u200f"), ("\u202a", "")]
+)
+@pytest.mark.parametrize("old", BODIES)
+def test_marks_of_direction_around_an_attribution_are_part_of_it(
+    before: str, after: str, old: str
+) -> None:
+    said = f"{before}2021-05-06 21:05 GMT+2 Mara Holm <m@x.example>{after}:{after}"
+
+    assert "I agree." == split_reply(f"I agree.\n\n{said}\n\n{old}").new_text

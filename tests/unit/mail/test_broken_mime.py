@@ -158,3 +158,54 @@ def test_declared_utf_8_with_a_few_wrong_bytes_stays_utf_8(text: str, damage: by
 @pytest.mark.parametrize(("codec", "line"), LINES)
 def test_text_in_another_charset_is_not_taken_for_damaged_utf_8(codec: str, line: str) -> None:
     assert guess(line.encode(codec)) == decode(line.encode(codec), "utf-8")[0]
+
+
+@pytest.mark.parametrize("folded", [False, True])
+def test_a_second_cr_in_every_line_break_is_none(folded: bool) -> None:
+    more = "X-Long: one\n two\n" if folded else ""
+    raw = f"{FROM}{more}\nHello\nBo\n".replace("\n", "\r\r\n").encode()
+
+    parsed = parse_message(raw)
+
+    assert ("Boats", "Hello\nBo") == (parsed.subject, parsed.text)
+    assert len(raw) == parsed.size_bytes
+
+
+@pytest.mark.parametrize("spelling", ["quoted/printable", "quoted_printable", "QuotedPrintable",
+                                      "quoted-printable;", '"quoted printable"', "QP"])  # fmt: skip
+def test_a_misspelt_quoted_printable_is_decoded(spelling: str) -> None:
+    header = f"{FROM}Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: {spelling}"
+
+    assert "Größe" == parse_message(f"{header}\n\nGr=C3=B6=C3=9Fe".encode()).text
+
+
+@pytest.mark.parametrize("spelling", ["base-64", "Base_64", "base 64", "BASE64"])
+def test_a_misspelt_base64_is_decoded(spelling: str) -> None:
+    header = f"{FROM}Content-Type: text/plain\nContent-Transfer-Encoding: {spelling}"
+
+    assert "Hello Bo" == parse_message(f"{header}\n\nSGVsbG8gQm8=".encode()).text
+
+
+WORDS = {
+    "utf-8 by letters": ("=?utf-8?Q?Gr=C3=B6=C3=9Fe_der_Boote?=", "Größe der Boote"),
+    "latin-1 by letters": ("=?iso-8859-1?q?Gr=F6=DFe_der_Boote?=", "Größe der Boote"),
+    "utf-8 in base64": ("=?UTF-8?B?R3LDtsOfZSBkZXIgQm9vdGU=?=", "Größe der Boote"),
+}
+
+
+@pytest.mark.parametrize("kind", WORDS)
+def test_an_encoded_word_that_was_cut_off_is_decoded_as_far_as_it_goes(kind: str) -> None:
+    word, text = WORDS[kind]
+    payload = word.rindex("?", 0, len(word) - 2) + 1
+    for end in range(payload + 6, len(word)):
+        subject = parse_message(
+            f"From: a@x.example\nSubject: Re: {word[:end]}\n\nHi".encode()
+        ).subject
+
+        assert "=?" not in subject
+        assert subject.rstrip("\ufffd ").removeprefix("Re: ") in text
+
+
+def test_what_only_looks_like_the_start_of_an_encoded_word_stays() -> None:
+    for subject in ("Use =?utf-8?Q? for letters", "=?utf-8?Q?", "a =?x?= b"):
+        assert subject == parse_message(f"Subject: {subject}\n\nHi".encode()).subject

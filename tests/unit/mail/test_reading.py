@@ -225,4 +225,6 @@ def test_message_ids_are_found_where_they_are_damaged() -> None:
     assert parse_message_id("  ") is None
     assert "a@b" == parse_in_reply_to("<a @b>")
     assert "id@x" == parse_in_reply_to('Message from Ada <ada@x.org> of "today" <id@x>')
-    assert ["a@b", "c@d", "e@f"] == parse_references(["<a@b><c@d>", "e@f <a@b>"])
+    assert ["a@b", "c@d"] == parse_references(["e@f", "<a@b><c@d> e@f"], bare=False)
+    assert ["a@b"] == parse_references(["", "e@f <a@b>", "<c@d>"])
+    assert ["e@f", "g@h"] == parse_references(["e@f g@h"])

@@ -9,8 +9,10 @@ from postroom.mail.parse import parse_message
 from postroom.mail.threads import (
     WINDOW,
     Candidate,
+    Sibling,
     base_subject,
     choose_by_reference,
+    choose_by_series,
     choose_by_subject,
     is_reply_subject,
     subject_key,
@@ -155,3 +157,72 @@ def test_on_a_list_an_answer_to_a_writer_belongs_to_the_thread() -> None:
 
 def test_an_empty_subject_joins_nothing() -> None:
     assert choose(mail(From="carol@example.org", To=OURS, Subject="Re:"), candidate()) is None
+
+
+@pytest.mark.parametrize("name", ["In_Reply_To", "References"])
+@pytest.mark.parametrize(
+    ("subject", "value", "keys"),
+    [
+        ("Re: Lunch", "<a@x>", ("a@x",)),
+        ("Lunch", "<a@x>", ("a@x",)),
+        ("Re: Lunch", "a@x", ("a@x",)),
+        ("AW: Lunch", "a@x", ("a@x",)),
+        ("Lunch", "a@x", ()),
+        ("[PATCH 1/2] Lunch", "a@x", ()),
+        ("Re: Lunch", "b@x <a@x>", ("a@x",)),
+        ("Lunch", "b@x <a@x>", ("a@x",)),
+    ],
+)
+def test_an_id_without_brackets_counts_in_what_calls_itself_a_reply(
+    name: str, subject: str, value: str, keys: tuple[str, ...]
+) -> None:
+    assert keys == thread_keys(mail(Subject=subject, **{name: value}))
+
+
+def test_of_several_references_the_first_with_an_id_counts() -> None:
+    raw = b"Subject: Re: x\nReferences:\nReferences: <a@x>\nReferences: <b@x>\n\nHi"
+
+    assert ("a@x",) == thread_keys(parse_message(raw))
+
+
+def siblings(*minutes: float) -> list[Sibling]:
+    """Parts of one series that point into a thread, sent so many minutes after noon."""
+    return [
+        Sibling("series", f"[PATCH {n}/9] part {n}", points=True, date=NOON + timedelta(minutes=m))
+        for n, m in enumerate(minutes, 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "at", "joins"),
+    [
+        ((0, 1, 2), 3, True),
+        ((0, 1, 2), -3, True),
+        ((0, 1, 2), 31, True),
+        ((0, 1, 2), 45, False),
+        ((0, 1, 2), -45, False),
+        ((0, 60, 120), 200, True),  # somebody sends them slowly
+        ((0, 60, 120), 250, False),
+        ((0, 300), 290, True),
+        ((), 1, False),
+    ],
+)
+def test_a_part_without_pointers_was_sent_along_with_its_series(
+    minutes: tuple[float, ...], at: float, joins: bool
+) -> None:
+    orphan = mail(Subject="[PATCH 9/9] the last part")
+    date = NOON + timedelta(minutes=at)
+
+    found = choose_by_series(orphan, siblings(*minutes), date=date, joined=None)
+
+    assert (("series",) if joins else ()) == found
+
+
+@pytest.mark.parametrize(("at", "joins"), [(1, True), (25, True), (40, False), (-40, False)])
+def test_a_part_that_points_adopts_only_orphans_of_its_sending(at: float, joins: bool) -> None:
+    pointing = mail(Subject="[PATCH 1/2] first", In_Reply_To="<cover@x>")
+    orphan = Sibling("orphan", "[PATCH 2/2] b", points=False, date=NOON + timedelta(minutes=at))
+
+    found = choose_by_series(pointing, [orphan], date=NOON, joined="series")
+
+    assert (("orphan",) if joins else ()) == found

@@ -31,7 +31,10 @@ _INHERITED = {
     "font-size-adjust": "none",
 }  # fmt: skip
 _HANDED_DOWN = _INHERITED.keys() - {"color", "-webkit-text-fill-color", "font-size", "font-family"}
-_REMEMBERED = ("display", "position", "z-index", "float")
+_REMEMBERED = (
+    "display", "position", "z-index", "float", "flex", "flex-shrink", "flex-basis", "flex-wrap",
+    "flex-flow", "flex-direction", "min-width", "top", "bottom", "margin-top", "height",
+)  # fmt: skip
 Values = dict[str, str]
 
 
@@ -88,6 +91,8 @@ class Sheets:
     keyframes: Mapping[str, tuple[Block, Block]]
     initial: Mapping[str, str]
     own_fonts: frozenset[str]
+    painted: int = 1
+    """How many elements have a background, and could lie over others."""
 
 
 def styled(
@@ -327,7 +332,9 @@ def _reason_hidden(style: Style, parent: Style, sheets: Sheets) -> str:
         return "clipped"
     if boxes.is_behind(values):
         is_free = values.get("position") in ("absolute", "fixed")  # what follows lies over it
-        if is_free or (parent.is_backed and style.background is not None):
+        has_own = "background-color" in values or "background-image" in values
+        is_over = parent.is_backed or sheets.painted > has_own
+        if is_over if is_free else (parent.is_backed and style.background is not None):
             return "covered"
     if _has_own_font(values, sheets):
         return "font of the mail"

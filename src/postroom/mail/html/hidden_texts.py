@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from postroom.mail.data import load, pattern
-from postroom.mail.html.selectors import Attributes
+from postroom.mail.html.elements import Attributes
 from postroom.mail.message import HiddenText
 from postroom.mail.mime.decoding import clean
 from postroom.mail.text.invisible import hidden_text

@@ -119,7 +119,7 @@ def html_for_browser(html: str, pictures: Mapping[str, str], *, remote_images: b
 
 def styles_for_browser(html: str, *, remote_images: bool) -> str:
     """The style sheets of a mail, as the content of one `style` element."""
-    from postroom.mail.html.visible_text import styles_of  # selectolax is only loaded for HTML mail
+    from postroom.mail.html.stylesheets import styles_of  # selectolax is only loaded for HTML mail
 
     html = bounded(html)
     css = "" if is_too_deep(html) else styles_of(html)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-
-from selectolax.lexbor import LexborNode
+from dataclasses import dataclass
 
 from postroom.mail.data import load
 from postroom.mail.html.css import split, unescape
+from postroom.mail.html.elements import Element, element_of
 
 Specificity = tuple[int, int, int]
-Attributes = dict[str, str | None]
 
 _PSEUDO: dict[str, list[str]] = load("html")["pseudo_classes"]
 _NEVER = frozenset(_PSEUDO["never"])
@@ -33,18 +31,6 @@ _NTH = re.compile(r"\s*(?:(odd|even)|([+-]?\d*)n\s*([+-]\s*\d+)?|([+-]?\d+))\s*(
 _MAX_DEPTH = 6
 _MAX_PARTS = 40
 _HAS_STEPS = 2_000
-
-
-@dataclass(slots=True, eq=False)
-class Element:
-    """An element of the tree, as a selector sees it."""
-
-    tag: str
-    id: str = ""
-    classes: frozenset[str] = frozenset()
-    attributes: Attributes = field(default_factory=dict)
-    parent: Element | None = None
-    node: LexborNode | None = None
 
 
 @dataclass(slots=True)
@@ -135,14 +121,6 @@ def _candidates(element: Element, combinator: str) -> Iterator[Element]:
             return
 
 
-def element_of(node: LexborNode, parent: Element | None) -> Element:
-    """The element of a node of the tree."""
-    attributes = node.attributes if node.attrs else {}
-    classes = frozenset((attributes.get("class") or "").lower().split())
-    name = (attributes.get("id") or "").lower()
-    return Element(node.tag or "", name, classes, attributes, parent, node)
-
-
 def _siblings(element: Element, *, forward: bool) -> Iterator[Element]:
     node = element.node
     while node is not None:
@@ -151,10 +129,12 @@ def _siblings(element: Element, *, forward: bool) -> Iterator[Element]:
             yield element_of(node, element.parent)
 
 
-def parse_selectors(text: str, parent: tuple[Selector, ...] = ()) -> tuple[Selector, ...]:
+def parse_selectors(
+    text: str, parent: tuple[Selector, ...] = (), *, folds: bool = True
+) -> tuple[Selector, ...]:
     """The selectors of a list; none if a browser would ignore the rule."""
     try:
-        return _Parser(parent).list_of(text, forgiving=False)
+        return _Parser(parent, folds=folds).list_of(text, forgiving=False)
     except (ValueError, IndexError):
         return ()
 
@@ -162,8 +142,8 @@ def parse_selectors(text: str, parent: tuple[Selector, ...] = ()) -> tuple[Selec
 class _Parser:
     """Selectors, with what `&` stands for."""
 
-    def __init__(self, nesting: tuple[Selector, ...], depth: int = 0) -> None:
-        self.nesting = nesting
+    def __init__(self, nesting: tuple[Selector, ...], depth: int = 0, *, folds: bool) -> None:
+        self.nesting, self.folds = nesting, folds
         self.depth = depth
         if depth > _MAX_DEPTH:
             raise ValueError("nested too deeply")
@@ -220,15 +200,18 @@ class _Parser:
             raise ValueError(text)
         return compound, at, weight, pseudo_element
 
+    def _name(self, text: str) -> str:
+        return unescape(text).lower() if self.folds else unescape(text)
+
     def _plain(self, compound: Compound, match: re.Match[str]) -> Specificity:
         if match["tag"]:
             compound.tag = "" if match["tag"] == "*" else unescape(match["tag"]).lower()
             return (0, 0, 1 if compound.tag else 0)
         if match["class"]:
-            compound.classes.add(unescape(match["class"]).lower())
+            compound.classes.add(self._name(match["class"]))
             return (0, 1, 0)
         if match["id"]:
-            compound.id = unescape(match["id"]).lower()
+            compound.id = self._name(match["id"])
             return (1, 0, 0)
         if match["nesting"]:
             return self._any_of(compound, self.nesting) if self.nesting else (0, 0, 0)
@@ -251,7 +234,7 @@ class _Parser:
 
     def _call(self, compound: Compound, name: str, inner: str) -> Specificity:
         name = name.lstrip(":")
-        below = _Parser(self.nesting, self.depth + 1)
+        below = _Parser(self.nesting, self.depth + 1, folds=self.folds)
         below.nesting = ()
         if name in ("is", "where", "matches", "-webkit-any"):
             weight = self._any_of(compound, below.list_of(inner, forgiving=True))
@@ -327,7 +310,7 @@ def _attribute_test(text: str) -> Test:
         raise ValueError(text)
     name, operator, raw, flag = unescape(match[1]).lower(), match[2], match[3] or "", match[4]
     wanted = unescape(raw.strip("\"'"))
-    folds = (flag or "").lower() == "i" or (not flag and name in ("class", "id", *_FOLDED))
+    folds = (flag or "").lower() == "i" or (not flag and name in _FOLDED)
     wanted = wanted.lower() if folds else wanted
 
     def test(element: Element, budget: Budget) -> bool:

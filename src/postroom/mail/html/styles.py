@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from postroom.mail.data import load
 from postroom.mail.html.css import Block, Declaration, declarations_of
-from postroom.mail.html.selectors import Attributes
+from postroom.mail.html.elements import Attributes
 from postroom.mail.html.values import Base, length
 
 __all__ = ["Attributes", "Declarations", "host_of", "is_citation", "is_pixel", "parse_declarations"]
@@ -37,8 +37,14 @@ def host_of(url: str) -> str:
 
 
 def is_pixel(attributes: Attributes) -> bool:
-    css = parse_declarations(attributes.get("style") or "")
-    given = (css.get(name) or attributes.get(name) or "" for name in ("width", "height"))
+    sizes = (attributes.get("width"), attributes.get("height"))
+    return _is_tiny(attributes.get("style") or "", *sizes)
+
+
+@lru_cache(maxsize=1024)
+def _is_tiny(style: str, width: str | None, height: str | None) -> bool:
+    css = parse_declarations(style)
+    given = (css.get("width") or width or "", css.get("height") or height or "")
     sizes = (length(value.removesuffix(" !").strip(), Base()) for value in given)
     return any(size is not None and size <= 2 for size in sizes)
 

@@ -8,10 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from urllib.parse import unquote_to_bytes
 
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
 from postroom.mail.html.computed_style import Sheets, Style, styled, unstyled
 from postroom.mail.html.conditions import container_applies, is_supported, media_applies
 from postroom.mail.html.css import Block, Declaration, RawRule, declarations_of, parse_rules
-from postroom.mail.html.selectors import Budget, Element, Selector, parse_selectors
+from postroom.mail.html.elements import Element
+from postroom.mail.html.selectors import Budget, Selector, parse_selectors
 from postroom.mail.html.styles import presentation
 
 _MAX_CHECKS = 500_000
@@ -24,6 +27,14 @@ _IMPORT = re.compile(
     r"(?:url\(\s*)?[\"']?(data:[^\"')]*)[\"']?\s*\)?(.*)", re.DOTALL | re.IGNORECASE
 )
 _LAYER_OF_IMPORT = re.compile(r"\blayer\b(?:\([^)]*\))?|\bsupports\([^)]*\)")
+_DOCTYPE = re.compile(
+    r"(?:\s|<!--.*?-->|<\?[^>]*>|\ufeff)*<!doctype\s([^>]*)", re.DOTALL | re.IGNORECASE
+)
+_OLD_DOCTYPE = re.compile(
+    r"(?!html\b)|html\s+public\s+[\"']-//(?:ietf//|w3c//dtd (?:html 3|html 4\.0(?:1)? "
+    r"(?:transitional|frameset)//[a-z]*[\"']\s*$)|netscape|microsoft|sun |webtechs)",
+    re.IGNORECASE,
+)
 _UNLAYERED = 1_000_000
 _SCOPE = re.compile(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)(?:\s*to\s*\((.*)\))?\s*$", re.DOTALL)
 
@@ -67,7 +78,8 @@ class _Place:
 class Stylesheet:
     """Rules by the last thing that their selector asks for, so that most elements look at few."""
 
-    def __init__(self, sheets: Iterable[str]) -> None:
+    def __init__(self, sheets: Iterable[str], *, folds: bool = True) -> None:
+        self._folds = folds
         self.keyframes: dict[str, tuple[Block, Block]] = {}
         self.initial: dict[str, str] = {}
         self.own_fonts: set[str] = set()
@@ -103,7 +115,7 @@ class Stylesheet:
         self._count += 1
         if not rule.declarations and not rule.rules:
             return
-        selectors = parse_selectors(rule.prelude, place.parents)
+        selectors = parse_selectors(rule.prelude, place.parents, folds=self._folds)
         self._declare(selectors, rule.declarations, place)
         if rule.rules and selectors:
             self._add_all(rule.rules, _Place(place.layer, selectors, place.scope))
@@ -149,8 +161,8 @@ class Stylesheet:
 
     def _scoped(self, prelude: str, place: _Place) -> _Place:
         match = _SCOPE.match(prelude)
-        roots = parse_selectors(match[1]) if match else parse_selectors("html")
-        limits = parse_selectors(match[2]) if match and match[2] else ()
+        roots = parse_selectors(match[1] if match else "html", folds=self._folds)
+        limits = parse_selectors(match[2], folds=self._folds) if match and match[2] else ()
         return _Place(place.layer, place.parents, (roots, limits))
 
     def _add_layer(self, rule: RawRule, prelude: str, place: _Place) -> None:
@@ -219,6 +231,38 @@ def _applies(name: str, prelude: str) -> bool:
     return name == "container" and container_applies(prelude)
 
 
+def styles_of(html: str) -> str:
+    """The style sheets for screens in an HTML mail."""
+    return "\n".join(sheets_in(LexborHTMLParser(html), html))
+
+
+def sheets_in(tree: LexborHTMLParser, html: str) -> list[str]:
+    """The style sheets that apply, in the order of the document."""
+    if "<link" not in html and "<LINK" not in html:
+        return [_css_of(sheet) for sheet in tree.css("style")]
+    return [_css_of(sheet) for sheet in tree.css("style, link")]
+
+
+def _css_of(node: LexborNode) -> str:
+    attributes = node.attributes
+    kind = (attributes.get("type") or "text/css").strip().lower()
+    if kind != "text/css" or not media_applies(attributes.get("media") or ""):
+        return ""
+    if node.tag == "link":
+        is_sheet = "stylesheet" in (attributes.get("rel") or "").lower().split()
+        return css_of_url(attributes.get("href") or "") if is_sheet else ""
+    return node.text() or ""
+
+
+def is_quirky(html: str) -> bool:
+    """Whether a browser takes the document for an old one, in which the case of names is nothing.
+
+    It does without a doctype, or with one of HTML before 4.01 Strict and XHTML.
+    """
+    found = _DOCTYPE.match(html[:2_000])
+    return found is None or _OLD_DOCTYPE.match(found[1]) is not None
+
+
 def css_of_url(url: str) -> str:
     """The style sheet in a `data:` URL; empty for any other."""
     match = _DATA_URL.match(url.strip().partition("#")[0])
@@ -264,10 +308,10 @@ _TOO_MANY = "style not understood"
 class StyleResolver:
     """Computes the style of each element of a mail; what was computed before is found again."""
 
-    def __init__(self, sheet: Stylesheet, *, inherits: bool) -> None:
+    def __init__(self, sheet: Stylesheet, *, inherits: bool, painted: int = 1) -> None:
         self._sheet = sheet
         self.has_rules = bool(sheet)
-        self._sheets = Sheets(sheet.keyframes, sheet.initial, frozenset(sheet.own_fonts))
+        self._sheets = Sheets(sheet.keyframes, sheet.initial, frozenset(sheet.own_fonts), painted)
         self._known: dict[tuple[object, ...], tuple[Style, object]] = {}
         self._same: dict[tuple[object, ...], Style] = {}
         self._inherits = inherits

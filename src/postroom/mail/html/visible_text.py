@@ -10,15 +10,24 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from postroom.mail.data import load
 from postroom.mail.html.boxes import Place, covers, height_px
-from postroom.mail.html.colours import BLACK, LINK, parse_colour
+from postroom.mail.html.colours import BLACK, LINK
 from postroom.mail.html.computed_style import Style, unstyled
-from postroom.mail.html.conditions import media_applies
+from postroom.mail.html.elements import Attributes, Element, names_of
 from postroom.mail.html.hidden_texts import HiddenTexts, Observer
 from postroom.mail.html.html import QUOTE, HtmlText, Page
+from postroom.mail.html.layout import (
+    TABLE_TAGS,
+    Below,
+    Columns,
+    Line,
+    count_painted,
+    is_opaque,
+    line_of,
+    may_cover,
+)
 from postroom.mail.html.paint import BY_COLOUR
-from postroom.mail.html.selectors import Attributes, Element
 from postroom.mail.html.styles import host_of, is_citation, is_pixel
-from postroom.mail.html.stylesheets import StyleResolver, Stylesheet, css_of_url
+from postroom.mail.html.stylesheets import StyleResolver, Stylesheet, is_quirky, sheets_in
 from postroom.mail.message import Link
 from postroom.mail.mime.decoding import clean
 
@@ -51,13 +60,15 @@ def render(
     *observer* is told of each node what was decided, *page* is where the text is laid out.
     """
     tree = LexborHTMLParser(html)
-    sheet = Stylesheet(_css(tree, html))
+    sheets, folds = sheets_in(tree, html), is_quirky(html)
+    sheet = Stylesheet(sheets, folds=folds)
     said = html.lower()
-    resolver = StyleResolver(sheet, inherits="inherit" in said)
-    covered = _covered(tree, resolver) if _may_cover(said) else {}
+    painted = count_painted(tree, sheets) if "z-index" in said else 0
+    resolver = StyleResolver(sheet, inherits="inherit" in said, painted=painted)
+    covers, below = _covered(tree, resolver, folds=folds) if may_cover(said) else ({}, set())
     walker = _Walker(
         resolver, page=page or Page(), hidden=HiddenTexts(observer), observer=observer,
-        covered={anchor: cover for cover, anchor in covered.items()}, covers=covered,
+        covered=below.union(covers.values()), covers=covers, folds=folds,
     )  # fmt: skip
     if tree.root is not None and not walker.walk(tree.root):
         defects = (*defects, f"HTML with more than {_MAX_NODES} nodes, read up to there")
@@ -65,7 +76,7 @@ def render(
         defects = (*defects, "HTML styles beyond measure, text taken as hidden")
     text = clean(walker.page.text())
     if not walker.has_words and any(one.reason == BY_COLOUR for one in walker.hidden.found):
-        text = _at_a_second_look(tree, resolver) or text
+        text = _at_a_second_look(tree, resolver, folds=folds) or text
     if not _LETTER.search(text):
         text = clean("\n".join(walker.alternatives)) or text
     return HtmlText(
@@ -79,22 +90,19 @@ def render(
     )
 
 
-def _may_cover(html: str) -> bool:
-    """Whether a box could lie over others; escapes can spell anything."""
-    return "absolute" in html or "fixed" in html or ("\\" in html and "position" in html)
-
-
-def _covered(tree: LexborHTMLParser, resolver: StyleResolver) -> dict[int, int]:
-    """Boxes that lie over others, and the elements whose text they cover."""
-    walker = _Walker(resolver)
+def _covered(
+    tree: LexborHTMLParser, resolver: StyleResolver, *, folds: bool
+) -> tuple[dict[int, int], set[int]]:
+    """Boxes that lie over the box they are placed in, and elements under the box behind them."""
+    walker = _Walker(resolver, folds=folds)
     if tree.root is not None:
         walker.walk(tree.root)
-    return walker.covers
+    return walker.covers, walker.below.ids
 
 
-def _at_a_second_look(tree: LexborHTMLParser, resolver: StyleResolver) -> str:
+def _at_a_second_look(tree: LexborHTMLParser, resolver: StyleResolver, *, folds: bool) -> str:
     """The text of a mail that shows nothing, whatever its colours: hidden beside what?"""
-    walker = _Walker(resolver, sees_colours=False)
+    walker = _Walker(resolver, sees_colours=False, folds=folds)
     if tree.root is not None:
         walker.walk(tree.root)
     text = clean(walker.page.text())
@@ -107,36 +115,6 @@ def _is_row(frame: _Frame) -> bool:
     if values.get("float", "none") != "none" or values.get("position") in ("absolute", "fixed"):
         return False
     return "inline" not in values.get("display", "block")
-
-
-def _is_opaque(style: Style) -> bool:
-    colour = parse_colour(style.values.get("background-color", ""))
-    return (
-        style.opacity > 0.9 and not style.hidden_below and colour is not None and colour.alpha > 0.9
-    )
-
-
-def styles_of(html: str) -> str:
-    """The style sheets for screens in an HTML mail."""
-    return "\n".join(_css(LexborHTMLParser(html), html))
-
-
-def _css(tree: LexborHTMLParser, html: str) -> list[str]:
-    """The style sheets that apply, in the order of the document."""
-    if "<link" not in html and "<LINK" not in html:
-        return [_css_of(sheet) for sheet in tree.css("style")]
-    return [_css_of(sheet) for sheet in tree.css("style, link")]
-
-
-def _css_of(node: LexborNode) -> str:
-    attributes = node.attributes
-    kind = (attributes.get("type") or "text/css").strip().lower()
-    if kind != "text/css" or not media_applies(attributes.get("media") or ""):
-        return ""
-    if node.tag == "link":
-        is_sheet = "stylesheet" in (attributes.get("rel") or "").lower().split()
-        return css_of_url(attributes.get("href") or "") if is_sheet else ""
-    return node.text() or ""
 
 
 @dataclass(slots=True)
@@ -152,6 +130,9 @@ class _Frame:
     clip_start: list[float] = field(default_factory=list)
     is_covered: bool = False
     start: float = 0.0
+    columns: Columns | None = None
+    line: Line | None = None
+    is_pushed_out: bool = False
 
 
 @dataclass(slots=True)
@@ -172,14 +153,16 @@ class _Walker:
     row_px: float = 0.0
     is_new_row: bool = False
     covers: dict[int, int] = field(default_factory=dict)
-    covered: dict[int, int] = field(default_factory=dict)
+    covered: set[int] = field(default_factory=set)
+    below: Below = field(default_factory=Below)
+    folds: bool = True
 
     def walk(self, root: LexborNode) -> bool:
         """Depth first without recursion: mail nests deeper than Python does.
 
         Returns whether the end was reached before `_MAX_NODES`.
         """
-        self.frames.append(_Frame(Element(""), Style(), ""))
+        self.frames.append(_Frame(Element("", folds=self.folds), Style(), ""))
         node: LexborNode | None = root
         depth = nodes = 0
         while node is not None and nodes < _MAX_NODES:
@@ -246,13 +229,12 @@ class _Walker:
 
     def _frame(self, tag: str, attributes: Attributes, node: LexborNode) -> _Frame:
         above, resolver = self.frames[-1], self.resolver
-        element = Element(tag, "", _NO_CLASSES, attributes, above.element, node)
+        element = Element(tag, "", _NO_CLASSES, attributes, above.element, node, self.folds)
         for name, value in attributes.items():
             if value and name in _TEXT_ATTRIBUTES:
                 self.hidden.mention(value, f"{name} attribute")
         if attributes and resolver.has_rules:
-            element.classes = frozenset((attributes.get("class") or "").lower().split())
-            element.id = (attributes.get("id") or "").lower()
+            element.classes, element.id = names_of(attributes, folds=self.folds)
         style = above.style
         if attributes or resolver.has_rules or tag in _STYLED:
             style = resolver.style_of(element, style)
@@ -263,8 +245,14 @@ class _Walker:
         pre = above.pre or tag in _PREFORMATTED
         hidden = above.hidden if is_same else style.hidden
         frame = _Frame(
-            element, style, hidden, silent, None, pre, above.clip_start, above.is_covered
-        )
+            element, style, hidden, silent, None, pre, above.clip_start, above.is_covered,
+            columns=above.columns, is_pushed_out=above.is_pushed_out,
+        )  # fmt: skip
+        if above.line is not None:
+            frame.is_pushed_out = frame.is_pushed_out or above.line.is_full()
+            above.line.add(style.values, style.size_px)
+        if tag in TABLE_TAGS and (tag[:3] == "col" or above.columns is not None):
+            self._lay_out_table(frame, above)
         if not is_same or (self.covered and node.mem_id in self.covered):
             self._place(frame, node)
         if hidden or tag == "details":
@@ -284,15 +272,34 @@ class _Walker:
         if tag == "details" and "open" not in frame.element.attributes:
             frame.hidden = frame.hidden or _FOLDED
 
+    def _lay_out_table(self, frame: _Frame, above: _Frame) -> None:
+        """Count the columns of a table as soon as one of them is collapsed."""
+        tag, attributes = frame.element.tag, frame.element.attributes
+        if tag == "table":
+            frame.columns = None
+        elif tag[:3] == "col":
+            table = next(
+                (one for one in reversed(self.frames) if one.element.tag == "table"), above
+            )
+            table.columns = table.columns or Columns()
+            is_collapsed = frame.style.inherited.get("visibility") == "collapse"
+            table.columns.add(tag, attributes, is_collapsed=is_collapsed)
+        elif frame.columns is not None and frame.columns.hides(tag, attributes):
+            frame.hidden = frame.hidden or "visibility"
+            frame.style = replace(frame.style, hidden_below="visibility", hidden="visibility")
+
     def _place(self, frame: _Frame, node: LexborNode) -> None:
         """Note what a style says about rows, and about boxes that lie over others."""
         if "height" in frame.style.values and _is_row(frame):
             self._end_row()
             frame.start = self.flow
         if frame.style.box.starts_clip:
+            frame.line = line_of(frame.style.values, frame.style.inherited, frame.style.size_px)
             frame.clip_start = []  # where the first text in it stands, once there is one
         if self.covered and node.mem_id in self.covered:
             frame.is_covered = True
+        if "position" in frame.style.values or "transform" in frame.style.values:
+            self.below.look(node, frame.style, len(self.page.lines))
         position = frame.style.values.get("position", "static")
         if position == "static":
             return
@@ -301,7 +308,7 @@ class _Walker:
         if (
             not self.covered
             and covers(frame.style.values, len(self.page.lines))
-            and _is_opaque(frame.style)
+            and is_opaque(frame.style)
         ):
             self.covers[node.mem_id] = self._anchor(position)
 
@@ -321,7 +328,7 @@ class _Walker:
             self.hidden.mention(text, f"{frame.element.tag} element")
             return
         hidden = frame.hidden
-        if not hidden and (frame.is_covered or not frame.style.box.is_plain):
+        if not hidden and (frame.is_covered or not frame.style.box.is_plain or frame.is_pushed_out):
             hidden = self._hidden_here(frame, text)
         if hidden:
             self.hidden.add(text, hidden)
@@ -337,8 +344,8 @@ class _Walker:
         """Why text does not show in this place, though it would elsewhere."""
         if text.isspace():
             return ""
-        if frame.is_covered:
-            return "covered"
+        if frame.is_covered or frame.is_pushed_out:
+            return "covered" if frame.is_covered else "clipped"
         if self.is_new_row:
             self._end_row()
         self.row_px = max(self.row_px, frame.style.box.line(frame.style.size_px))

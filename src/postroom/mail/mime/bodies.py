@@ -37,8 +37,11 @@ class Contents:
     parts: dict[str, Part] = field(default_factory=dict)
     removed: Removed = field(default_factory=Removed)
     altered_addresses: list[str] = field(default_factory=list)
-    hints: tuple[str, ...] = ()
-    """Charsets that the mail names elsewhere, for text without one."""
+    root: Part | None = None
+
+    def hints(self, data: bytes) -> tuple[str, ...]:
+        """Charsets that the mail names elsewhere, for text without one."""
+        return () if data.isascii() or self.root is None else _charsets_in(self.root)
 
     def note(self, defect: str | None) -> None:
         if defect and defect not in self.defects:
@@ -47,7 +50,7 @@ class Contents:
 
 def collect(root: Part, limits: Limits) -> Contents:
     """Sort the parts of a mail into text and files."""
-    contents = Contents(hints=_charsets_in(root))
+    contents = Contents(root=root)
     _collect(root, contents, limits, is_root=True)
     if not contents.bodies:
         _show_a_named_text(root, contents, limits)
@@ -90,7 +93,7 @@ def _collect(part: Part, contents: Contents, limits: Limits, *, is_root: bool = 
 
 def _collect_alternative(part: Part, contents: Contents, limits: Limits) -> None:
     """Alternatives become one body; other parts of the multipart are files."""
-    inner = Contents(parts=contents.parts, removed=contents.removed, hints=contents.hints)
+    inner = Contents(parts=contents.parts, removed=contents.removed, root=contents.root)
     for child in part.children:
         _collect(child, inner, limits)
     plains = [b.plain for b in inner.bodies if b.plain is not None]
@@ -119,15 +122,16 @@ def is_body(part: Part, *, is_root: bool) -> bool:
 def _add_body(part: Part, contents: Contents, limits: Limits) -> None:
     data = _text_bytes(part, contents, limits)
     charset = part.parameters.get("charset")
+    hints = contents.hints(data)
     if part.content_type == "text/html":
         meta = _META_CHARSET.search(data[:4_096]) if not charset else None
-        text, defect = decode(data, meta[1].decode() if meta else charset, hints=contents.hints)
+        text, defect = decode(data, meta[1].decode() if meta else charset, hints=hints)
         contents.bodies.append(Body(html=text))
     else:
         # Files stood in the text itself before there was MIME.
         for _, _, name, content in find_uu(data) if b"begin " in data else ():
             _add_file(contents, limits, name, "application/octet-stream", content)
-        text, defect = decode(data, charset, hints=contents.hints)
+        text, defect = decode(data, charset, hints=hints)
         contents.bodies.append(Body(plain=_plain(text, part)))
     contents.note(defect)
 

@@ -344,6 +344,11 @@ _FEW_WORDS = 20
 _START = late_pattern(r"=\?([^\s?*]{1,40})(?:\*[^\s?]{0,40})?\?([BbQq])\?")
 
 
+_LONGEST_WORD = 500
+_TORN_LETTER = re.compile(r"=[0-9A-Fa-f]?$")
+_TORN_UTF8 = re.compile(rb"(?:[\xc2-\xf4]|[\xe0-\xf4][\x80-\xbf]|[\xf0-\xf4][\x80-\xbf]{2})$")
+
+
 def decode_words(value: str) -> str:
     """Decode the encoded words of a header; white space between two of them is no content."""
     if "=?" not in value:
@@ -375,11 +380,22 @@ def _words(value: str) -> list[tuple[int, int, str, bytes]]:
     while len(found) < _MAX_WORDS and (match := _START.search(value, at)):
         end = _end_of_word(value, match.end())
         if end < 0:
+            if (rest := _cut_off(value[match.end() :])) is not None:
+                data, charset = _payload(rest, match[2]), match[1].lower()
+                data = _TORN_UTF8.sub(b"", data) if codec_name(charset) == "utf-8" else data
+                found.append((match.start(), len(value), charset, data))
             break
         payload = value[match.end() : end]
         found.append((match.start(), end + 2, match[1].lower(), _payload(payload, match[2])))
         at = end + 2
     return found
+
+
+def _cut_off(rest: str) -> str | None:
+    """What is left of a last word whose end somebody cut off, without its torn last letter."""
+    rest = rest.rstrip().removesuffix("?")
+    is_word = bool(rest) and " " not in rest and "?" not in rest and len(rest) < _LONGEST_WORD
+    return _TORN_LETTER.sub("", rest) if is_word else None
 
 
 def _end_of_word(value: str, start: int) -> int:

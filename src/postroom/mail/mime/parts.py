@@ -19,6 +19,9 @@ _USUAL_NAMES = frozenset(load("headers")["usual"])
 _CHARSET = re.compile(r"charset\s?=\s?\"?([\w-]{1,40})", re.IGNORECASE)
 _WORD_CHARSET = re.compile(r"=\?([\w-]{1,40})\?[bqBQ]\?")
 _ATTESTED = frozenset(("authentication-results", "arc-authentication-results", "received-spf"))
+_ENCODINGS = frozenset(("", "7bit", "8bit", "base64", "quoted-printable"))
+_MISSPELT = {"base64": "base64", "quotedprintable": "quoted-printable", "qp": "quoted-printable"}
+_NO_LETTER = re.compile(r"[^a-z0-9]+")
 _LONE_CR = re.compile(r"\r(?!\n)")
 
 
@@ -246,7 +249,8 @@ class Part:
 
     @property
     def encoding(self) -> str:
-        return self.fields.first("content-transfer-encoding").strip().strip('"').lower()
+        said = self.fields.first("content-transfer-encoding").strip().strip('"').lower()
+        return said if said in _ENCODINGS else _MISSPELT.get(_NO_LETTER.sub("", said), said)
 
     def decoded(self, *, most: int | None = None) -> bytes:
         """The bytes that were meant; with `most`, those of so many encoded ones."""

@@ -12,10 +12,14 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from postroom.mail.data import load
+from postroom.mail.quoting.prefilter import may_be_dated, may_have_verb, may_have_zone, words_of
 
 LONGEST = 500
-TRAILING = " \t\n-*_\xa0\u200e\u200f\u202c"
+TRAILING = " \t\n-*_\xa0\u200e\u200f\u202a\u202b\u202c"
 """What may follow the colon of an attribution: rules, emphasis, marks of direction."""
+_LINE_MARKS = " \t*_-–—|~=#\xa0\u200e\u200f\u202a\u202b\u202c"
+VERB_TRAILING = " \t-*_:："
+"""What may follow a verb at the end of a line."""
 _WRAP_CHARS = 55
 _ADDRESS = r"(?:[<(\[]\s{0,3})?(?:mailto:)?[^\s<>()\[\]@,;:\"]{1,100}@[\w.-]{1,200}[>)\]]{0,4}"
 _DATE = (
@@ -33,26 +37,23 @@ _ZONE = (
     r"|\b[A-Z]{1,3}ST\b|\b[CEPM]DT\b"
 )
 _WORD = r"[^\W\d_](?:[^\W\d_]|['’-]|\([^\W\d_]{1,3}\)|\((?:-\w{1,3})\)|\.(?=\w))*"
+# Most words are plain ones between spaces, which no other kind of token can be.
+_BEHIND_PLAIN = r"(?=[\s,]|[.:;!?](?:\s|\Z)|\Z)"
+_PLAIN = rf"[A-Za-z][a-z]*+{_BEHIND_PLAIN}"
+_PLAIN_NUMBER = r"[0-9]{1,4}+(?=,|[ ][B-OQ-Zb-oq-z])"
 _TOKEN = re.compile(
-    rf"(?P<address>{_ADDRESS})|(?P<date>{_DATE})T?|(?P<time>{_TIME})|(?P<zone>{_ZONE})"
-    rf"|(?P<number>\d{{1,9}}(?:st|nd|rd|th|er|º)?)|(?P<word>{_WORD})|(?P<mark>[<\"'«“„(\[])"
+    rf"[\s,]*+(?:(?P<plain>{_PLAIN})|(?P<digits>{_PLAIN_NUMBER})|(?P<address>{_ADDRESS})|(?P<date>{_DATE})T?|(?P<time>{_TIME})|(?P<zone>{_ZONE})"
+    rf"|(?P<number>\d{{1,9}}(?:st|nd|rd|th|er|º)?)|(?P<word>{_WORD})|(?P<mark>[<\"'«“„(\[]))"
 )
 _WORD_BREAK = re.compile(r"[\s:：,.<>\"'”’*_-]+")
+_NO_LETTERS = re.compile(r"[\W\d_]+")
 _BRACKETS = re.compile(r"[()\[\]]")
 _MAX_VERB_WORDS = 4
-_HINT = re.compile(r"[\d@]")
 _STOPS = frozenset(".!?…。！？")
 _SENTENCE_END = re.compile(rf"[{''.join(sorted(_STOPS))}][\"'”’)\]]{{0,2}}\s")
 _OPENING = frozenset("([<")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _DATED = frozenset(("number", "date", "month", "time", "weekday", "year"))
-
-
-@cache
-def words_of(kind: str) -> frozenset[str]:
-    """Words of all languages: `verbs`, `months`, `weekdays`, `small` or `openers`."""
-    languages = load("quotations")["languages"].values()
-    return frozenset(word for language in languages for word in language.get(kind, ()))
 
 
 @cache
@@ -111,21 +112,26 @@ def is_only_verb(text: str) -> bool:
 def _tokens(text: str) -> list[_Token]:
     found: list[_Token] = []
     end = 0
+    has_dates = False
     for match in _TOKEN.finditer(text):
-        token = _Token(match.lastgroup or "mark", match.start(), match.end(), match[0])
-        line = text.rfind("\n", end, token.start) + 1
+        kind = match.lastgroup or "mark"
+        start, before = match.start(kind), end
+        end = match.end()
+        word = text[start:end]
+        if kind in ("plain", "word"):
+            kind = _word_kind(word)
+            has_dates = has_dates or kind in ("month", "weekday")
+        elif kind in ("digits", "number"):
+            kind = "year" if len(word) == 4 and _YEAR.fullmatch(word) else "number"
+        token = _Token(kind, start, end, word)
+        line = text.rfind("\n", before, start) + 1
         if line or not found:  # the first token of its line
-            token.opens_line = not text[line : token.start].strip(" \t*_-–—|~=#\xa0")
-        end = token.end
-        is_stop = text[end : end + 1] in _STOPS
-        token.ends_sentence = is_stop and _SENTENCE_END.match(text, end) is not None
+            token.opens_line = not text[line:start].strip(_LINE_MARKS)
+        if text[end : end + 1] in _STOPS:
+            token.ends_sentence = _SENTENCE_END.match(text, end) is not None
         found.append(token)
-    for token in found:
-        if token.kind == "word":
-            token.kind = _word_kind(token.text)
-        elif token.kind == "number" and _YEAR.fullmatch(token.text):
-            token.kind = "year"
-    _settle_dates(found)
+    if has_dates:
+        _settle_dates(found)
     return found
 
 
@@ -189,6 +195,8 @@ def find_attribution(text: str, *, quote_follows: bool, is_paragraph: bool = Fal
     stripped = text.rstrip(TRAILING)
     if not _may_be_one(stripped, quote_follows=quote_follows, is_paragraph=is_paragraph):
         return -1
+    if quote_follows and _is_usual(stripped):
+        return 0
     has_colon = stripped.endswith((":", "："))
     tokens = _tokens(stripped)
     inside = has_verb_inside(stripped)
@@ -214,19 +222,45 @@ def find_attribution(text: str, *, quote_follows: bool, is_paragraph: bool = Fal
     return _line_start(stripped, tokens, _extended(stripped, tokens, best))
 
 
+def _is_usual(line: str) -> bool:
+    """One line up to a verb and a colon, in which no second sentence can begin: all of it counts.
+
+    It is what the tokens tell as well, found without them.
+    """
+    if "\n" in line or line[-1:] != ":" or not line[0].isalnum() or _SENTENCE_END.search(line):
+        return False
+    first, _, verb = line[:-1].rpartition(" ")
+    is_verb = verb.isalpha() and verb.lower() in words_of("verbs")
+    words = _NO_LETTERS.split(first)[1:]
+    return is_verb and not any(w[:1].isupper() and w.lower() in _openers() for w in words)
+
+
 def _may_be_one(text: str, *, quote_follows: bool, is_paragraph: bool) -> bool:
     """A quick look: it needs an address or a verb, unless it is a paragraph with a date.
 
     With neither a quotation nor an empty line below, an address alone needs a colon at the end.
     """
-    if not quote_follows and not _HINT.search(text):
+    if not quote_follows and not _may_stand_alone(text, is_paragraph=is_paragraph):
         return False
+    if quote_follows and may_be_dated(text) and may_have_zone(text):
+        return True
     if is_paragraph or ("@" in text and (quote_follows or text.endswith((":", "：")))):
         return True
     return _may_have_verb(text) or ("(" in text and _may_have_verb(_BRACKETS.sub(" ", text)))
 
 
+def _may_stand_alone(text: str, *, is_paragraph: bool) -> bool:
+    """Whether without a quotation below there can be enough proof: see `_is_complete`."""
+    has_address = "@" in text
+    if may_be_dated(text):
+        is_timed = is_paragraph and may_have_zone(text)
+        return has_address or is_timed or may_have_verb(text)
+    return is_paragraph and has_address and text.endswith((":", "：")) and may_have_verb(text)
+
+
 def _may_have_verb(text: str) -> bool:
+    if not may_have_verb(text):
+        return False
     words = _WORD_BREAK.split(text.lower())
     return not words_of("verbs").isdisjoint(words) or has_verb_inside(text)
 
@@ -295,13 +329,11 @@ def _is_complete(
         return found.unknown <= most and (quote or found.names > 0 or found.time)
     if quote and dated and found.verb:
         return found.unknown <= 2
-    if quote:
-        return dated and found.address and found.unknown <= 3
-    if not whole or found.unknown:
+    if quote and found.address:
+        return dated and found.unknown <= 3
+    if not (whole or quote) or found.unknown:
         return False
-    if found.address and found.verb and colon:
-        return found.names <= 8
-    if dated and found.address:
+    if found.address and (dated or (found.verb and colon)):
         return found.names <= 8
     return dated and found.time and found.zone and 1 <= found.names <= 5
 
@@ -404,7 +436,7 @@ def _line_start(text: str, tokens: list[_Token], at: int) -> int:
 
 def ends_with_verb(line: str) -> bool:
     """True if the last word is one for writing."""
-    last = line.rstrip(" \t-*_:：").rpartition(" ")[2]
+    last = line.rstrip(VERB_TRAILING).rpartition(" ")[2]
     return last.lower() in words_of("verbs")
 
 

@@ -80,10 +80,8 @@ def _notices() -> re.Pattern[str]:
     return re.compile("|".join(_WORDS["notices"]), re.IGNORECASE)
 
 
-def opens_notice(rule: str, below: str) -> bool:
-    """Whether a rule and the line below it begin the rest of a forum or ticket notice."""
-    if not is_short_rule(rule):
-        return False
+def opens_notice(below: str) -> bool:
+    """Whether a line below a short rule begins the rest of a forum or ticket notice."""
     below = below.strip()[:LONGEST]
     inner = below.strip(DECORATION + ":")
     if inner != below and _earlier().match(inner) and len(inner) <= 80:

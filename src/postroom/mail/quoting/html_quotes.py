@@ -11,14 +11,14 @@ from collections.abc import Iterator
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from postroom.mail.data import load
+from postroom.mail.data import load, prefilter
 from postroom.mail.html.html import is_too_deep
 from postroom.mail.quoting.headings import HEADERS, is_forward
 
 _DATA = load("html_quotes")
 _QUOTES, _SIGNATURES = ",".join(_DATA["quotes"]), ",".join(_DATA["signatures"])
 _BREAKS = ",".join(_DATA["breaks"])
-_HINTS: list[str] = _DATA["hints"]
+_may_be_marked = prefilter("|".join(map(re.escape, _DATA["hints"])))
 _ONLY_TOP = re.compile(r"border-top\s{0,3}:\s{0,3}(?!none|0|medium none)", re.IGNORECASE)
 _OTHER_SIDE = re.compile(
     r"border(?:-left|-right|-bottom)\s{0,3}:\s{0,3}(?!none|0|medium none)", re.IGNORECASE
@@ -31,8 +31,7 @@ _MAX_STEPS = 100_000
 
 def mark_quotes(html: str) -> str:
     """The HTML with its quotations and signatures marked; unchanged if nothing else is left."""
-    lowered = html.lower()
-    if not any(hint in lowered for hint in _HINTS) or is_too_deep(html):
+    if not _may_be_marked(html) or is_too_deep(html):
         return html
     tree = LexborHTMLParser(html)
     body = tree.body

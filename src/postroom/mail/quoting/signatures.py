@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from postroom.mail.data import load, pattern
+from postroom.mail.data import load, pattern, prefilter
 from postroom.mail.quoting.headings import is_rule
 
 _WORDS = load("quotations")
@@ -16,11 +16,13 @@ _MAX_DEVICE_LINES = 8
 _MAX_BLOCK_LINES = 8
 _MAX_ROUNDS = 8
 _SENT_FROM = pattern(_WORDS["sent_from"])
+_may_be_sent_from = prefilter(_SENT_FROM.pattern)
 _DEVICE, _DEVICE_VERB = pattern(_WORDS["device_sentence"]), pattern(_WORDS["device_verb"])
 _CLOSING = pattern(_WORDS["closing"])
 _CLOSING_AND_NAME = re.compile(
     _CLOSING.pattern.removesuffix("$").rpartition("\\s{0,9}[")[0], re.IGNORECASE
 )
+_may_close = prefilter(f"^{_CLOSING_AND_NAME.pattern}")
 _THANKS = pattern(_WORDS["thanks"])
 _SENTENCE = re.compile(r"[a-z]{2,} [a-z]{2,}[.!]$")
 _CONTACT = re.compile(
@@ -88,7 +90,8 @@ def _footer(lines: list[str]) -> int:
     """What a mailing list appends under a rule."""
     first = max(0, len(lines) - _MAX_LINES)
     for index in range(first, len(lines)):
-        if lines[index][:1] in "_-= " and _FOOTER_RULE.match(lines[index]):
+        line = lines[index]
+        if line and line[0] in "_-= " and _FOOTER_RULE.match(line):
             below = " ".join(lines[index + 1 : index + 9])
             if _LIST_FOOTER.search(below[:600]):
                 return index
@@ -107,6 +110,8 @@ def _sent_from(lines: list[str]) -> int:
     there without a mark.
     """
     may_follow = True
+    if not _may_be_sent_from("\n".join(line.strip()[:201] for line in lines[-_MAX_DEVICE_LINES:])):
+        return len(lines)
     for index in range(len(lines) - 1, max(-1, len(lines) - _MAX_DEVICE_LINES), -1):
         above = lines[index - 1].strip() if index else ""
         below = lines[index + 1].strip() if index + 1 < len(lines) else ""
@@ -159,16 +164,19 @@ def _closing(lines: list[str]) -> int:
     below: list[str] = []
     for index in range(len(lines) - 1, max(-1, len(lines) - _MAX_CLOSING_LINES), -1):
         line = lines[index].strip()
-        if line and len(line) <= 60 and _CLOSING.match(line):
+        may_close = bool(line) and len(line) <= 60 and _may_close(line)
+        if may_close and _CLOSING.match(line):
             most = 3 if line.endswith((".", "!")) else 7  # "Thanks!" may go on
             is_signed = all(_is_name(words, most=most) for words in below)
             # a closing alone is one if it does not thank: thanks are words of their own
             is_closing = is_signed and (below or (len(line) > 4 and not _THANKS.search(line)))
             return index if is_closing else len(lines)
-        if line and not below and _is_closing_with_name(line):
+        if may_close and not below and _is_closing_with_name(line):
             return index
         if line:
             below.append(line)
+            if not _is_name(line, most=7):
+                break  # no signature can begin above it
     return len(lines)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from postroom.mail.data import load
 from postroom.mail.quoting.attributions import (
     LONGEST,
+    VERB_TRAILING,
     ends_with_verb,
     find_attribution,
     is_only_verb,
@@ -18,8 +19,16 @@ from postroom.mail.quoting.headings import (
     is_forward,
     is_rule,
     is_separator,
+    is_short_rule,
     opens_notice,
     reply_marks,
+)
+from postroom.mail.quoting.prefilter import (
+    OTHER_MARK,
+    may_have_marks,
+    may_have_reply_mark,
+    may_have_verb,
+    verb_endings,
 )
 from postroom.mail.quoting.signatures import find_signature
 
@@ -27,9 +36,7 @@ _MAX_ATTRIBUTION_LINES = 5
 _MAX_TORN_LINES = 12
 _DECORATED, _EMPHASIS = frozenset("-_*=~#<>|‐—–―─ ["), frozenset("*_#~[")
 _SPARSE = re.compile(r"\d[-/.:年월]\s?\d")
-_OTHER_MARK = re.compile(
-    r"^[ ]{0,6}(?:([|:])[ \t]+\S|([A-Z][A-Za-z]{0,2})>{1,4}[ \t]?\S)", re.MULTILINE
-)
+_OTHER_MARK = re.compile(OTHER_MARK, re.MULTILINE)
 _TIMED = re.compile(r"\d[:.h]\d\d|\b(?:19|20)\d\d\b")
 _PROMPTS = frozenset(load("quotations")["prompts"])
 _PROMPT = ">>> "
@@ -37,6 +44,8 @@ _MAX_LOOKAHEAD = 2_000
 _SHORTEST_SEPARATOR = 6
 _DIRECTION = " \t\xa0\u200e\u200f\u202c"
 _SENTENCE_ENDS = (":", "：", "-", "*")
+_LINE_ENDS = frozenset("".join((*_SENTENCE_ENDS, _DIRECTION, VERB_TRAILING)))
+_QUOTE_STARTS = frozenset("> ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +106,11 @@ class _Marks:
     def __init__(self, text: str) -> None:
         self.lines = text.split("\n")
         self._looks_left = _MAX_LOOKAHEAD
-        self._reply_marks = reply_marks(text)
-        self.quoted = [_is_quote(line) for line in self.lines]
-        if _OTHER_MARK.search(text):
+        has_marks = may_have_marks(text)
+        has_reply_mark = has_marks and may_have_reply_mark(text)
+        self._reply_marks = reply_marks(text) if has_reply_mark else frozenset()
+        self.quoted = [line[:1] in _QUOTE_STARTS and _is_quote(line) for line in self.lines]
+        if has_marks and _OTHER_MARK.search(text):
             self._find_other_marks()
         if True in self.quoted:
             self._free_prompts()
@@ -179,23 +190,35 @@ class _Marks:
 
     def _find_cut(self) -> int:
         """The first line from which on all is quoted, len(lines) if there is none."""
-        lines, quoted = self.lines, self.quoted
-        for index, line in enumerate(lines):
-            if not line or quoted[index]:
+        lines, marks, (tail, endings) = self.lines, self._reply_marks, verb_endings()
+        rows = zip(lines, self.quoted, (*lines[1:], "nothing"), strict=True)
+        for index, (line, is_quoted, after) in enumerate(rows):
+            if not line or is_quoted:
                 continue
-            start = line.lstrip()[:2]
-            if start[:1] in _DECORATED and (start[1:] in _DECORATED or start[:1] in _EMPHASIS):
-                if is_forward(line):
-                    return len(lines)
-                is_old = len(line) >= _SHORTEST_SEPARATOR and is_separator(line)
-                if is_old or opens_notice(line, self._next_text(index)):
-                    return index
-            if line in self._reply_marks:
-                return self._above_rules(index)
-            cut = self._cut_at(index, line)
+            cut = -1
+            if line[0] in _DECORATED or line[0].isspace():
+                cut = self._heading_cut(index, line)
+            if cut < 0 and marks and line in marks:
+                cut = self._above_rules(index)
+            if cut < 0 and (":" in line or "：" in line):
+                cut = self._header_cut(index, line)
+            may_end = line[-1] in _LINE_ENDS or line[-tail:].lower() in endings
+            if cut < 0 and (may_end or ((not after or after.isspace()) and _SPARSE.search(line))):
+                cut = self._cut_below(index, line)
             if cut >= 0:
                 return cut
         return len(lines)
+
+    def _heading_cut(self, index: int, line: str) -> int:
+        """The cut if the line is a separator or opens a notice, else -1."""
+        start = line.lstrip()[:2]
+        if start[:1] in _DECORATED and (start[1:] in _DECORATED or start[:1] in _EMPHASIS):
+            if is_forward(line):
+                return len(self.lines)
+            is_old = len(line) >= _SHORTEST_SEPARATOR and is_separator(line)
+            if is_old or (is_short_rule(line) and opens_notice(self._next_text(index))):
+                return index
+        return -1
 
     def _next_text(self, index: int) -> str:
         """The next line that is not empty."""
@@ -207,13 +230,16 @@ class _Marks:
             return False
         return bool(self._next_text(last))
 
-    def _cut_at(self, index: int, line: str) -> int:
-        """The cut if a header block or an attribution begins or ends here, else -1."""
-        has_colon = ":" in line or "：" in line
-        if has_colon and header_word(line) in ("from", "date") and self._looks_left:
+    def _header_cut(self, index: int, line: str) -> int:
+        """The cut if a header block begins here, else -1."""
+        if header_word(line) in ("from", "date") and self._looks_left:
             self._looks_left -= 1
             if self._is_header_block(index):
                 return self._above_rules(index)
+        return -1
+
+    def _cut_below(self, index: int, line: str) -> int:
+        """The cut if an attribution ends here, else -1."""
         ends = line.rstrip(_DIRECTION).endswith(_SENTENCE_ENDS)
         if ends or ends_with_verb(line):
             if is_forward(line):
@@ -254,8 +280,11 @@ class _Marks:
         self._looks_left -= 1
         first, text = self._lines_above(index)
         is_alone = self._is_alone(index) and (first == 0 or not self.lines[first - 1].strip())
+        may_be_torn = _may_be_torn(text)
+        if not is_alone and not may_be_torn:
+            return -1  # neither an address nor a verb
         start = find_attribution(text, quote_follows=False, is_paragraph=is_alone)
-        if self._has_torn(first, index):
+        if may_be_torn and self._has_torn(first, index):
             torn = self._lines_above(index, is_torn=True)
             wider = find_attribution(torn[1], quote_follows=False)
             if wider >= 0:
@@ -343,6 +372,11 @@ def _is_quote(line: str) -> bool:
         return first == ">" and not line.startswith(">From ")  # mbox wrote that >
     stripped = line.lstrip(" ")
     return stripped[:1] == ">" and len(line) - len(stripped) < 4
+
+
+def _may_be_torn(text: str) -> bool:
+    """Whether one of these lines can be such that no attribution begins with it."""
+    return "<" in text or ">" in text or "@" in text or "mailto:" in text or may_have_verb(text)
 
 
 def _other_mark(line: str) -> str:
