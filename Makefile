@@ -89,6 +89,7 @@ corpora: ## Score the reading of real mail: make corpora CORPORA=folder
 fuzz: setup ## Throw bytes at the readers of mail and at REST for longer than make test does
 	@.venv/bin/python -m pytest -q tests/fuzz --hypothesis-profile=fuzz
 	@SCHEMATHESIS_EXAMPLES=50 .venv/bin/python -m pytest -q tests/surfaces/rest/test_schemathesis.py
+	@VISIBILITY=all .venv/bin/python -m pytest -q tests/surfaces/web/test_visibility.py
 
 bench-approval: ## Measure what the gate of outgoing mail costs per send
 	@scripts/setup run
