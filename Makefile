@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: test-cluster bench-cluster bundle bench-size bench-approval bench-agent bench-client client bench-fairness help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-database clean bench-rules bench-walks bench-web rule-runs screenshots docs reference
+.PHONY: bench-source test-cluster bench-cluster bundle bench-size bench-approval bench-agent bench-client client bench-fairness help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-database clean bench-rules bench-walks bench-web rule-runs screenshots docs reference
 SHELL := /bin/bash
 
 help: ## Show this list
@@ -115,6 +115,9 @@ bench-web: ## Measure what a web page costs above its operation: make bench-web 
 
 bench-walks: setup ## Count the files of each walk of docs/explanation/architecture.md, with their functions
 	@PYTHONPATH=. .venv/bin/python -m bench.walks --list
+
+bench-source: setup ## Count the modules and lines of the source, by folder and by feature
+	@PYTHONPATH=. .venv/bin/python -m bench.source_size
 
 bench-sync: setup ## Measure a first pass over IMAP beside an import, with kills: make bench-sync N=20000
 	@scripts/system-packages test
