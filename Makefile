@@ -54,7 +54,7 @@ bench-imap: setup ## Measure a page of live IMAP with 50 ms of latency beside a 
 
 bench-import: ## Measure the import of a mailbox: make bench-import MBOX=some.mbox
 	@scripts/setup run
-	@.venv/bin/python bench/import_mbox.py "$(MBOX)"
+	@.venv/bin/python -m bench.import_mbox "$(MBOX)"
 
 bench-memory: ## Measure how well and how fast memories are found: make bench-memory N=100000
 	@scripts/setup run
@@ -80,7 +80,7 @@ bench-size: setup ## Measure what `pip install postroom` takes on disk: make ben
 
 bench-start: ## Measure the cold start of postroom mcp beside a bare server
 	@scripts/setup run
-	@.venv/bin/python bench/start.py
+	@.venv/bin/python -m bench.start
 
 corpora: ## Score the reading of real mail: make corpora CORPORA=folder
 	@scripts/setup run
@@ -103,7 +103,7 @@ bench-fairness: setup ## Measure whether a key that asks without end makes the o
 	@.venv/bin/python -m bench.fairness
 
 bench-post: setup ## Measure mail in over SMTP against import, and how soon a wait ends
-	@PYTHONPATH=. .venv/bin/python bench/post.py
+	@PYTHONPATH=. .venv/bin/python -m bench.post
 
 bench-rules: ## Measure planning a rule beside looking at every message: make bench-rules N=100000
 	@scripts/setup run
