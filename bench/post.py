@@ -68,8 +68,8 @@ async def smtp_rate(app: App, letters: list[bytes], kilobytes: int) -> tuple[flo
     async with listening(app) as listener:
         assert listener is not None
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "bench.post"), "--clients", str(listener.port), str(len(letters)),
-            str(kilobytes), stdout=subprocess.PIPE,
+            *(sys.executable, "-m", "bench.post", "--clients"),
+            *(str(listener.port), str(len(letters)), str(kilobytes)), stdout=subprocess.PIPE,
         )  # fmt: skip
         out, _ = await process.communicate()
     answer = json.loads(out)
