@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: bundle bench-size bench-approval bench-agent bench-cells bench-client client bench-fairness help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-cells faults-database clean bench-rules bench-walks bench-web rule-runs screenshots docs reference
+.PHONY: bench-source bundle bench-size bench-approval bench-agent bench-cells bench-client client bench-fairness help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-cells faults-database clean bench-rules bench-walks bench-web rule-runs screenshots docs reference
 SHELL := /bin/bash
 
 help: ## Show this list
@@ -70,7 +70,7 @@ bench-size: setup ## Measure what `pip install postroom` takes on disk: make ben
 
 bench-start: ## Measure the cold start of postroom mcp beside a bare server
 	@scripts/setup run
-	@.venv/bin/python bench/start.py
+	@.venv/bin/python -m bench.start
 
 corpora: ## Score the reading of real mail: make corpora CORPORA=folder
 	@scripts/setup run
@@ -79,6 +79,7 @@ corpora: ## Score the reading of real mail: make corpora CORPORA=folder
 fuzz: setup ## Throw bytes at the readers of mail and at REST for longer than make test does
 	@.venv/bin/python -m pytest -q tests/fuzz --hypothesis-profile=fuzz
 	@SCHEMATHESIS_EXAMPLES=50 .venv/bin/python -m pytest -q tests/surfaces/rest/test_schemathesis.py
+	@VISIBILITY=all .venv/bin/python -m pytest -q tests/surfaces/web/test_visibility.py
 
 bench-approval: ## Measure what the gate of outgoing mail costs per send
 	@scripts/setup run
@@ -96,7 +97,7 @@ bench-fairness: setup ## Measure whether a key that asks without end makes the o
 	@.venv/bin/python -m bench.fairness
 
 bench-post: setup ## Measure mail in over SMTP against import, and how soon a wait ends
-	@PYTHONPATH=. .venv/bin/python bench/post.py
+	@PYTHONPATH=. .venv/bin/python -m bench.post
 
 bench-rules: ## Measure planning a rule beside looking at every message: make bench-rules N=100000
 	@scripts/setup run
@@ -108,6 +109,9 @@ bench-web: ## Measure what a web page costs above its operation: make bench-web 
 
 bench-walks: setup ## Count the files of each walk of docs/explanation/architecture.md, with their functions
 	@PYTHONPATH=. .venv/bin/python -m bench.walks --list
+
+bench-source: setup ## Count the modules and lines of the source, by folder and by feature
+	@PYTHONPATH=. .venv/bin/python -m bench.source_size
 
 bench-sync: setup ## Measure a first pass over IMAP beside an import, with kills: make bench-sync N=20000
 	@scripts/system-packages test

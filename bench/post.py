@@ -1,6 +1,6 @@
 """Measure the post office: mail in over SMTP against import, and how soon a wait ends.
 
-    python bench/post.py [MAILS [KILOBYTES]]
+    python -m bench.post [MAILS [KILOBYTES]]
 
 Prints one JSON object. Times are of this machine at this moment: read them as ratios.
 """
@@ -68,8 +68,8 @@ async def smtp_rate(app: App, letters: list[bytes], kilobytes: int) -> tuple[flo
     async with listening(app) as listener:
         assert listener is not None
         process = await asyncio.create_subprocess_exec(
-            sys.executable, __file__, "--clients", str(listener.port), str(len(letters)),
-            str(kilobytes), stdout=subprocess.PIPE,
+            *(sys.executable, "-m", "bench.post", "--clients"),
+            *(str(listener.port), str(len(letters)), str(kilobytes)), stdout=subprocess.PIPE,
         )  # fmt: skip
         out, _ = await process.communicate()
     answer = json.loads(out)
@@ -116,7 +116,7 @@ async def wait_times(app: App, *, elsewhere: bool) -> list[float]:
     await asyncio.sleep(3)
     committed: dict[str, float] = {}
     if elsewhere:
-        script = [sys.executable, __file__, "--deliver", str(app.settings.data_dir)]
+        script = [sys.executable, "-m", "bench.post", "--deliver", str(app.settings.data_dir)]
         process = await asyncio.create_subprocess_exec(
             *script, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )

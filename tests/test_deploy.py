@@ -191,7 +191,7 @@ def health(process: subprocess.Popen[bytes], port: str) -> int:
 
 
 def test_a_server_is_well_if_it_is_ready_and_a_worker_if_it_runs(tmp_path: Path) -> None:
-    with running(tmp_path / "data") as server:
+    with running(tmp_path / "data", is_forked=False) as server:
         port = server.url.rpartition(":")[2]
         found = [health(server.process, port), health(server.process, str(free_port()))]
         worker = subprocess.Popen(command("worker"), env=server.env, stdout=subprocess.PIPE)

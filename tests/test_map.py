@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-ARCHITECTURE = Path(__file__).parent.parent / "docs" / "explanation" / "architecture.md"
+ROOT = Path(__file__).parents[1]
+ARCHITECTURE = ROOT / "docs" / "explanation" / "architecture.md"
 NAMED = sorted(set(re.findall(r"`(postroom[\w.]*)(?::([\w.]+))?`", ARCHITECTURE.read_text())))
 
 
@@ -18,6 +19,16 @@ def test_what_the_map_names_is_there(module: str, name: str) -> None:
     found = importlib.import_module(module)
 
     assert reduce(getattr, filter(None, name.split(".")), found) is not None
+
+
+def test_the_map_has_every_folder() -> None:
+    rows = re.findall(r"^\| (`.*?) \|", ARCHITECTURE.read_text(), re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`([\w/]+)`", row)}
+    source = ROOT / "src" / "postroom"
+    folders = {path.parent.relative_to(source).as_posix() for path in source.glob("*/__init__.py")}
+
+    assert folders <= named
+    assert [] == [name for name in named if not (source / name).exists() and name != "approval"]
 
 
 def test_the_map_names_something() -> None:

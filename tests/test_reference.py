@@ -29,7 +29,7 @@ from postroom.errors import MailError
 from postroom.surfaces.rest.routes import ROUTES
 from tests.mails import mail
 from tests.servers.ports import free_port
-from tests.servers.postroom import Running, command, running
+from tests.servers.postroom import Running, forked_command, running
 from tests.servers.web import Answer, WebServer
 
 ROOT = Path(__file__).parents[1]
@@ -104,7 +104,10 @@ class World:
 
     def _at_the_terminal(self, *words: str) -> dict[str, Any]:
         done = subprocess.run(
-            command("-o", "json", *words), env=self.server.env, capture_output=True, check=True
+            forked_command("-o", "json", *words),
+            env=self.server.env,
+            capture_output=True,
+            check=True,
         )
         return dict(json.loads(done.stdout))
 

@@ -34,7 +34,7 @@ from postroom.config import read_settings
 from postroom.operations.agent.finding import split_operators
 from postroom.rules.parser import parse_rule
 from tests.mails import mail
-from tests.servers.postroom import Running, environment, running
+from tests.servers.postroom import Running, environment, running, write_program
 from tests.servers.web import Answer, WebServer
 
 ROOT = Path(__file__).parents[1]
@@ -145,7 +145,8 @@ def receiver() -> Iterator[WebServer]:
 
 def shell(folder: Path, server: Running, text: str) -> subprocess.CompletedProcess[str]:
     """Run a sample; its ids are those of the lines before it."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    programs = (write_program(folder / "bin").parent, Path(sys.executable).parent)
+    path = os.pathsep.join([*map(str, programs), os.environ["PATH"]])
     more = {"PATH": path, "HOME": str(folder), "KEY": server.key}
     more["POSTROOM_WEBHOOK_ALLOW"] = "127.0.0.0/8"
     return subprocess.run(

@@ -202,8 +202,8 @@ def make_live_imap(settings: Settings, synced: Iterable[ImapAccount]) -> LiveIma
     for account in synced:
         if accounts.setdefault(account.account_id, account) is not account:
             raise ConfigError(
-                f"MAIL_IMAP_{account.account_id.upper()}_HOST: there is an account of this name "
-                "already; choose another, or remove that one: postroom account remove"
+                f"MAIL_IMAP_{account.account_id.upper()}_HOST: an account of this name already "
+                "exists; choose another name, or remove it with `postroom account remove`"
             )
     if not accounts:
         return None

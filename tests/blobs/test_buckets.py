@@ -50,7 +50,7 @@ async def test_a_link_leads_to_the_content_without_a_login(bucket: S3Store) -> N
 
     link = await blobs.link(key, lasting=timedelta(minutes=5))
 
-    async with httpx2.AsyncClient() as http:
+    async with httpx2.AsyncClient(timeout=60) as http:
         assert b"for a while" == (await http.get(link)).content
 
 
@@ -73,7 +73,7 @@ async def test_links_lead_to_where_others_reach_the_bucket(
     link = await blobs.link(key, lasting=timedelta(minutes=5))
 
     assert link.startswith(f"{outside}/")
-    async with httpx2.AsyncClient() as http:
+    async with httpx2.AsyncClient(timeout=60) as http:
         assert b"for those outside" == (await http.get(link)).content
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
@@ -17,7 +16,7 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.servers.fork_server import ForkServer, shared_fork_server
-from tests.servers.postroom import Running
+from tests.servers.postroom import Running, forked_command
 
 PATIENCE_S = 120
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -193,9 +192,8 @@ async def open_door(kind: str, server: Running) -> AsyncIterator[AccessControl]:
             async with Client(transport) as client:
                 yield McpDoor(client)
     elif kind == "mcp-stdio":
-        parameters = StdioServerParameters(
-            command=sys.executable, args=["-m", "postroom", "mcp"], env=server.env
-        )
+        program, *words = forked_command("mcp")
+        parameters = StdioServerParameters(command=program, args=words, env=server.env)
         async with Client(parameters) as client:
             yield McpDoor(client)
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tests.servers.dovecot import PASSWORD, Dovecot
 from tests.servers.outside import Outside, Server, outside
-from tests.servers.postroom import Running, environment, running
+from tests.servers.postroom import Running, environment, forked_command, running
 
 Body = dict[str, Any]
 
@@ -81,10 +80,9 @@ async def agent_over_http(server: Running) -> AsyncIterator[Agent]:
 async def agent_over_stdio(
     data: Path, variables: dict[str, str], *options: str
 ) -> AsyncIterator[Agent]:
+    program, *words = forked_command("mcp", *options)
     parameters = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "postroom", "mcp", *options],
-        env=environment(data, variables),
+        command=program, args=words, env=environment(data, variables)
     )
     async with Client(parameters) as client:
         yield Agent(client)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,7 +13,7 @@ from mcp.client.stdio import StdioServerParameters
 
 from tests.contract.conftest import ThisInbox
 from tests.contract.doors import AccessControl, McpDoor, Refused, RestDoor, open_door
-from tests.servers.postroom import Running
+from tests.servers.postroom import Running, forked_command
 
 REMEMBERS = """
 name: Remembers
@@ -36,8 +35,8 @@ async def door_of(
         async with open_door(kind, Running(server.url, key, server.data, server.process)) as door:
             yield door
         return
-    arguments = ["-m", "postroom", "mcp", "--key", key, "--toolsets", "inbox,mail,memory"]
-    started = StdioServerParameters(command=sys.executable, args=arguments, env=server.env)
+    program, *words = forked_command("mcp", "--key", key, "--toolsets", "inbox,mail,memory")
+    started = StdioServerParameters(command=program, args=words, env=server.env)
     async with Client(started) as client:
         yield McpDoor(client)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -23,6 +22,7 @@ from postroom.pipeline.event_watch import WatchedEvent
 from postroom.pipeline.ingest import Arrival, receive_many
 from tests.callers import a_caller
 from tests.mails import deliver, mail, new_inbox
+from tests.servers.postroom import forked_command
 
 
 async def waiting(ctx: RequestContext, **arguments: Any) -> asyncio.Task[Waited]:
@@ -179,7 +179,7 @@ async def test_mail_taken_in_by_another_process_ends_the_wait(
 ) -> None:
     inbox = await new_inbox(ctx)
     wait = await waiting(ctx, inbox_id=inbox.id)
-    command = [sys.executable, "-m", "postroom", "--data", str(app.settings.data_dir)]
+    command = forked_command("--data", str(app.settings.data_dir))
     process = await asyncio.create_subprocess_exec(
         *command, "message", "receive", inbox.address, "-",
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import shlex
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from threading import Thread
 
 from postroom.app import open_app
 from postroom.config import read_settings
+from tests.servers.fork_server import Forked, shared_fork_server
 from tests.servers.ports import free_port
 
 _PATIENCE_S = 120
@@ -30,7 +32,7 @@ class Running:
     url: str
     key: str
     data: Path
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Forked
     extra: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -45,8 +47,22 @@ class Running:
 
 
 def command(*arguments: str) -> list[str]:
-    """The command line of Postroom."""
+    """The command line of Postroom, for tests of how a process starts, is interrupted or ends."""
     return [sys.executable, "-m", "postroom", *arguments]
+
+
+def forked_command(*arguments: str) -> list[str]:
+    """The same command line, but nothing is imported anew: for tests of what a command does."""
+    return shared_fork_server().command(*arguments)
+
+
+def write_program(folder: Path) -> Path:
+    """Write the program `postroom`, for what looks for it in PATH; it imports nothing anew."""
+    folder.mkdir(exist_ok=True)
+    program = folder / "postroom"
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(forked_command())} "$@"\n')
+    program.chmod(0o755)
+    return program
 
 
 def environment(data: Path, extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -72,20 +88,21 @@ def create_store(data: Path) -> None:
 
 @contextmanager
 def running(
-    data: Path, *, workers: int = 1, options: Sequence[str] = (), **extra: str
+    data: Path,
+    *,
+    workers: int = 1,
+    options: Sequence[str] = (),
+    is_forked: bool = True,
+    **extra: str,
 ) -> Iterator[Running]:
     """Start a server and stop it in the end."""
     key = "pk_" + secrets.token_urlsafe(24)
     port = free_port()
     env = environment(data, {"POSTROOM_API_KEY": key, "POSTROOM_PORT": str(port), **extra})
     log = _log_of(data)
+    words = ["serve", "--workers", str(workers), *options]
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            command("serve", "--workers", str(workers), *options),
-            env=env,
-            stdout=output,
-            stderr=output,
-        )
+        process = _start(words, env, output.fileno(), is_forked=is_forked and workers == 1)
     try:
         url = f"http://127.0.0.1:{port}"
         _wait_for(url, process, log)
@@ -95,11 +112,21 @@ def running(
         process.wait(_PATIENCE_S)
 
 
+def _start(
+    words: list[str], env: Mapping[str, str], output: int, *, is_forked: bool
+) -> subprocess.Popen[bytes] | Forked:
+    """Start a server; one with several workers looks after processes of its own."""
+    if not is_forked:
+        return subprocess.Popen(command(*words), env=env, stdout=output, stderr=output)
+    with Path(os.devnull).open("rb") as nothing:
+        return shared_fork_server().start(words, env, nothing.fileno(), output, output)
+
+
 def _log_of(data: Path) -> Path:
     return data.parent / f"{data.name}.log"
 
 
-def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_for(url: str, process: subprocess.Popen[bytes] | Forked, log: Path) -> None:
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
         if process.poll() is not None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
 
 from postroom.app import App, open_app
 from postroom.calls.operation import call
-from postroom.config import read_settings
+from postroom.config import Settings, read_settings
 from postroom.model.key import OWNER
 from postroom.operations import keys, rules, webhooks
 from tests.servers.ports import free_port
@@ -35,19 +36,34 @@ class Shared:
         return made.key or ""
 
 
+@pytest.fixture(scope="session")
+async def settled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Tenant, Tenant]:
+    """A data folder in which both tenants have settled in."""
+    folder = tmp_path_factory.mktemp("walls") / "data"
+    async with open_app(_settings(folder)) as app:
+        own = await settle_in(app, OWN, "wordofzephyr")
+        other = await settle_in(app, OTHER, "wordofquokka")
+        await _belongs_to_all_tenants(app, other.word)
+    return folder, own, other
+
+
 @pytest.fixture
-async def shared(tmp_path: Path) -> AsyncIterator[Shared]:
-    environ = {"POSTROOM_DATA_DIR": str(tmp_path / "data"), "MAIL_IMAP_WRITE_ENABLED": "true"}
+async def shared(settled: tuple[Path, Tenant, Tenant], tmp_path: Path) -> AsyncIterator[Shared]:
+    """An open copy of that folder, for each test."""
+    folder, own, other = settled
+    copytree(folder, tmp_path / "data")
+    async with open_app(_settings(tmp_path / "data")) as app:
+        yield Shared(app, own, other)
+
+
+def _settings(folder: Path) -> Settings:
+    environ = {"POSTROOM_DATA_DIR": str(folder), "MAIL_IMAP_WRITE_ENABLED": "true"}
     for name in (OWN, OTHER):
         live = {"HOST": "127.0.0.1", "PORT": free_port(), "USER": "u", "PASS": "p"}
         more = {"SECURE": "false", "INSECURE": "true"}
         for setting, value in (live | more).items():
             environ[f"MAIL_IMAP_{name.upper()}LIVE_{setting}"] = str(value)
-    async with open_app(read_settings(environ).settings) as app:
-        own = await settle_in(app, OWN, "wordofzephyr")
-        other = await settle_in(app, OTHER, "wordofquokka")
-        await _belongs_to_all_tenants(app, other.word)
-        yield Shared(app, own, other)
+    return read_settings(environ).settings
 
 
 async def _belongs_to_all_tenants(app: App, word: str) -> None:

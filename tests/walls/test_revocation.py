@@ -110,7 +110,7 @@ async def test_a_wait_on_stdio_ends_with_what_its_key_gave(tmp_path: Path, how: 
             async with asyncio.timeout(PATIENCE_S):
                 answer = await asyncio.to_thread(wire.read)
     assert "wait" == answer["id"]
-    assert "revoked or limited while" in error_of(answer["result"])["message"]
+    assert "revoked or limited during" in error_of(answer["result"])["message"]
 
 
 @pytest.mark.parametrize("before", ["never", "1h"])

@@ -93,7 +93,7 @@ async def in_process(
         async with asyncio.timeout(bounds.wall_s):
             return await _converse(process, data, bounds.answer_bytes)
     except TimeoutError:
-        raise WorkFailed(f"it was not done within {bounds.wall_s:g} seconds") from None
+        raise WorkFailed(f"not finished within {bounds.wall_s:g} seconds") from None
     finally:
         if process.returncode is None:
             process.kill()
@@ -108,7 +108,7 @@ async def _converse(process: asyncio.subprocess.Process, data: bytes, most_bytes
     while chunk := await process.stdout.read(65_536):
         answer += chunk
         if len(answer) > most_bytes:
-            raise WorkFailed(f"it answered with more than {most_bytes} bytes")
+            raise WorkFailed(f"the result has more than {most_bytes} bytes")
     await sending
     if await process.wait() != 0:
         raise WorkFailed(answer.decode("utf-8", "replace") or "it crashed")

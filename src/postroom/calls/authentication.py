@@ -73,7 +73,7 @@ async def authenticate(
     if key is None:
         raise Unauthenticated(_unknown(secret, services.cell))
     if key.resource is not None and key.resource != resource:
-        raise Unauthenticated(f"this access token is for {key.resource} and opens nothing else")
+        raise Unauthenticated(f"this access token is for {key.resource} and for nothing else")
     if key.has_expired(services.clock()):
         # Only who has the key is told so: it is too long to be guessed.
         raise Unauthenticated(
@@ -156,7 +156,7 @@ async def unless_revoked(ctx: RequestContext, work: Coroutine[Any, Any, T]) -> T
         async with revocation(ctx) as revoked:
             await asyncio.wait([working, revoked], return_when=asyncio.FIRST_COMPLETED)
             if revoked.done():
-                raise Unauthenticated("this key expired, was revoked or limited while it waited")
+                raise Unauthenticated("this key expired or was revoked or limited during the wait")
             return working.result()
     finally:
         working.cancel()

@@ -87,7 +87,7 @@ def _check_document_url(client_id: str) -> None:
             f"most {MAX_ID_CHARS} characters"
         )
     if _DOT_SEGMENT.search(url.path):
-        raise InvalidInput("client_id: its path has . or .. in it")
+        raise InvalidInput("client_id: its path must not contain . or .. as a segment")
 
 
 def _client_of(client_id: str, body: bytes) -> OAuthClient:

@@ -76,7 +76,7 @@ async def redeem_code(services: Services, request: TokenRequest) -> IssuedTokens
     """Exchange a code for tokens. Raises Unauthenticated, InvalidInput."""
     code = await _find(services, request, "code")
     if request.redirect_uri not in (None, code.redirect_uri):  # OAuth 2.1 needs it no more
-        raise invalid_grant("redirect_uri: not that of the authorization request")
+        raise invalid_grant("redirect_uri: differs from that of the authorization request")
     verifier = request.code_verifier or ""
     if not _VERIFIER.fullmatch(verifier) or not _is_challenge(verifier, code.code_challenge or ""):
         raise invalid_grant("code_verifier: does not match the code_challenge")

@@ -162,7 +162,7 @@ def not_a_url(url: str) -> InvalidInput:
 def headers_of(key: str | None) -> dict[str, str]:
     """The headers of every request. Raises InvalidInput."""
     if key is not None and not (key.isascii() and key.isprintable() and key.strip() == key != ""):
-        raise InvalidInput("key: it is empty or has characters that no key has")
+        raise InvalidInput("key: it is empty or contains invalid characters")
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 

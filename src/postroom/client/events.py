@@ -34,7 +34,7 @@ class Position:
         try:
             event = decode(line[5:], type=Event)
         except (DecodeError, ValidationError, UnicodeDecodeError):
-            raise Unavailable("the stream of events is garbled", retry_after=1) from None
+            raise Unavailable("the event stream is malformed", retry_after=1) from None
         self.since, self._failures = event.id, 0
         return event
 

@@ -61,7 +61,7 @@ def verify_webhook(
     lower = {name.lower(): value for name, value in headers.items()}
     identifier, sent_at = lower.get("webhook-id", ""), lower.get("webhook-timestamp", "")
     if not sent_at.isascii() or not sent_at.isdigit() or len(sent_at) > 12:
-        raise Forbidden("webhook: the header webhook-timestamp is missing or no number")
+        raise Forbidden("webhook: the header webhook-timestamp is missing or not a number")
     if abs((time.time() if now is None else now) - int(sent_at)) > tolerance_s:
         raise Forbidden(f"webhook: it was signed more than {tolerance_s} s ago; check the clocks")
     signed = f"{identifier}.{sent_at}.".encode() + body
@@ -82,5 +82,5 @@ def _signature(secret: str, signed: bytes) -> bytes:
     except (binascii.Error, ValueError):
         key = b""
     if not secret.startswith(_PREFIX) or not key:
-        raise InvalidInput("webhook: a secret is whsec_ and base64, as create_webhook answers it")
+        raise InvalidInput("webhook: the secret is not one that create_webhook returned (whsec_…)")
     return b"v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256))

@@ -85,7 +85,7 @@ _FORM = "take the id as a search gave it, imap:{account}:{mailbox}:{uidvalidity}
 
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= MAX_UID):
-        raise ValueError(f"must end in two whole numbers of 0 to {MAX_UID}; {_FORM}")
+        raise ValueError(f"must end in two whole numbers from 0 to {MAX_UID}; {_FORM}")
     return int(text)
 
 

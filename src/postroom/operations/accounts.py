@@ -378,7 +378,7 @@ def refuse_limited(ctx: RequestContext) -> None:
 async def refuse_taken(ctx: RequestContext, account_id: str, address: str) -> None:
     """Refuse a name or an address that is in use. Raises Conflict."""
     if await ctx.store.account(account_id, EVERYTHING) is not None:
-        raise Conflict(f"the account {account_id} exists already; choose another name")
+        raise Conflict(f"the account {account_id} already exists; choose another name")
     live = ctx.imap.accounts if ctx.imap is not None else ()
     if account_id in {selected.account_id for selected in live}:
         raise Conflict(f"there is a live account {account_id} in the settings; choose another name")

@@ -41,7 +41,7 @@ VERIFY_S = 10.0
 def refuse_partial_view(ctx: RequestContext) -> None:
     """Refuse a caller who does not see the whole installation. Raises Forbidden."""
     if not ctx.caller.sees_everything:
-        raise Forbidden("this shows the whole installation; use a key that is limited to nothing")
+        raise Forbidden("this shows the whole installation; use a key without limits")
     needs_read(ctx, "checks name addresses and rules")
 
 

@@ -153,7 +153,7 @@ async def new_key(ctx: RequestContext, request: CreateKey) -> Key:
     _check_approver(ctx, request.scopes)
     beyond = sorted(set(request.scopes) - ctx.caller.scopes)
     if beyond:
-        raise Forbidden(f"scopes: your own key lacks {', '.join(beyond)}, so it cannot give it")
+        raise Forbidden(f"scopes: your own key lacks {', '.join(beyond)}, so it cannot grant it")
     for inbox_id in request.inboxes or ():
         await inbox_of(ctx, inbox_id)
     live = {account.account_id for account in accounts_of(ctx)}

@@ -154,7 +154,7 @@ async def extract_text(data: bytes, max_chars: int) -> ExtractedText:
 
     kind = extract.file_kind(data)
     if kind is None:
-        raise WorkFailed("it is no PDF, Office or RTF file")
+        raise WorkFailed("it is not a PDF, Office or RTF file")
     if kind == extract.PDF:
         require("pdf")
     modules, bounds = extract.modules_for(kind), Bounds(answer_bytes=_ANSWER_BYTES)

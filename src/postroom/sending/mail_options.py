@@ -80,7 +80,7 @@ Headers = Annotated[
         max_length=_MAX_HEADERS,
     ),
 ]
-SendAt = Annotated[Moment, argument("Send it then, not now.", "2027-01-31T09:00Z")]
+SendAt = Annotated[Moment, argument("When to send it.", "2027-01-31T09:00Z")]
 
 
 class MailOptions(Request):

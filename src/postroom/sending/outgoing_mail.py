@@ -375,7 +375,7 @@ def _display_name(name: str, identity: Identity) -> str:
     others = [a for a in _ADDRESS.findall(name) if a.lower() != identity.email]
     if others or cleaned(name, one_line=True) != name:
         wrong = "another address" if others else "invisible characters"
-        raise InvalidInput(f"from: the name has {wrong} in it; use a plain name", field="from")
+        raise InvalidInput(f"from: the name contains {wrong}; use a plain name", field="from")
     return name
 
 

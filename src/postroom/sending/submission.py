@@ -60,7 +60,7 @@ S = TypeVar("S", bound="Sending")
 
 IdempotencyKey = Annotated[
     Annotated[str, Field(min_length=1, max_length=256)] | None,
-    argument("Sent once for each key.", "order-1042"),
+    argument("One mail per key.", "order-1042"),
 ]
 
 
@@ -70,10 +70,8 @@ class Sending(MailOptions):
     send_at: SendAt = None
 
     idempotency_key: IdempotencyKey = None
-    allow_duplicate: Annotated[bool, argument("Send again what was sent minutes ago.", True)] = (
-        False
-    )
-    wait_s: Annotated[int, argument("Wait so long for the relay's answer.", 10, ge=0, le=30)] = 0
+    allow_duplicate: Annotated[bool, argument("Send it even if sent minutes ago.", True)] = False
+    wait_s: Annotated[int, argument("Seconds to wait for the relay.", 10, ge=0, le=30)] = 0
 
 
 async def send_once(

@@ -64,7 +64,7 @@ def segments_of(scope: Scope) -> list[str]:
     try:
         return [unquote_to_bytes(part).decode() for part in raw.split(b"?")[0].split(b"/")[1:]]
     except UnicodeDecodeError:
-        raise Malformed("the path is not UTF-8; encode it before the percent signs") from None
+        raise Malformed("the path is not UTF-8; percent-encode it as UTF-8") from None
 
 
 def server_url(public_url: str | None, scope: Scope) -> str:

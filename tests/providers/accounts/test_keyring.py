@@ -10,7 +10,7 @@ from tests.mails import mail
 from tests.providers.accounts.worlds import open_world
 from tests.servers.dovecot import PASSWORD
 from tests.servers.keyring import unlocked_keyring
-from tests.servers.postroom import command, create_store, environment
+from tests.servers.postroom import create_store, environment, forked_command
 
 
 async def test_a_password_is_kept_in_the_keyring_and_nowhere_else(tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ async def test_a_password_is_kept_in_the_keyring_and_nowhere_else(tmp_path: Path
 
     def run(own: dict[str, str], *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
         env = {**environment(data, {"POSTROOM_SECRETS": "keyring"}), **own}
-        line = command("-o", "json", *words)
+        line = forked_command("-o", "json", *words)
         return subprocess.run(
             line, env=env, input=given, capture_output=True, text=True, timeout=120, check=False
         )

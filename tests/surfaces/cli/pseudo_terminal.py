@@ -9,8 +9,7 @@ import re
 import struct
 import termios
 from pathlib import Path
-from signal import SIGKILL
-from threading import Thread, Timer
+from threading import Timer
 
 from tests.servers.fork_server import shared_fork_server
 from tests.servers.postroom import environment
@@ -33,27 +32,19 @@ def on_a_terminal(
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     env = {"TERM": "xterm-256color", "PAGER": "cat", **env}
     env = {k: v for k, v in environment(data, env).items() if k not in ("COLUMNS", "LINES")}
-    fork_server = shared_fork_server()
-    codes: list[int] = []
-
-    def wait() -> None:
-        codes.append(fork_server.wait())
-        os.close(theirs)  # after which nobody writes any more
-
-    with fork_server.lock:
-        pid = fork_server.start(list(words), env, *[os.ttyname(theirs)] * 3)
-        patience, waiting = Timer(_PATIENCE_S, os.kill, (pid, SIGKILL)), Thread(target=wait)
-        patience.start()
-        waiting.start()
-        seen, left = bytearray(), dict(types or {})
-        while chunk := _read(ours):
-            seen += chunk
-            for shown in [shown for shown in left if shown.encode() in seen]:
-                os.write(ours, left.pop(shown))
-        waiting.join()
-        patience.cancel()
+    process = shared_fork_server().start(list(words), env, theirs, theirs, theirs)
+    os.close(theirs)  # so that the end of the command is the end of what is shown
+    patience = Timer(_PATIENCE_S, process.kill)
+    patience.start()
+    seen, left = bytearray(), dict(types or {})
+    while chunk := _read(ours):
+        seen += chunk
+        for shown in [shown for shown in left if shown.encode() in seen]:
+            os.write(ours, left.pop(shown))
+    ended = process.wait(_PATIENCE_S)
+    patience.cancel()
     os.close(ours)
-    assert [code] == codes, seen.decode()
+    assert code == ended, seen.decode()
     return seen.decode()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.providers.accounts.worlds import open_world
 from tests.servers.dovecot import PASSWORD
-from tests.servers.postroom import command, create_store, environment
+from tests.servers.postroom import create_store, environment, forked_command
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def anyio_backend() -> str:
 def run(data: Path, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
     env = environment(data, {"POSTROOM_SECRETS": "file"})
     return subprocess.run(
-        command("-o", "json", *words),
+        forked_command("-o", "json", *words),
         env=env,
         input=given,
         capture_output=True,

@@ -11,7 +11,7 @@ from postroom.surfaces.cli.command_table import COMMANDS, Bound, operation_at
 from postroom.surfaces.cli.completion import SOURCES
 from postroom.surfaces.cli.options import fields_of
 from tests.mails import mail
-from tests.servers.postroom import command, environment
+from tests.servers.postroom import environment, write_program
 
 
 @pytest.fixture
@@ -87,9 +87,7 @@ def test_nothing_is_said_or_created_if_there_is_nothing(complete, tmp_path):
 
 def test_bash_completes_an_id(data, receive, tmp_path):
     message_id = receive(mail())["message_id"]
-    program = tmp_path / "postroom"
-    program.write_text(f'#!/bin/sh\nexec {" ".join(command())} "$@"\n')
-    program.chmod(0o755)
+    write_program(tmp_path)
     script = (
         'eval "$(postroom completion bash)"; COMP_WORDS=(postroom message show ""); COMP_CWORD=3; '
         '_postroom_completion postroom; echo "${COMPREPLY[@]}"'

@@ -18,14 +18,14 @@ import pytest
 
 from postroom.surfaces.cli.session import Session
 from tests.pdf import make_pdf
-from tests.servers.postroom import command, environment
+from tests.servers.postroom import environment, forked_command
 
 
 @contextmanager
 def serving(data: Path, *words: str, **env: str) -> Iterator[str]:
     """Start a server on any port; gives what it says once it listens."""
     process = subprocess.Popen(
-        command("serve", "--port", "0", *words),
+        forked_command("serve", "--port", "0", *words),
         env=environment(data, env),
         text=True,
         stdout=subprocess.PIPE,

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from tests.servers.ports import free_port
-from tests.servers.postroom import command, create_store, environment, running
+from tests.servers.postroom import create_store, environment, forked_command, running
 
 LINK = re.compile(r"http\S+/signin\?link=[\w-]{43}")
 
@@ -22,7 +22,11 @@ def on_terminal(data: Path, *words: str, until: re.Pattern[str] | None = None, *
     """What a command prints to a terminal; with *until*, it is stopped when it has said that."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        command(*words), env=environment(data, env), stdout=theirs, stderr=theirs, stdin=theirs
+        forked_command(*words),
+        env=environment(data, env),
+        stdout=theirs,
+        stderr=theirs,
+        stdin=theirs,
     )
     os.close(theirs)
     said = b""
@@ -54,7 +58,7 @@ def test_the_link_signs_in_to_the_running_server(tmp_path: Path) -> None:
         assert (303, "/") == (response.status_code, response.headers["location"])
         page = httpx2.get(server.url, headers={"Cookie": response.headers["set-cookie"]})
         assert 200 == page.status_code
-        ended = subprocess.check_output(command("web", "--sign-out"), env=server.env)
+        ended = subprocess.check_output(forked_command("web", "--sign-out"), env=server.env)
         assert b"Sessions ended: 1\n" == ended
         page = httpx2.get(server.url, headers={"Cookie": response.headers["set-cookie"]})
         assert 303 == page.status_code

@@ -21,7 +21,14 @@ import psycopg
 import pytest
 
 from tests.servers import postgres, s3
-from tests.servers.postroom import Running, command, create_store, environment, running
+from tests.servers.postroom import (
+    Running,
+    command,
+    create_store,
+    environment,
+    forked_command,
+    running,
+)
 from tests.surfaces.cli.test_serve import curl_in, fetch, serving
 
 PATIENCE_S = 120
@@ -171,7 +178,7 @@ def test_a_worker_does_what_others_have_left(tmp_path: Path, database_url: str) 
 
     def run(*words: str) -> dict[str, object]:
         done = subprocess.run(
-            command("-o", "json", *words), env=env, capture_output=True, check=False
+            forked_command("-o", "json", *words), env=env, capture_output=True, check=False
         )
         assert 0 == done.returncode, done.stderr
         return json.loads(done.stdout)

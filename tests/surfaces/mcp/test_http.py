@@ -91,7 +91,7 @@ async def ask(http, method: str, revision: str = NEWEST, **params: Any) -> httpx
 async def connected(url: str, key: str, revision: str) -> AsyncIterator[Client]:
     """The official client, which speaks the newest revision or shakes hands for an older one."""
     mode = revision if revision == NEWEST else "legacy"
-    async with httpx2.AsyncClient(headers={"X-API-Key": key}) as http:
+    async with httpx2.AsyncClient(headers={"X-API-Key": key}, timeout=60) as http:
         transport = streamable_http_client(url, http_client=http)
         async with Client(transport, mode=mode) as client:
             yield client
@@ -174,7 +174,7 @@ async def test_the_newest_revision_is_discovered(http):
 
 @pytest.mark.parametrize("given", [{}, {"Authorization": "Bearer pk_wrong"}, {"X-API-Key": "x"}])
 async def test_a_request_without_our_key_is_refused(url, given):
-    async with httpx2.AsyncClient() as stranger:
+    async with httpx2.AsyncClient(timeout=60) as stranger:
         response = await stranger.post(url, json=question("tools/list"), headers=given)
 
     assert 401 == response.status_code
@@ -182,7 +182,7 @@ async def test_a_request_without_our_key_is_refused(url, given):
 
 
 async def test_a_key_may_be_given_in_either_header(url, key):
-    async with httpx2.AsyncClient(headers={"X-API-Key": key, "Accept": JSON}) as http:
+    async with httpx2.AsyncClient(headers={"X-API-Key": key, "Accept": JSON}, timeout=60) as http:
         response = await http.post(
             url,
             json=question("tools/list", "2025-11-25"),

@@ -16,9 +16,10 @@ from postroom.surfaces.mcp.listing import BY_NAME, DEFAULT, ON_DEMAND
 from postroom.surfaces.mcp.server import make_server
 from postroom.surfaces.mcp.toolsets import choose_tools
 from tests.callers import a_caller
+from tests.servers.postroom import forked_command
 from tests.surfaces.mcp.conftest import Agent
 from tests.surfaces.mcp.test_http import NEWEST, connected, serving
-from tests.surfaces.mcp.wire import command, started
+from tests.surfaces.mcp.wire import started
 
 TOOLS = choose_tools((*DEFAULT, *ON_DEMAND, *BY_NAME))
 SCOPES = (Scope.READ, Scope.WRITE, Scope.SEND)
@@ -87,7 +88,7 @@ def test_over_stdio_a_key_has_its_own_list(tmp_path):
     with started(tmp_path) as wire:
         everything = wire.hello().ask("tools/list")["result"]["tools"]
     make_key = ["key", "create", "reader", "--data", str(tmp_path), "--output", "json"]
-    made = subprocess.run([*command(tmp_path)[:3], *make_key], capture_output=True, check=True)
+    made = subprocess.run(forked_command(*make_key), capture_output=True, check=True)
     key = json.loads(made.stdout)["key"]
 
     with started(tmp_path, "--toolsets", "agent", "--key", key) as wire:

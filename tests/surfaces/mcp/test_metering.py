@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -22,6 +21,7 @@ from postroom.store.sqlite.connection import Role, connect
 from postroom.store.upgrade import SENDS_OF_AGENT
 from postroom.surfaces.rest.server import build
 from tests.mails import deliver, mail, new_inbox
+from tests.servers.postroom import forked_command
 from tests.surfaces.mcp.wire import Wire, started
 from tests.surfaces.rest.conftest import visiting
 
@@ -34,7 +34,7 @@ def limits(**given: int) -> dict[str, str]:
 
 
 def cli(folder: Path, *words: str, env: dict[str, str] | None = None) -> Any:
-    line = [sys.executable, "-m", "postroom", "--data", str(folder), "-o", "json", *words]
+    line = forked_command("--data", str(folder), "-o", "json", *words)
     done = subprocess.run(line, capture_output=True, check=False, timeout=300, env=env)
     return json.loads(done.stdout or done.stderr)
 

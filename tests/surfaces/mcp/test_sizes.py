@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from shutil import copytree
 from typing import Any
 
 import pytest
 
+from postroom.app import open_app
 from postroom.calls.operation import call
+from postroom.config import read_settings
 from postroom.model.event import FIRST
+from postroom.model.key import OWNER
 from postroom.operations.memories import memory_add
 from postroom.surfaces.mcp.call_tool import as_text
 from postroom.surfaces.mcp.toolsets import choose_tools
@@ -68,9 +72,31 @@ EVERYTHING = (
 """A rule that does much with every message."""
 
 
+@pytest.fixture(scope="module")
+async def filled(tmp_path_factory):
+    """A data folder with everything nasty in an inbox: the folder, the inbox and its mail."""
+    folder = tmp_path_factory.mktemp("sizes") / "data"
+    settings = read_settings({"POSTROOM_DATA_DIR": str(folder)}).settings
+    async with open_app(settings) as opened:
+        return folder, *await fill(opened.context(OWNER))
+
+
 @pytest.fixture
-async def full(ctx):
-    """An inbox with everything nasty."""
+async def app(request, tmp_path):
+    """An open copy of that folder, for each test that asks for `full`."""
+    if "full" in request.fixturenames:
+        copytree(request.getfixturevalue("filled")[0], tmp_path / "data")
+    settings = read_settings({"POSTROOM_DATA_DIR": str(tmp_path / "data")}).settings
+    async with open_app(settings) as opened:
+        yield opened
+
+
+@pytest.fixture
+def full(filled):
+    return filled[1:]
+
+
+async def fill(ctx):
     inbox = await new_inbox(ctx)
     mails = [
         f"Message-ID: <{number}@x.example>\n".encode() + content

@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,12 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
 from postroom.surfaces.mcp.stdio import DRAIN_S, FLUSH_S, LEAVE_S
-from tests.surfaces.mcp.wire import PATIENCE_S, Wire, command, started
+from tests.surfaces.mcp import wire as wires
+from tests.surfaces.mcp.wire import PATIENCE_S, Wire, command
 
 MB = 1024 * 1024
+
+started = partial(wires.started, is_forked=False)
 
 
 def only_noted(wire: Wire) -> bool:

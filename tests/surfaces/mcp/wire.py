@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+from tests.servers.postroom import forked_command
+
 PATIENCE_S = 50
 HELLO = {
     "protocolVersion": "2025-11-25",
@@ -64,9 +66,13 @@ class Wire:
 
 
 @contextmanager
-def started(folder: Path, *options: str, **given: Any) -> Iterator[Wire]:
+def started(folder: Path, *options: str, is_forked: bool = True, **given: Any) -> Iterator[Wire]:
+    """Start `postroom mcp`: forked where a test is about its answers, not about its process."""
+    line = command(folder, *options)
+    if is_forked:
+        line = forked_command(*line[3:])
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command(folder, *options), **(pipes | given)) as process:
+    with subprocess.Popen(line, **(pipes | given)) as process:
         try:
             yield Wire(process)
         finally:

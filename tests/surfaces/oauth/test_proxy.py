@@ -28,7 +28,7 @@ async def program(request: pytest.FixtureRequest, office: Office) -> AsyncIterat
     headers = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "203.0.113.9"}
     if request.param != "inner":
         headers["Host"] = request.param
-    async with httpx2.AsyncClient(base_url=office.url, headers=headers) as http:
+    async with httpx2.AsyncClient(base_url=office.url, headers=headers, timeout=60) as http:
         yield Program(http, PUBLIC)
 
 

@@ -72,7 +72,7 @@ async def test_bodies_that_do_not_come_shut_nobody_out(services, serving, path, 
     async with (
         serving(asgi) as port,
         stalled(port, path, reader["key"] if has_key else None),
-        httpx2.AsyncClient(headers={"Authorization": f"Bearer {owner}"}) as client,
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {owner}"}, timeout=60) as client,
     ):
         async with asyncio.timeout(10):
             url = f"http://127.0.0.1:{port}/v1/inboxes"

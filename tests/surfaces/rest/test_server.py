@@ -69,7 +69,7 @@ async def process(tmp_path):
 async def test_a_signal_ends_it_cleanly_though_an_answer_is_under_way(tmp_path, number):
     async with (
         process(tmp_path) as (served, port),
-        httpx2.AsyncClient() as client,
+        httpx2.AsyncClient(timeout=60) as client,
         client.stream("GET", f"http://127.0.0.1:{port}/endless") as answer,
     ):
         await anext(answer.aiter_bytes())
@@ -85,7 +85,7 @@ async def test_who_is_told_twice_at_once_to_stop_still_ends_its_answers(tmp_path
     """By the group and by the parent, as `systemctl stop` and Ctrl-C do it."""
     async with (
         process(tmp_path) as (served, port),
-        httpx2.AsyncClient() as client,
+        httpx2.AsyncClient(timeout=60) as client,
         client.stream("GET", f"http://127.0.0.1:{port}/lasting") as answer,
     ):
         parts = answer.aiter_bytes()

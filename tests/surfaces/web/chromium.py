@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Browser, Page, async_playwright
+from axe_playwright_python.base import AxeResults
+from playwright.async_api import Browser, Page, ViewportSize, async_playwright
 
 if TYPE_CHECKING:
     from tests.surfaces.web.conftest import Office
 
-NARROW = {"width": 320, "height": 600}
-PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1440, "height": 900}
+NARROW = ViewportSize(width=320, height=600)
+PHONE, DESKTOP = ViewportSize(width=390, height=844), ViewportSize(width=1440, height=900)
+COLOURS: tuple[Literal["light"], Literal["dark"]] = ("light", "dark")
 SIZES = pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
-SCHEMES = pytest.mark.parametrize("scheme", ["light", "dark"])
+SCHEMES = pytest.mark.parametrize("scheme", COLOURS)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 
 
@@ -62,5 +64,26 @@ async def violations(page: Page, *rules: str) -> str:
     Without motion: axe must not see a colour that is halfway to another.
     """
     await page.emulate_media(reduced_motion="reduce")
-    found = await Axe().run(page, options={"runOnly": list(rules)} if rules else None)
+    if not await page.evaluate("'axe' in window"):
+        await page.evaluate(Axe().axe_script)
+    options = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
+    found = AxeResults(await page.evaluate("(options) => axe.run(options)", options))
     return str(found.generate_report()) if found.violations_count else ""
+
+
+async def obstacles(page: Page) -> dict[str, str]:
+    """What keeps people from using the page that is shown, by width of the screen and colours.
+
+    No page is wider than its screen. axe looks at it on a phone and a desktop, light and dark.
+    """
+    found = {}
+    for size in (NARROW, PHONE, DESKTOP):
+        await page.set_viewport_size(size)
+        width = size["width"]
+        if 0 < (wide := await page.evaluate("document.documentElement.scrollWidth - innerWidth")):
+            found[f"{width}"] = f"{wide} px too wide"
+        for scheme in COLOURS if size is not NARROW else ():
+            await page.emulate_media(color_scheme=scheme)
+            if report := await violations(page):
+                found[f"{width} {scheme}"] = report
+    return found

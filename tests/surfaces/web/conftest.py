@@ -129,7 +129,7 @@ class Office:
     async def visitor(self, **headers: str) -> AsyncIterator[Person]:
         """Somebody who is not signed in yet."""
         sent = {"Origin": self.url, "User-Agent": "Firefox/140", **headers}
-        async with httpx2.AsyncClient(base_url=self.url, headers=sent) as http:
+        async with httpx2.AsyncClient(base_url=self.url, headers=sent, timeout=60) as http:
             yield Person(http, self)
 
 

@@ -282,7 +282,7 @@ async def test_no_page_is_wider_than_the_screen_and_all_can_be_used(
     for path in await populated(office, dovecot, page):
         await page.goto(path)
         for size in (NARROW, PHONE, DESKTOP):
-            await page.set_viewport_size({"width": size["width"], "height": size["height"]})
+            await page.set_viewport_size(size)
             wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
             assert (path, size["width"], 0) >= (path, size["width"], wide)
         assert (path, "") == (path, await violations(page))

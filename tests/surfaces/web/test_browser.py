@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from playwright.async_api import Browser
 
-from tests.surfaces.web.chromium import (
-    DESKTOP,
-    NARROW,
-    PHONE,
-    SCHEMES,
-    SIZES,
-    browser,
-    signed_in,
-    violations,
-)
+from tests.surfaces.web.chromium import SIZES, browser, obstacles, signed_in
 from tests.surfaces.web.conftest import Office
 
 __all__ = ["browser"]
@@ -77,11 +66,7 @@ async def test_a_person_edits_a_mail_and_approves_what_they_wrote(
     assert ("queued", "Two per cent.\nNo more.") == (message.status, message.text.strip())
 
 
-@pytest.mark.parametrize("size", [NARROW, PHONE, DESKTOP], ids=["narrow", "phone", "desktop"])
-@SCHEMES
-async def test_no_page_is_wider_than_the_screen(
-    browser: Browser, office: Office, tmp_path: Path, size: dict[str, int], scheme: str
-) -> None:
+async def test_no_page_is_wider_than_the_screen(browser: Browser, office: Office) -> None:
     long = "a" * 60 + "@" + "b" * 60 + ".example"
     message_id = await office.hold(
         to=[long, "ana@example.com"],
@@ -90,7 +75,7 @@ async def test_no_page_is_wider_than_the_screen(
         attachments=[{"filename": "n" * 120 + ".csv", "content": "YSxi"}],
     )
     await office.hold(subject="Short")
-    page = await signed_in(browser, office, viewport=size, color_scheme=scheme)
+    page = await signed_in(browser, office)
     await page.goto(f"/outgoing/{await office.hold(to=[long])}")
     await page.get_by_role("button", name="Edit").click()
     draft = page.url
@@ -106,11 +91,7 @@ async def test_no_page_is_wider_than_the_screen(
         "missing": "/outgoing/msg_no",
     }.items():
         await page.goto(path)
-        await page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
-        wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
-        assert (name, 0) >= (name, wide)
-        if size is not NARROW:
-            assert (name, "") == (name, await violations(page))
+        assert (name, {}) == (name, await obstacles(page))
 
 
 async def test_mail_runs_nothing_and_fetches_nothing(browser: Browser, office: Office) -> None:

@@ -127,6 +127,7 @@ async def test_every_page_answers_fits_and_is_accessible(
 ) -> None:
     values = await fill(demo.app)
     page = await signed_in(browser, demo, viewport=size, color_scheme=scheme)
+    is_looked_at = demo.app.settings.database_url is None  # the pages are the same on PostgreSQL
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
@@ -137,7 +138,8 @@ async def test_every_page_answers_fits_and_is_accessible(
         assert (path, 200) == (path, answer.status)
         wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert (path, 0) >= (path, wide)
-        assert (path, "") == (path, await violations(page))
+        if is_looked_at:
+            assert (path, "") == (path, await violations(page))
     assert [] == errors
 
 

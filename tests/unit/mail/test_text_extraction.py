@@ -192,7 +192,7 @@ HOSTILE = {
         b'<!DOCTYPE x [<!ENTITY f SYSTEM "file:///etc/passwd">]><document><t>&f;</t></document>'
     ),
     "a tower": package(b"<document>" + b"<p>" * 100_000),
-    "a ZIP that unpacks to 256 MB": package(b"<document><t>" + b"x" * (256 * MB) + b"</t>"),
+    "a ZIP that unpacks to 256 MB": None,
     "broken XML": package(b"<document><t>hello"),
     "no XML": package(bytes(1_000)),
     "a cell far away": workbook(
@@ -209,11 +209,13 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_hostile_file_gives_little_text_or_a_reason(name):
-    kind = file_kind(HOSTILE[name])
+    # Not made by every process that collects the tests.
+    data = HOSTILE[name] or package(b"<document><t>" + b"x" * (256 * MB) + b"</t>")
+    kind = file_kind(data)
     try:
         answer = await in_process(
             extract_as_json,
-            HOSTILE[name],
+            data,
             CHARS,
             Bounds(wall_s=60),
             imports=modules_for(kind or RTF),

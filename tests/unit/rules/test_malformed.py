@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from postroom.errors import InvalidInput
 from postroom.rules.parser import parse_rule
 
+pytestmark = pytest.mark.one_python
 COUNT = 10_000
 WHOLE = """version: 1
 name: Invoices "quoted" to bookkeeping

@@ -136,10 +136,10 @@ class MessagesOperations:
             subject: The subject.
             reply_to: Reply-To.
             headers: Headers to add, X-… or List-… only.
-            send_at: Send it then, not now.
-            idempotency_key: Sent once for each key.
-            allow_duplicate: Send again what was sent minutes ago.
-            wait_s: Wait so long for the relay's answer.
+            send_at: When to send it.
+            idempotency_key: One mail per key.
+            allow_duplicate: Send it even if sent minutes ago.
+            wait_s: Seconds to wait for the relay.
             body_text: The text.
             body_html: The HTML version.
             cc: Copies to.
@@ -166,7 +166,7 @@ class MessagesOperations:
     ) -> Waited:
         """Wait until a mail arrives in an inbox or a thread, and return it.
 
-        A time-out is no error: wait again with `since` of the answer, and nothing is missed.
+        After a time-out, wait again with `since` of the answer: nothing is missed.
 
         Args:
             inbox_id: Wait in this inbox.
@@ -229,8 +229,8 @@ class MessagesOperations:
 
         Args:
             message_id: The message.
-            flags: All flags it shall have.
-            labels: All labels it shall have.
+            flags: The new list of flags.
+            labels: The new list of labels.
             add_flags: Flags to add.
             remove_flags: Flags to remove.
             add_labels: Labels to add.
@@ -342,14 +342,14 @@ class MessagesOperations:
             body_text: The text.
             reply_to: Reply-To.
             headers: Headers to add, X-… or List-… only.
-            send_at: Send it then, not now.
-            idempotency_key: Sent once for each key.
-            allow_duplicate: Send again what was sent minutes ago.
-            wait_s: Wait so long for the relay's answer.
+            send_at: When to send it.
+            idempotency_key: One mail per key.
+            allow_duplicate: Send it even if sent minutes ago.
+            wait_s: Seconds to wait for the relay.
             body_html: The HTML version.
-            reply_all: To everyone who got it too.
+            reply_all: To all its recipients too.
             attachments: Files: content in base64, or attachment_id of one.
-            automatic: No person wrote it: never answers machines.
+            automatic: Sent by a program; no replies to programs.
         """
 
     @operation("POST", "/v1/messages/{message_id}/forward")
@@ -377,10 +377,10 @@ class MessagesOperations:
             to: Recipients.
             reply_to: Reply-To.
             headers: Headers to add, X-… or List-… only.
-            send_at: Send it then, not now.
-            idempotency_key: Sent once for each key.
-            allow_duplicate: Send again what was sent minutes ago.
-            wait_s: Wait so long for the relay's answer.
+            send_at: When to send it.
+            idempotency_key: One mail per key.
+            allow_duplicate: Send it even if sent minutes ago.
+            wait_s: Seconds to wait for the relay.
             body_text: What to say above it.
             body_html: Or in HTML.
             cc: Copies to.

@@ -133,7 +133,7 @@ class OutgoingOperations:
 
         Args:
             draft_id: The draft.
-            idempotency_key: Sent once for each key.
+            idempotency_key: One mail per key.
         """
 
     @pages("GET", "/v1/outbox")

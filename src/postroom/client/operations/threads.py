@@ -58,7 +58,7 @@ class ThreadsOperations:
         Args:
             thread_id: The thread.
             limit: How many messages (default 50).
-            before: Read back: only what is before this one.
+            before: Only messages before this one.
             include_text: Add the whole texts, quotes included.
             include_memories: Add memories of its people.
         """

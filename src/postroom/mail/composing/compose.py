@@ -249,7 +249,7 @@ def _ids(name: str, ids: tuple[str, ...], field: str) -> str:
         return ""
     for message_id in ids:
         if not _ID.fullmatch(message_id) or not message_id.isascii():
-            raise InvalidInput(f"{field}: {message_id[:80]!r} is no Message-ID", field=field)
+            raise InvalidInput(f"{field}: {message_id[:80]!r} is not a Message-ID", field=field)
     return fold_tokens(name, [f"<{message_id}>" for message_id in ids])
 
 
@@ -288,11 +288,9 @@ def _refuse_unsendable(text: str, field: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput(
-            f"{field}: it holds half a character (a surrogate)", field=field
-        ) from error
+        raise InvalidInput(f"{field}: it contains half of a surrogate pair", field=field) from error
     if "\0" in text:
-        raise InvalidInput(f"{field}: it holds a NUL character; remove it", field=field)
+        raise InvalidInput(f"{field}: it contains a NUL character; remove it", field=field)
 
 
 def _file(attachment: OutgoingAttachment, index: int, boundary: str) -> bytes:
@@ -301,8 +299,8 @@ def _file(attachment: OutgoingAttachment, index: int, boundary: str) -> bytes:
     content_type = attachment.content_type.lower()
     if not _TYPE.fullmatch(content_type) or content_type.startswith("multipart/"):
         raise InvalidInput(
-            f"{field}.content_type: {attachment.content_type[:80]!r} is no content type; write it"
-            " like application/pdf",
+            f"{field}.content_type: {attachment.content_type[:80]!r} is not a content type; "
+            "write it like application/pdf",
             field=f"{field}.content_type",
         )
     encoding, data = "base64", encode_base64(attachment.content)

@@ -40,7 +40,7 @@ def verify(raw: bytes, outgoing: Outgoing) -> None:
     sent = [attachment.content for attachment in outgoing.attachments]
     _same("attachments", sent, [part.decoded() for part in root.children[1:]] if sent else [])
     if any(len(line) > 998 for line in raw.split(b"\r\n")):
-        raise InvalidInput("a line of the mail would be too long to travel", field="headers")
+        raise InvalidInput("a line of the mail would be longer than SMTP allows", field="headers")
 
 
 def _same(field: str, expected: object, found: object) -> None:

@@ -125,7 +125,7 @@ def extract_text(data: bytes, max_chars: int) -> ExtractedText:
     """
     kind = file_kind(data)
     if kind is None:
-        raise ValueError("it is no PDF, Office or RTF file")
+        raise ValueError("it is not a PDF, Office or RTF file")
     module, name = READERS[kind]
     found: ExtractedText = getattr(import_module(module), name)(data, max_chars)
     return found

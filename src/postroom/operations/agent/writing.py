@@ -155,7 +155,7 @@ class ReplyMail(Written):
     """Answer messages. Also takes attachments, send_at and idempotency_key as send_mail does."""
 
     ids: Answered
-    all: Annotated[bool, argument("To everyone who got it too.", True)] = False
+    all: Annotated[bool, argument("To all its recipients too.", True)] = False
 
     @model_validator(mode="after")
     def _has_a_body(self) -> Self:

@@ -41,8 +41,8 @@ def _flag(text: str) -> str:
             raise ValueError(f"{text[:40]} cannot be set; there are {' '.join(_SYSTEM.values())}")
         return _SYSTEM[text.lower()]
     if not _KEYWORD.fullmatch(text):
-        word = "a word of 1 to 64 letters, digits and signs"
-        raise ValueError(rf"a flag is one like \Seen, or {word}")
+        word = "a word of 1 to 64 letters, digits and punctuation"
+        raise ValueError(rf"a flag is a system flag such as \Seen, or {word}")
     return text
 
 

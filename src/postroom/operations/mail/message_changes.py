@@ -43,10 +43,8 @@ class UpdateMessage(Request):
 
     constraints = (change_of(_CHANGES, f"give something to change: {', '.join(_CHANGES)}"),)
     message_id: MessageId
-    flags: Annotated[_Flags, argument("All flags it shall have.", ["seen"], max_length=4)] = None
-    labels: Annotated[_Labels, argument("All labels it shall have.", ["Work"], max_length=50)] = (
-        None
-    )
+    flags: Annotated[_Flags, argument("The new list of flags.", ["seen"], max_length=4)] = None
+    labels: Annotated[_Labels, argument("The new list of labels.", ["Work"], max_length=50)] = None
     add_flags: Annotated[_Flags, argument("Flags to add.", ["seen"], max_length=4)] = None
     remove_flags: Annotated[_Flags, argument("Flags to remove.", ["flagged"], max_length=4)] = None
     add_labels: Annotated[_Labels, argument("Labels to add.", ["Work"], max_length=50)] = None

@@ -247,7 +247,7 @@ EXTRACT_SINCE = "-120"
 class WaitForMessage(Request):
     """Wait until a mail arrives in an inbox or a thread, and return it.
 
-    A time-out is no error: wait again with `since` of the answer, and nothing is missed.
+    After a time-out, wait again with `since` of the answer: nothing is missed.
     """
 
     constraints: ClassVar[tuple[Constraint, ...]] = (

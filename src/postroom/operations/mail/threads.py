@@ -49,9 +49,7 @@ class GetThread(Request):
 
     thread_id: ThreadId
     limit: Annotated[int, argument("How many messages.", 20, ge=1, le=100)] = 50
-    before: Annotated[
-        OptionalId, argument("Read back: only what is before this one.", "msg_4h8t2w")
-    ] = None
+    before: Annotated[OptionalId, argument("Only messages before this one.", "msg_4h8t2w")] = None
     include_text: Annotated[bool, argument("Add the whole texts, quotes included.", True)] = False
     include_memories: IncludeMemories = False
 

@@ -73,7 +73,7 @@ class RecipientPatterns(Request):
     ] = []
 
     def lists(self) -> RecipientLists:
-        """In the form in which they are compared. Raises InvalidInput."""
+        """The lists, with addresses as they are compared. Raises InvalidInput."""
         allow = _compared(self.allow, "recipients.allow")
         return RecipientLists(allow, _compared(self.deny, "recipients.deny"))
 
@@ -108,13 +108,13 @@ def refuse_looser(
 ) -> None:
     """Refuse a policy that would let out what the caller's own, or the one before, would hold.
 
-    A caller whose mail needs no approval may make any policy looser. Raises Forbidden.
+    A caller whose mail needs no approval may relax any policy. Raises Forbidden.
     """
     own = ctx.caller.policy
     if own != OPEN_POLICY and not (is_as_strict(policy, own) and is_as_strict(policy, before)):
         raise Forbidden(
             f"{what}: your own mail needs approval ({ctx.caller.policy.approval}), so you cannot "
-            "make this looser; ask the owner"
+            "relax it; ask the owner"
         )
 
 
@@ -267,7 +267,7 @@ class SenderPatterns(Request):
     ] = "junk"
 
     def lists(self) -> SenderLists:
-        """In the form in which they are compared. Raises InvalidInput."""
+        """The lists, with addresses as they are compared. Raises InvalidInput."""
         allow = _compared(self.allow, "senders.allow")
         return SenderLists(allow, _compared(self.block, "senders.block"), self.action)
 

@@ -163,11 +163,9 @@ class ReplyToMessage(Sending):
     body_html: Annotated[Body | None, argument("The HTML version.", "<p>Thanks, got it.</p>")] = (
         None
     )
-    reply_all: Annotated[bool, argument("To everyone who got it too.", True)] = False
+    reply_all: Annotated[bool, argument("To all its recipients too.", True)] = False
     attachments: AttachmentInputs = []
-    automatic: Annotated[bool, argument("No person wrote it: never answers machines.", True)] = (
-        False
-    )
+    automatic: Annotated[bool, argument("Sent by a program; no replies to programs.", True)] = False
 
 
 @operation(Scope.SEND)
@@ -192,7 +190,7 @@ class PreviewReply(Request):
     """See who would get a reply to a message, without sending one."""
 
     message_id: MessageId
-    reply_all: Annotated[bool, argument("To everyone who got it too.", True)] = False
+    reply_all: Annotated[bool, argument("To all its recipients too.", True)] = False
 
 
 @operation(Scope.READ)

@@ -83,7 +83,7 @@ class Part:
         wanted = self.left if size < 0 else min(size, self.left)
         found = self._stream.read(wanted) if wanted else b""
         if wanted and not found:
-            raise OSError("the archive is cut off")
+            raise OSError("the archive is truncated")
         self.left -= len(found)
         return found
 
@@ -117,7 +117,7 @@ def tar_members(stream: IO[bytes]) -> Iterator[Member | Unreadable]:
 def _read_block(stream: IO[bytes]) -> bytes:
     block = stream.read(_BLOCK)
     if block and len(block) < _BLOCK:
-        raise OSError("the archive is cut off")
+        raise OSError("the archive is truncated")
     return block
 
 

@@ -240,7 +240,7 @@ def _open_private(path: str, flags: int) -> int:
 def open_target(path: Path, kind: Kind) -> Iterator[Target]:
     """A target that gets its final name when all is written. Raises Conflict if that exists."""
     if path.exists():
-        raise Conflict(f"{path} exists already; use another path, or remove it")
+        raise Conflict(f"{path} already exists; use another path, or remove it")
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

@@ -59,7 +59,7 @@ def _vectors(response: httpx2.Response, count: int) -> list[Vector]:
         rows: list[Any] = sorted(response.json()["data"], key=lambda row: row["index"])
         vectors = [_packed(row["embedding"]) for row in rows]
     except _SHAPE_ERRORS as error:
-        raise ProviderError("the embeddings endpoint answered something else") from error
+        raise ProviderError("unexpected response from the embeddings endpoint") from error
     if len(vectors) != count or len({len(vector) for vector in vectors}) > 1:
         raise ProviderError(f"the embeddings endpoint gave {len(vectors)} vectors for {count}")
     return vectors

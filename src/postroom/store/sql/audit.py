@@ -117,7 +117,7 @@ class AuditHmac:
             return None
         found = _read(self.path.read_bytes())
         if found is None or not hmac.compare_digest(found[2], self.head(found[0], found[1])):
-            raise ValueError("the mark was not written with our key")
+            raise ValueError("the mark was not written with the key of this installation")
         return found[:2]
 
 

@@ -56,10 +56,10 @@ def write(
     template = _template(arguments, head, quoted)
     text = _edited(editor, template)
     if text == template:
-        raise InvalidInput("nothing was written, so nothing was done")
+        raise InvalidInput("the file was not changed; nothing was done")
     found, body = _parsed(text, head)
     if not body:
-        raise InvalidInput("the text is empty, so nothing was done")
+        raise InvalidInput("the text is empty; nothing was done")
     # An empty head takes back what an option gave.
     others = {name: value for name, value in arguments.items() if name not in head}
     return {**others, **found, "body_text": body}
@@ -133,7 +133,7 @@ def _parsed(text: str, head: tuple[str, ...]) -> tuple[dict[str, Any], str]:
         if match is None or match[1].lower() not in head:
             path = _file(text)
             raise InvalidInput(
-                f"{line!r} is no line of the head (To, Cc, Bcc, Subject); leave an empty line "
+                f"{line!r} is not a header line (To, Cc, Bcc, Subject); leave an empty line "
                 f"before the text; what you wrote is kept in {path}"
             )
         name, value = match[1].lower(), match[2]

@@ -84,7 +84,7 @@ class Endpoints:
         path, url = scope["path"], server_url(self._app.settings.public_url, scope)
         prefix = next(one for one in (RESOURCE_METADATA, *SERVER_METADATA) if path.startswith(one))
         if path.removeprefix(prefix) not in _SUFFIXES:
-            raise NotFound("there is nothing at this address")
+            raise NotFound("there is nothing at this path")
         if scope["method"] not in ("GET", "HEAD"):
             response = Response(status_code=405, headers={"Allow": "GET, HEAD"})
         elif prefix == RESOURCE_METADATA:
@@ -112,7 +112,7 @@ class Endpoints:
 
         async def serve(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["path"].rstrip("/") != path:
-                raise NotFound("there is nothing at this address")
+                raise NotFound("there is nothing at this path")
             try:
                 response = await respond(Request(scope, receive))
             except ClientDisconnect:

@@ -109,8 +109,8 @@ class AccessControl:
             return
         if not self._is_own_page(headers, scope):
             raise Forbidden(
-                "a page of another origin may change nothing here; a program that is no page "
-                "says so with a key, or with the header `X-Requested-With`"
+                "requests from pages of another origin may not change anything; a program sends "
+                "a key, or the header `X-Requested-With`"
             )
 
     def admits_page(self, headers: Headers, scope: Scope) -> bool:

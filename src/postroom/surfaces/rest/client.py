@@ -150,14 +150,14 @@ async def _events(answer: AsyncLines) -> Events:
             yield _event(line[6:])
         elif line.startswith(":"):
             yield None
-    raise Unavailable("the server ended the stream of events; start again", retry_after=1)
+    raise Unavailable("the server closed the event stream; connect again", retry_after=1)
 
 
 def _event(text: str) -> Body:
     try:
         return dict(decode(text))
     except (DecodeError, TypeError, ValueError):
-        raise Unavailable("the stream of events is garbled", retry_after=1) from None
+        raise Unavailable("the event stream is malformed", retry_after=1) from None
 
 
 @asynccontextmanager

@@ -104,10 +104,10 @@ def _check_head(request: h11.Request) -> None:
     if b"transfer-encoding" in names and (
         b"content-length" in names or request.http_version < b"1.1"
     ):
-        raise h11.RemoteProtocolError("two lengths")
+        raise h11.RemoteProtocolError("conflicting Content-Length headers")
     size = len(request.target) + sum(len(name) + len(value) for name, value in request.headers)
     if size > MAX_HEAD_BYTES or len(names) > MAX_HEADERS:
-        raise h11.RemoteProtocolError("the head is too long")
+        raise h11.RemoteProtocolError("the request header is too long")
 
 
 class Protocol(H11Protocol):

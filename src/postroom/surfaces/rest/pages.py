@@ -98,7 +98,7 @@ def _check_sees_all(caller: Caller) -> None:
     """The numbers are those of all inboxes. Raises Forbidden."""
     limits = (caller.inboxes, caller.accounts, caller.namespaces)
     if Scope.READ not in caller.scopes or any(limit != EVERYTHING for limit in limits):
-        raise Forbidden("this needs a key with the scope read that is limited to nothing")
+        raise Forbidden("this needs a key with the scope read and without limits")
 
 
 async def _reason(error: Exception, request: Request, access: AccessControl) -> str:

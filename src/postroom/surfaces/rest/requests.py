@@ -64,13 +64,13 @@ def read_object(body: bytes, content_type: str) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise Malformed("the body is not UTF-8") from None
     except RecursionError:
-        raise InvalidInput(f"the body is {TOO_DEEP}; send it flatter") from None
+        raise InvalidInput(f"the body is {TOO_DEEP}; reduce the nesting") from None
     except DecodeError as error:
         raise Malformed(_not_json(str(error))) from None
     if not isinstance(value, dict):
         raise Malformed("the body must be a JSON object, such as {}")
     if not is_shallow(value):
-        raise InvalidInput(f"the body is {TOO_DEEP}; send it flatter")
+        raise InvalidInput(f"the body is {TOO_DEEP}; reduce the nesting")
     return value
 
 
@@ -95,7 +95,7 @@ def read_query(request: Request) -> dict[str, list[str]]:
             text, keep_blank_values=True, errors="strict", max_num_fields=_MAX_PARAMETERS
         )
     except UnicodeDecodeError:
-        raise Malformed("the query is not UTF-8; encode it before the percent signs") from None
+        raise Malformed("the query is not UTF-8; percent-encode it as UTF-8") from None
     except ValueError:
         raise Malformed(f"the query has more than {_MAX_PARAMETERS} parameters") from None
     for name, value in pairs:

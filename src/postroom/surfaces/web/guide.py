@@ -68,7 +68,7 @@ def _respond(request: Request) -> Response:
             return _moved(f"{PREFIX}/{INDEX}")
         case ["guide", *segments]:
             return _file("/".join(segments) or "index.html", request)
-    raise NotFound("there is nothing at this address")
+    raise NotFound("there is nothing at this path")
 
 
 def _moved(to: str) -> Response:

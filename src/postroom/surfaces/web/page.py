@@ -63,7 +63,7 @@ class Visit:
 
     @property
     def person(self) -> SignedIn:
-        """The person. Raises Unauthenticated."""
+        """The person who is signed in. Raises Unauthenticated."""
         if self.signed_in is None:
             raise Unauthenticated("you are signed out; sign in to see this page")
         return self.signed_in

@@ -11,17 +11,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page
 
-from tests.surfaces.web.chromium import (
-    DESKTOP,
-    NARROW,
-    PHONE,
-    SCHEMES,
-    SIZES,
-    browser,
-    chromium,
-    signed_in,
-    violations,
-)
+from tests.surfaces.web.chromium import DESKTOP, SIZES, browser, chromium, obstacles, signed_in
 from tests.surfaces.web.conftest import Office
 from tests.surfaces.web.mail.conftest import PIXEL, Letters
 from tests.surfaces.web.mail.hostile import HOSTILE
@@ -78,21 +68,15 @@ async def some_mail(office: Office, letters: Letters) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("size", [NARROW, PHONE, DESKTOP], ids=["narrow", "phone", "desktop"])
-@SCHEMES
 async def test_every_page_fits_the_screen_and_everybody(
-    browser: Browser, office: Office, letters: Letters, tmp_path: Path, size: Any, scheme: str
+    browser: Browser, office: Office, letters: Letters
 ) -> None:
     paths = await some_mail(office, letters)
-    page = await signed_in(browser, office, viewport=size, color_scheme=scheme)
+    page = await signed_in(browser, office)
 
     for name, path in paths.items():
         await page.goto(path)
-        await page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
-        wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
-        assert (name, 0) >= (name, wide)
-        if size is not NARROW:
-            assert (name, "") == (name, await violations(page))
+        assert (name, {}) == (name, await obstacles(page))
 
 
 @SIZES

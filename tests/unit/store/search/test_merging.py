@@ -29,6 +29,7 @@ from postroom.store.transaction import Transaction
 from tests.unit.store.search.test_results import wrong_results
 from tests.unit.store.search.world import SMALL_POLICY, START, World
 
+pytestmark = pytest.mark.one_python
 T = TypeVar("T")
 ALL_AT_ONCE = MergePolicy(buffer_docs=1)
 AT_ONCE_AS_ONE = MergePolicy(buffer_docs=1, fan_out=2, tombstone_s=0, idle_tombstone_s=0)

@@ -151,7 +151,7 @@ def _number(flat: U8, starts: Int, lengths: Int) -> tuple[U32, Int]:
             numbers = np.empty(len(order), np.uint32)
             numbers[order] = np.cumsum(first, dtype=np.uint32) - np.uint32(1)
             return numbers, order.compress(first)
-    raise RuntimeError("no hash keeps these strings apart")
+    raise RuntimeError("no hash function separates these strings")
 
 
 def _all_words(flat: U8, starts: Int, lengths: Int) -> list[tuple[Int | None, U64]]:

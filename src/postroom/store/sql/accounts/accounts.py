@@ -70,7 +70,7 @@ def add_account(
 ) -> None:
     """Insert an account and its inbox. Raises Conflict and Forbidden."""
     if tx.one("SELECT 1 FROM accounts WHERE id = :id", id=account.id):
-        raise Conflict(f"there is an account {account.id} already; choose another name")
+        raise Conflict(f"the account {account.id} already exists; choose another name")
     inbox = Inbox(account.inbox_id, account.address, name, account.id, account.created_at)
     add_inbox(tx, inbox, None, b"", rights)
     insert(

@@ -61,7 +61,7 @@ def insert_rule_delivery(
 def _named(tx: Transaction, webhook_id: str, visible: Visible) -> int:
     row = find_webhook(tx, webhook_id, visible)
     if row is None:
-        raise NotFound(f"webhook: there is no {webhook_id} any more")
+        raise NotFound(f"webhook: {webhook_id} no longer exists")
     return int(row[-1])
 
 

@@ -320,7 +320,7 @@ def approve_mail(
     it = {"inbox": row[0], "message": row[1]}
     due = max(row[5], seconds(decision.now))
     if not tx.run(RELEASE, **it, next_at=due, sha256=decision.sha256):
-        raise Conflict(f"{message_id} was decided meanwhile")
+        raise Conflict(f"{message_id} was already decided by somebody else")
     addresses = _decided(tx, row[0], row[1], decision, "approved")
     status = "scheduled" if row[5] > seconds(decision.now) else "queued"
     set_recipients(tx, row[0], row[1], {a: Recipient(a, status) for a in addresses}, decision.now)

@@ -1,0 +1,77 @@
+"""How many modules and lines the source has, by folder and by feature.
+
+    python -m bench.source_size
+
+A feature is counted by the files that it has to itself. What it added to files that were there
+before, such as a column in the store or an option of a command, counts as the rest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatch
+from pathlib import Path
+
+import postroom
+
+SOURCE = Path(postroom.__file__).parent
+FEATURES = {
+    "web pages": ("surfaces/web/*", "calls/web_sessions.py", "mail/text/marks.py"),
+    "Python client": ("client/*", "surfaces/rest/client.py"),
+    "OAuth server": ("surfaces/oauth/*", "*/oauth_*.py", "model/oauth.py", "pipeline/oauth.py"),
+    "approval": ("approval.py", "*/approval.py", "*/approvals.py", "*/outbox/holds.py"),
+    "toolset agent": ("operations/agent/*", "*/toolsets/agent.py", "model/agent.py"),
+    "visibility of HTML": ("mail/html/*",),
+    "text of attachments": ("mail/text_extraction/*",),
+    "quotations and bounces": ("mail/quoting/*", "mail/bounces.py", "mail/header_values.py"),
+    "terminal": ("*/cli/rendering/*", "*/cli/editor.py", "*/cli/completion.py", "*/cli/terminal.py",
+                 "*/cli/backends.py"),
+    "cluster": ("store/postgres/citus.py", "store/postgres/cluster_commits.py"),
+}  # fmt: skip
+"""Features that came after the engine, with the files that they have to themselves."""
+
+
+def main() -> None:
+    files = {
+        path.relative_to(SOURCE).as_posix(): len(path.read_text().splitlines())
+        for path in sorted(SOURCE.rglob("*.py"))
+    }
+    print(table("folder", files, folder))
+    print()
+    print(table("feature", files, feature))
+
+
+def folder(path: str) -> str:
+    """The folder of a file, two levels deep at most."""
+    return "/".join(path.split("/")[:-1][:2]) or "."
+
+
+def feature(path: str) -> str:
+    """The feature that has a file to itself."""
+    found = (
+        name
+        for name, patterns in FEATURES.items()
+        if any(fnmatch(path, pattern) for pattern in patterns)
+    )
+    return next(found, "the rest")
+
+
+def table(title: str, files: dict[str, int], group: Callable[[str], str]) -> str:
+    """Modules and lines by group, as Markdown."""
+    modules = Counter(group(path) for path in files)
+    lines: Counter[str] = Counter()
+    for path, count in files.items():
+        lines[group(path)] += count
+    rows = [(title, "modules", "lines"), ("---", "---:", "---:")]
+    rows += [(name, str(modules[name]), f"{lines[name]:,}") for name in sorted(modules)]
+    rows.append(("all", str(len(files)), f"{sum(files.values()):,}"))
+    return "\n".join(_row(row) for row in rows)
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+if __name__ == "__main__":
+    main()
