@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from pathlib import Path
 
+from postroom.config import read_settings
+from postroom.model.health import Finding
+from postroom.surfaces.cli.commands.doctor import examine_network
 from tests.servers.ports import free_port
-from tests.servers.postroom import command, environment, running
+from tests.servers.relay import relaying
 
 
-def finding(data: Path, **extra: str) -> dict[str, str]:
-    done = subprocess.run(
-        command("-o", "json", "doctor"),
-        env=environment(data, {"POSTROOM_PORT": "0", **extra}),
-        capture_output=True,
-        check=False,
-    )
-    found: list[dict[str, str]] = json.loads(done.stdout)["checks"]
-    return next((one for one in found if one["check"] == "cell"), {})
+async def finding(data: Path, **extra: str) -> Finding | None:
+    own = {"POSTROOM_DATA_DIR": str(data), "POSTROOM_PORT": "0", "POSTROOM_SMTP_LISTEN": "none"}
+    found = await examine_network(read_settings({**own, **extra}).settings)
+    return next((one for one in found if one.check == "cell"), None)
 
 
-def test_the_doctor_tells_the_cell_and_connects_to_the_others(tmp_path: Path) -> None:
-    smtp, nobody = free_port(), free_port()
-    with running(tmp_path / "b", POSTROOM_SMTP_LISTEN=f"127.0.0.1:{smtp}"):
-        relays = f"b.example=smtp://127.0.0.1:{smtp}"
-        fine = finding(tmp_path / "a", POSTROOM_CELL="a", POSTROOM_CELL_RELAYS=relays)
-        relays += f",c.example=smtp://me:hush@127.0.0.1:{nobody}?insecure=true"
-        down = finding(tmp_path / "a", POSTROOM_CELL="a", POSTROOM_CELL_RELAYS=relays)
+async def test_the_doctor_tells_the_cell_and_connects_to_the_others(tmp_path: Path) -> None:
+    async with relaying() as other:
+        relays = f"b.example={other.url}"
+        fine = await finding(tmp_path, POSTROOM_CELL="a", POSTROOM_CELL_RELAYS=relays)
+        relays += f",c.example=smtp://me:hush@127.0.0.1:{free_port()}?insecure=true"
+        down = await finding(tmp_path, POSTROOM_CELL="a", POSTROOM_CELL_RELAYS=relays)
 
-    assert "ok" == fine["status"]
-    assert f"a; mail to b.example: 127.0.0.1:{smtp} answers without TLS" in fine["detail"]
-    assert ("problem", True) == (down["status"], "c.example" in down["detail"])
-    assert "hush" not in json.dumps(down)
-    assert {} == finding(tmp_path / "a")
+    assert fine is not None
+    assert down is not None
+    expected = f"a; mail to b.example: 127.0.0.1:{other.port} answers without TLS"
+    assert ("ok", True) == (fine.status, fine.detail.startswith(expected))
+    assert ("problem", True) == (down.status, "c.example" in down.detail)
+    assert "hush" not in str(down)
+
+
+async def test_the_doctor_says_nothing_of_cells_where_there_are_none(tmp_path: Path) -> None:
+    assert await finding(tmp_path) is None

@@ -24,7 +24,13 @@ OUTGOING = {"to": ["ana@example.com"], "subject": "Hello", "body_text": "Good mo
 @asynccontextmanager
 async def working(ctx: RequestContext, relay: Relay, **options: Any) -> AsyncIterator[Outbox]:
     sender = SmtpRelay(parse_relay_url(relay.url), "postroom.localhost", response_s=2, **options)
-    outbox = Outbox(ctx, sender)
+    async with at_work(Outbox(ctx, sender)) as outbox:
+        yield outbox
+
+
+@asynccontextmanager
+async def at_work(outbox: Outbox) -> AsyncIterator[Outbox]:
+    """Run a worker for as long as the block lasts."""
     task = asyncio.create_task(outbox.run())
     try:
         yield outbox

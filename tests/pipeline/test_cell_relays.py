@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -29,7 +29,7 @@ from postroom.providers.smtp.relay import SmtpRelay
 from postroom.providers.smtp.url import parse_relay_url
 from tests.mails import new_inbox
 from tests.pipeline.clock import Clock
-from tests.pipeline.posting import send, statuses, types, until
+from tests.pipeline.posting import at_work, send, statuses, types, until
 from tests.servers.relay import CUT, HANG, Relay, relaying
 
 BEE, SEA, ANA = "bo@b.example", "cy@c.example", "ana@example.com"
@@ -45,14 +45,8 @@ async def handing(
 ) -> AsyncIterator[Outbox]:
     senders = {domain: sender_to(cell) for domain, cell in cells.items()}
     known = CellSenders(senders, clock=lambda: ctx.clock().timestamp())
-    outbox = Outbox(ctx, None if relay is None else sender_to(relay), known)
-    task = asyncio.create_task(outbox.run())
-    try:
+    async with at_work(Outbox(ctx, relay and sender_to(relay), known)) as outbox:
         yield outbox
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 @pytest.fixture
