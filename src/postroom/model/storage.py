@@ -108,7 +108,10 @@ class NewMessage:
 
     @property
     def sender(self) -> AddressLine | None:
-        return next((a for a in self.addresses if a.role == "from"), None)
+        for address in self.addresses:
+            if address.role == "from":
+                return address
+        return None
 
     @property
     def has_attachment(self) -> bool:
