@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: bench-source bundle bench-size bench-approval bench-agent bench-cells bench-client client bench-fairness help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-cells faults-database clean bench-rules bench-walks bench-web rule-runs screenshots docs reference
+.PHONY: bench-source bundle bench-size bench-approval bench-agent bench-cells bench-client client bench-fairness help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-cells faults-database clean bench-rules bench-walks bench-web rule-runs screenshots docs reference bench-inboxes bench-sizes
 SHELL := /bin/bash
 
 help: ## Show this list
@@ -64,6 +64,12 @@ bench-search: ## Measure search: make bench-search N=100000 [DATA=folder to keep
 	@.venv/bin/python -m $(if $(DATABASE),bench.search.postgres,bench.search) \
 		$(if $(filter-out new,$(DATABASE)),"$(DATABASE)") \
 		--messages $(or $(N),100000) $(if $(DATA),--data "$(DATA)")
+
+bench-sizes: setup ## Measure what a stored message takes: make bench-sizes PLACE=folder|url
+	@.venv/bin/python -m bench.sizes "$(PLACE)"
+
+bench-inboxes: setup ## Measure what one inbox costs among few and many: make bench-inboxes [N=20000]
+	@.venv/bin/python -m bench.inboxes --many $(or $(N),20000)
 
 bench-size: setup ## Measure what `pip install postroom` takes on disk: make bench-size [EXTRAS=pdf]
 	@scripts/small-environment .cache/bench-size $(EXTRAS)
