@@ -186,15 +186,16 @@ def _assemble(
     calendar = contents.parts.get("text/calendar")
     subject = " ".join(line(fields.decoded("subject")).split())
     # RFC 5322 §3.6.4 has no ids without brackets; a mail that calls itself a reply may forget them
-    is_reply = is_reply_subject(subject)
+    pointers = (*fields.all("in-reply-to"), *fields.all("references"))
+    is_bare = any("<" not in value for value in pointers) and is_reply_subject(subject)
     return ParsedMessage(
         subject=subject,
         addresses=addresses,
         date=date,
         internet_message_id=parse_message_id(line(fields.first("message-id"))),
-        in_reply_to=parse_in_reply_to(line(fields.first("in-reply-to")), bare=is_reply),
+        in_reply_to=parse_in_reply_to(line(fields.first("in-reply-to")), bare=is_bare),
         references=tuple(
-            parse_references([line(v) for v in fields.all("references")], bare=is_reply)
+            parse_references([line(v) for v in fields.all("references")], bare=is_bare)
         ),
         headers=tuple(decoded_pairs(fields)),
         text=words.text,

@@ -29,7 +29,7 @@ from postroom.model.limits import Limits
         ("=?utf-8?q?a?= and =?utf-8?q?b?=", "a and b"),
         ("=?utf-8?B?ww==?= =?utf-8?B?vA==?=", "ü"),
         ("=?iso-2022-jp?B?GyRCJDMkcxsoQg==?=", "こん"),
-        ("=?utf-8?q?no_end", "=?utf-8?q?no_end"),
+        ("=?utf-8?q?no_end", "no end"),
         ("=?utf-8?q?what=3F?=", "what?"),
         ("=?utf-8?q?space in it?=", "space in it"),
         ("=?utf-8?q?=0A=0D=00x?=", "\n\rx"),

@@ -142,10 +142,20 @@ def is_opaque(style: Style) -> bool:
     )
 
 
+def has_layout(html: str) -> bool:
+    """Whether columns could be collapsed, or boxes stand in a line that is too short for them."""
+    if "\\" in html or _ENTITY.search(html):
+        return True
+    is_line = "overflow" in html or "contain" in html
+    return ("collapse" in html and "<col" in html) or (
+        is_line and ("flex" in html or "nowrap" in html)
+    )
+
+
 def _may_move_up(html: str) -> bool:
     """Whether a box could be moved over what stands before it."""
-    is_placed = "relative" in html or "absolute" in html or "transform" in html
-    return is_placed and _MOVED_UP.search(html) is not None
+    is_placed = "position" in html and ("relative" in html or "absolute" in html)
+    return (is_placed or "transform:" in html) and _MOVED_UP.search(html) is not None
 
 
 @dataclass(slots=True)

@@ -21,6 +21,7 @@ from postroom.mail.html.layout import (
     Columns,
     Line,
     count_painted,
+    has_layout,
     is_opaque,
     line_of,
     may_cover,
@@ -69,6 +70,7 @@ def render(
     walker = _Walker(
         resolver, page=page or Page(), hidden=HiddenTexts(observer), observer=observer,
         covered=below.union(covers.values()), covers=covers, folds=folds,
+        lays_out=has_layout(said),
     )  # fmt: skip
     if tree.root is not None and not walker.walk(tree.root):
         defects = (*defects, f"HTML with more than {_MAX_NODES} nodes, read up to there")
@@ -128,11 +130,10 @@ class _Frame:
     close: Callable[[], None] | None = None
     pre: bool = False
     clip_start: list[float] = field(default_factory=list)
-    is_covered: bool = False
+    unseen: str = ""
     start: float = 0.0
     columns: Columns | None = None
     line: Line | None = None
-    is_pushed_out: bool = False
 
 
 @dataclass(slots=True)
@@ -156,6 +157,7 @@ class _Walker:
     covered: set[int] = field(default_factory=set)
     below: Below = field(default_factory=Below)
     folds: bool = True
+    lays_out: bool = False
 
     def walk(self, root: LexborNode) -> bool:
         """Depth first without recursion: mail nests deeper than Python does.
@@ -233,7 +235,7 @@ class _Walker:
         for name, value in attributes.items():
             if value and name in _TEXT_ATTRIBUTES:
                 self.hidden.mention(value, f"{name} attribute")
-        if attributes and resolver.has_rules:
+        if attributes and resolver.has_rules and ("class" in attributes or "id" in attributes):
             element.classes, element.id = names_of(attributes, folds=self.folds)
         style = above.style
         if attributes or resolver.has_rules or tag in _STYLED:
@@ -244,15 +246,9 @@ class _Walker:
         silent = above.silent or tag in _NEVER_SHOWN
         pre = above.pre or tag in _PREFORMATTED
         hidden = above.hidden if is_same else style.hidden
-        frame = _Frame(
-            element, style, hidden, silent, None, pre, above.clip_start, above.is_covered,
-            columns=above.columns, is_pushed_out=above.is_pushed_out,
-        )  # fmt: skip
-        if above.line is not None:
-            frame.is_pushed_out = frame.is_pushed_out or above.line.is_full()
-            above.line.add(style.values, style.size_px)
-        if tag in TABLE_TAGS and (tag[:3] == "col" or above.columns is not None):
-            self._lay_out_table(frame, above)
+        frame = _Frame(element, style, hidden, silent, None, pre, above.clip_start, above.unseen)
+        if self.lays_out:
+            self._lay_out(frame, above)
         if not is_same or (self.covered and node.mem_id in self.covered):
             self._place(frame, node)
         if hidden or tag == "details":
@@ -272,12 +268,17 @@ class _Walker:
         if tag == "details" and "open" not in frame.element.attributes:
             frame.hidden = frame.hidden or _FOLDED
 
-    def _lay_out_table(self, frame: _Frame, above: _Frame) -> None:
-        """Count the columns of a table as soon as one of them is collapsed."""
+    def _lay_out(self, frame: _Frame, above: _Frame) -> None:
+        """Decide what follows from neighbours: columns that are collapsed, lines that are full."""
         tag, attributes = frame.element.tag, frame.element.attributes
-        if tag == "table":
-            frame.columns = None
-        elif tag[:3] == "col":
+        if above.line is not None:
+            frame.unseen = frame.unseen or ("clipped" if above.line.is_full() else "")
+            above.line.add(frame.style.values, frame.style.size_px)
+        if tag != "table":
+            frame.columns = above.columns
+        if tag not in TABLE_TAGS:
+            return
+        if tag[:3] == "col":
             table = next(
                 (one for one in reversed(self.frames) if one.element.tag == "table"), above
             )
@@ -297,14 +298,16 @@ class _Walker:
             frame.line = line_of(frame.style.values, frame.style.inherited, frame.style.size_px)
             frame.clip_start = []  # where the first text in it stands, once there is one
         if self.covered and node.mem_id in self.covered:
-            frame.is_covered = True
+            frame.unseen = "covered"
         if "position" in frame.style.values or "transform" in frame.style.values:
             self.below.look(node, frame.style, len(self.page.lines))
         position = frame.style.values.get("position", "static")
         if position == "static":
             return
-        if frame.is_covered and (node.mem_id in self.covers or covers(frame.style.values, 0)):
-            frame.is_covered = False
+        if frame.unseen == "covered" and (
+            node.mem_id in self.covers or covers(frame.style.values, 0)
+        ):
+            frame.unseen = ""
         if (
             not self.covered
             and covers(frame.style.values, len(self.page.lines))
@@ -328,7 +331,7 @@ class _Walker:
             self.hidden.mention(text, f"{frame.element.tag} element")
             return
         hidden = frame.hidden
-        if not hidden and (frame.is_covered or not frame.style.box.is_plain or frame.is_pushed_out):
+        if not hidden and (frame.unseen or not frame.style.box.is_plain):
             hidden = self._hidden_here(frame, text)
         if hidden:
             self.hidden.add(text, hidden)
@@ -344,8 +347,8 @@ class _Walker:
         """Why text does not show in this place, though it would elsewhere."""
         if text.isspace():
             return ""
-        if frame.is_covered or frame.is_pushed_out:
-            return "covered" if frame.is_covered else "clipped"
+        if frame.unseen:
+            return frame.unseen
         if self.is_new_row:
             self._end_row()
         self.row_px = max(self.row_px, frame.style.box.line(frame.style.size_px))

@@ -242,11 +242,11 @@ def _may_be_one(text: str, *, quote_follows: bool, is_paragraph: bool) -> bool:
     """
     if not quote_follows and not _may_stand_alone(text, is_paragraph=is_paragraph):
         return False
-    if quote_follows and may_be_dated(text) and may_have_zone(text):
-        return True
     if is_paragraph or ("@" in text and (quote_follows or text.endswith((":", "：")))):
         return True
-    return _may_have_verb(text) or ("(" in text and _may_have_verb(_BRACKETS.sub(" ", text)))
+    if _may_have_verb(text) or ("(" in text and _may_have_verb(_BRACKETS.sub(" ", text))):
+        return True
+    return quote_follows and may_be_dated(text) and may_have_zone(text)
 
 
 def _may_stand_alone(text: str, *, is_paragraph: bool) -> bool:
