@@ -67,7 +67,12 @@ async def test_a_question_asked_again_needs_no_new_vector():
         (200, {"nothing": 1}, ProviderError, "unexpected response"),
         (200, {"data": [{"index": 0, "embedding": "x"}]}, ProviderError, "unexpected response"),
         (200, {"data": [{"index": 0, "embedding": []}]}, ProviderError, "unexpected response"),
-        (200, {"data": [{"index": 0, "embedding": [float("nan")]}]}, ProviderError, "unexpected response"),
+        (
+            200,
+            {"data": [{"index": 0, "embedding": [float("nan")]}]},
+            ProviderError,
+            "unexpected response",
+        ),
         (200, {"data": [{"index": 0, "embedding": [1e300]}]}, ProviderError, "unexpected response"),
     ],
 )
