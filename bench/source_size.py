@@ -27,7 +27,6 @@ FEATURES = {
     "quotations and bounces": ("mail/quoting/*", "mail/bounces.py", "mail/header_values.py"),
     "terminal": ("*/cli/rendering/*", "*/cli/editor.py", "*/cli/completion.py", "*/cli/terminal.py",
                  "*/cli/backends.py"),
-    "cluster": ("store/postgres/citus.py", "store/postgres/cluster_commits.py"),
 }  # fmt: skip
 """Features that came after the engine, with the files that they have to themselves."""
 
