@@ -190,7 +190,7 @@ async def test_a_name_that_is_taken_is_not_said_to_be_in_the_settings(tmp_path: 
         async with an_installation(tmp_path, world) as app:
             await ask(app, accounts.add_account, account_id="work", **world.arguments)
         async with an_installation(tmp_path, world) as app:
-            with pytest.raises(Conflict, match="the account work exists already"):
+            with pytest.raises(Conflict, match="the account work already exists"):
                 await ask(app, accounts.add_account, account_id="work", **world.arguments)
 
 

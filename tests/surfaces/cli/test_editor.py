@@ -76,7 +76,7 @@ def test_a_draft_is_written_as_well(data, postroom, inbox, editor):
 @pytest.mark.parametrize(
     ("text", "code", "told"),
     [
-        ("", 0, "nothing was written"),
+        ("", 0, "the file was not changed"),
         (" \n\n", 0, "the text is empty"),
         ("Hello\n", 3, "the editor ended with 3"),
     ],
@@ -107,7 +107,7 @@ def test_a_head_that_cannot_be_read_is_told_and_the_text_is_kept(data, inbox, ed
 
     seen = on_a_terminal(data, "send", EDITOR=command, code=2, TMPDIR=str(data.parent))
 
-    assert "is no line of the head" in seen
+    assert "is not a header line" in seen
     assert "kept in" in seen
 
 

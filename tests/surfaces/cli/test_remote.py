@@ -295,7 +295,7 @@ def test_the_end_of_a_stream_is_told(local):
         other.shutdown()
 
     assert (7, "2026-01-01T00:00:00Z\tx\ti\n") == (ended.code, ended.out)
-    assert "the server ended the stream of events" in ended.err
+    assert "the server closed the event stream" in ended.err
 
 
 ANYWHERE = {

@@ -34,7 +34,7 @@ def _answers(size: int) -> Bounds:
     ("bad", "argument", "bounds", "said"),
     [
         (work.refuse, 0, LONG, "I would rather not"),
-        (work.loop, 0, Bounds(wall_s=0.5), r"not done within 0\.5 seconds"),
+        (work.loop, 0, Bounds(wall_s=0.5), r"not finished within 0\.5 seconds"),
         (work.loop, 0, Bounds(wall_s=120, cpu_s=1), "crashed"),
         (work.hoard, 10 * MB, LONG, "MemoryError"),
         (work.babble, 2 * MB, LONG, "more than 1048576 bytes"),

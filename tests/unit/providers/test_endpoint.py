@@ -64,11 +64,16 @@ async def test_a_question_asked_again_needs_no_new_vector():
         (401, {}, ProviderAuthFailed, "refused our key"),
         (500, {}, ProviderError, "answered 500"),
         (200, {"data": []}, ProviderError, "gave 0 vectors for 1"),
-        (200, {"nothing": 1}, ProviderError, "something else"),
-        (200, {"data": [{"index": 0, "embedding": "x"}]}, ProviderError, "something else"),
-        (200, {"data": [{"index": 0, "embedding": []}]}, ProviderError, "something else"),
-        (200, {"data": [{"index": 0, "embedding": [float("nan")]}]}, ProviderError, "something"),
-        (200, {"data": [{"index": 0, "embedding": [1e300]}]}, ProviderError, "something else"),
+        (200, {"nothing": 1}, ProviderError, "unexpected response"),
+        (200, {"data": [{"index": 0, "embedding": "x"}]}, ProviderError, "unexpected response"),
+        (200, {"data": [{"index": 0, "embedding": []}]}, ProviderError, "unexpected response"),
+        (
+            200,
+            {"data": [{"index": 0, "embedding": [float("nan")]}]},
+            ProviderError,
+            "unexpected response",
+        ),
+        (200, {"data": [{"index": 0, "embedding": [1e300]}]}, ProviderError, "unexpected response"),
     ],
 )
 async def test_what_goes_wrong_is_said_in_our_words(status, body, kind, words):
