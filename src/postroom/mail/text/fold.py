@@ -33,7 +33,15 @@ def fold(text: str) -> str:
     """
     if text.isascii():
         return " ".join(text.lower().split())
-    folded = _fold_pass(text)
+    if "\n" not in text:
+        return _fold_line(text)
+    # No character composes with one beyond a line feed, so each line is folded by itself.
+    lines = [line.lower() if line.isascii() else _fold_line(line) for line in text.split("\n")]
+    return " ".join("\n".join(lines).split())
+
+
+def _fold_line(line: str) -> str:
+    folded = _fold_pass(line)
     while not folded.isascii() and (again := _fold_pass(folded)) != folded:
         folded = again
     return folded
