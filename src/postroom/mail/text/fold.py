@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from postroom.model.message import AddressLine
 from postroom.model.storage import FIELD_BORDER, SearchTexts
@@ -81,9 +82,22 @@ def folded_fields(fields: Iterable[str]) -> str:
     return FIELD_BORDER.join(map(fold, fields))
 
 
+_MAX_SHORT = 100
+_fold_cached = lru_cache(8192)(fold)
+
+
+def _fold_short(text: str) -> str:
+    """`fold` for addresses and names, most of which come again."""
+    return _fold_cached(text) if len(text) <= _MAX_SHORT else fold(text)
+
+
 def folded_addresses(addresses: Iterable[AddressLine], roles: tuple[str, ...]) -> str:
     """The addresses and names that `from` or `to` looks at."""
-    lines = [f"{fold(a.address)}{ADDRESS_END}{fold(a.name)}" for a in addresses if a.role in roles]
+    lines = [
+        f"{_fold_short(a.address)}{ADDRESS_END}{_fold_short(a.name)}"
+        for a in addresses
+        if a.role in roles
+    ]
     return FIELD_BORDER + FIELD_BORDER.join(lines) + FIELD_BORDER if lines else ""
 
 
