@@ -236,7 +236,7 @@ def authenticate(raw: bytes, parsed: ParsedMessage, trust: Trust) -> Auth:
 
     A mail with several From addresses is aligned with none of them.
     """
-    headers = [name for name, _ in parsed.headers if name.lower() == "from"]
+    headers = [name for name, _ in parsed.headers if len(name) == 4 and name.lower() == "from"]
     authors = [a.address for a in parsed.addresses if a.role == "from"]
     author = authors[0] if len(authors) == 1 and len(headers) == 1 else ""
     auth = read_auth(parsed.headers, trusted=trust.servers, from_address=author)

@@ -40,3 +40,9 @@ def test_folding_twice_changes_nothing(text: str) -> None:
 @given(st.text(st.characters(codec="ascii")))
 def test_the_fast_path_agrees_with_the_long_one(text: str) -> None:
     assert fold(text) == fold(text + "\u00ad")
+
+
+@given(st.lists(st.text(), min_size=2))
+def test_lines_are_folded_as_one_text(lines: list[str]) -> None:
+    """With a carriage return between them, which is white space too, a text is folded at once."""
+    assert fold("\r".join(lines)) == fold("\n".join(lines))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from postroom.model.message import AddressLine
 from postroom.model.storage import FIELD_BORDER, SearchTexts
@@ -33,7 +34,15 @@ def fold(text: str) -> str:
     """
     if text.isascii():
         return " ".join(text.lower().split())
-    folded = _fold_pass(text)
+    if "\n" not in text:
+        return _fold_line(text)
+    # No character composes with one beyond a line feed, so each line is folded by itself.
+    lines = [line.lower() if line.isascii() else _fold_line(line) for line in text.split("\n")]
+    return " ".join("\n".join(lines).split())
+
+
+def _fold_line(line: str) -> str:
+    folded = _fold_pass(line)
     while not folded.isascii() and (again := _fold_pass(folded)) != folded:
         folded = again
     return folded
@@ -73,9 +82,22 @@ def folded_fields(fields: Iterable[str]) -> str:
     return FIELD_BORDER.join(map(fold, fields))
 
 
+_MAX_SHORT = 100
+_fold_cached = lru_cache(8192)(fold)
+
+
+def _fold_short(text: str) -> str:
+    """`fold` for addresses and names, most of which come again."""
+    return _fold_cached(text) if len(text) <= _MAX_SHORT else fold(text)
+
+
 def folded_addresses(addresses: Iterable[AddressLine], roles: tuple[str, ...]) -> str:
     """The addresses and names that `from` or `to` looks at."""
-    lines = [f"{fold(a.address)}{ADDRESS_END}{fold(a.name)}" for a in addresses if a.role in roles]
+    lines = [
+        f"{_fold_short(a.address)}{ADDRESS_END}{_fold_short(a.name)}"
+        for a in addresses
+        if a.role in roles
+    ]
     return FIELD_BORDER + FIELD_BORDER.join(lines) + FIELD_BORDER if lines else ""
 
 
