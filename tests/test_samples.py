@@ -65,7 +65,7 @@ OTHER_TESTS = {
     "remote.md": "needs Caddy, nginx and a public name; tests/surfaces/oauth has a proxy",
     "webhooks.md": "tests/pipeline/test_webhook_docs.py",
 }
-"""Pages whose samples in Python and in other languages are tried elsewhere; also in the shell for cells."""
+"""Pages whose samples in Python and in other languages are tried elsewhere, and all of cells.md."""
 
 
 @dataclass(frozen=True, slots=True)
