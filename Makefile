@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: test-cluster bench-cluster bundle bench-size bench-approval bench-agent bench-client client bench-fairness help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-database clean bench-rules bench-walks bench-web rule-runs screenshots docs reference
+.PHONY: bundle bench-size bench-approval bench-agent bench-client client bench-fairness help run setup test check unit format pins build bench-imap bench-import bench-load bench-memory bench-search bench-start bench-sync corpora fuzz bench-post faults faults-backup faults-database clean bench-rules bench-walks bench-web rule-runs screenshots docs reference
 SHELL := /bin/bash
 
 help: ## Show this list
@@ -19,12 +19,6 @@ test: setup ## Run every check and every test
 
 check: setup ## Run only the linters, the type checker and the import contract
 	@scripts/test check
-
-test-cluster: setup ## Run stores, contracts and drills on Citus: make test-cluster CITUS_SOURCE=citus.tar.xz
-	@programs=$$(scripts/citus "$(CITUS_SOURCE)") && export CITUS_PROGRAMS="$$programs" && \
-		.venv/bin/python -m pytest -q -n $(or $(PYTEST_WORKERS),2) -k "not sqlite" \
-		-m "not one_server" tests/stores tests/contract && \
-		PYTHONPATH=. .venv/bin/python -m pytest -q -p no:xdist tests/cluster
 
 unit: setup ## Run only the quick tests, on every Python that is found
 	@scripts/test unit
@@ -64,10 +58,6 @@ bench-load: setup ## Measure 1,000 clients: make bench-load [DATABASE=postgres] 
 	@scripts/system-packages test
 	@.venv/bin/python -m bench.load --database $(or $(DATABASE),sqlite) \
 		--processes $(or $(PROCESSES),1)
-
-bench-cluster: setup ## Measure Citus beside one PostgreSQL: make bench-cluster CITUS_SOURCE=citus.tar.xz
-	@CITUS_PROGRAMS=$$(scripts/citus "$(CITUS_SOURCE)") PYTHONPATH=. \
-		.venv/bin/python -m bench.cluster --messages $(or $(N),2000)
 
 bench-search: ## Measure search: make bench-search N=100000 [DATA=folder to keep | DATABASE=url|new]
 	@scripts/setup run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 from collections.abc import AsyncIterator, Iterator
@@ -15,7 +14,6 @@ from postroom.app import App, open_app
 from postroom.calls.context import RequestContext
 from postroom.config import read_settings
 from postroom.model.key import OWNER
-from tests.servers import citus
 from tests.servers.postgres import Postgres
 from tests.servers.postgres import running as running_postgres
 
@@ -54,13 +52,9 @@ def built_guide() -> Path:
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[Postgres | citus.Cluster]:
-    """One PostgreSQL for all tests of this process, started when the first asks for it.
-
-    `make test-cluster` runs tests on a cluster instead.
-    """
-    start = citus.running if citus.PROGRAMS in os.environ else running_postgres
-    with start() as server:
+def postgres_server() -> Iterator[Postgres]:
+    """One PostgreSQL for all tests of this process, started when the first asks for it."""
+    with running_postgres() as server:
         yield server
 
 

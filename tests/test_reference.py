@@ -12,6 +12,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -188,8 +189,17 @@ class World:
     def _webhook(self, inbox: dict[str, Any]) -> dict[str, str]:
         hook = self.post("/v1/webhooks", url=self.receiver.url, inboxes=[inbox["id"]])
         self.receive(inbox, "News")
-        deliveries = self.http.get(f"/v1/webhooks/{hook['id']}/deliveries").json()["results"]
-        return {"whk_2f7j4s": hook["id"], "dlv_9w3b7m": deliveries[0]["id"]}
+        return {"whk_2f7j4s": hook["id"], "dlv_9w3b7m": self._delivered(hook["id"])}
+
+    def _delivered(self, webhook_id: str) -> str:
+        """The id of the newest delivery, once it is done: one that is pending is not repeated."""
+        deadline = time.monotonic() + 60
+        while True:
+            path = f"/v1/webhooks/{webhook_id}/deliveries"
+            newest = self.http.get(path).json()["results"][0]
+            if newest["status"] == "delivered" or time.monotonic() > deadline:
+                return str(newest["id"])
+            time.sleep(0.05)
 
     def _rule(self, operation: str) -> dict[str, str]:
         text = "name: Invoices\nwhen: [{subject: {contains: invoice}}]\nthen: [mark_read]\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,36 +15,17 @@ from postroom.store import postgres, sqlite
 from postroom.store.postgres.engine import PostgresEngine
 from postroom.store.store import Store
 from tests.mails import new_inbox
-from tests.servers import citus
-from tests.stores import shards
 
 OpenAgain = Callable[[], Awaitable[Store]]
 
 
-@pytest.fixture(scope="session")
-def known(request: pytest.FixtureRequest) -> Iterator[shards.Known]:
-    """The queries that ask every shard, and those that were looked at in this session."""
-    found = shards.Known(is_updated=request.config.getoption("--update-golden"))
-    yield found
-    found.write()
-
-
 @pytest.fixture(params=["sqlite", "postgres"])
-def open_again(
-    request: pytest.FixtureRequest, tmp_path: Path, known: shards.Known
-) -> Iterator[OpenAgain]:
+def open_again(request: pytest.FixtureRequest, tmp_path: Path) -> OpenAgain:
     """Opens the store of this test once more, as another process would."""
     if request.param == "sqlite":
-        yield lambda: sqlite.open_store(tmp_path / "postroom.db")
-        return
+        return lambda: sqlite.open_store(tmp_path / "postroom.db")
     url = request.getfixturevalue("database_url")
-    if citus.PROGRAMS in os.environ:  # there, the plans are others
-        yield lambda: postgres.open_store(url, tmp_path)
-        return
-    with pytest.MonkeyPatch.context() as patch:
-        asked = shards.record(patch)
-        yield lambda: postgres.open_store(url, tmp_path)
-    assert [] == known.unknown(url, asked)
+    return lambda: postgres.open_store(url, tmp_path)
 
 
 @pytest.fixture

@@ -16,8 +16,6 @@ from postroom.store.postgres import health
 from postroom.store.postgres.engine import PostgresEngine
 from postroom.store.transaction import Transaction
 
-pytestmark = pytest.mark.one_server
-
 PUT = "INSERT INTO metadata (name, value) VALUES (:name, :value)"
 NAMES = "SELECT name FROM metadata WHERE name <> 'secret' ORDER BY name"
 UNTIL_LOCKED = """

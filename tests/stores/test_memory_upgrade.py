@@ -16,8 +16,6 @@ from postroom.store.transaction import Transaction
 from tests.stores.memories import NOW, put
 from tests.stores.old_stores import OLDEST, OldStore
 
-pytestmark = pytest.mark.one_server
-
 MESSAGE_ID = "msg_" + "1" * 26
 OTHER_ID = "msg_" + "2" * 26
 INBOX = """

@@ -98,7 +98,6 @@ async def test_what_was_read_is_remembered_until_anybody_commits(
     assert [{(n, n)} for n in (0, 1, 1, 2, 3)] == [before, ours, under_way, one, both]
 
 
-@pytest.mark.one_server
 async def test_a_question_is_asked_once_while_nobody_writes(engine: PostgresEngine) -> None:
     asked = []
 
@@ -125,16 +124,6 @@ async def test_a_reader_of_an_older_moment_is_told_what_was_true_then(
 
     assert (0, 0) == await engine.read(across)
     assert (1, 1) == await engine.read(count)
-
-
-@pytest.mark.one_server
-async def test_what_a_snapshot_does_not_tell_of_is_not_remembered(
-    engine: PostgresEngine, database_url: str
-) -> None:
-    with psycopg.connect(database_url, autocommit=True) as admin:
-        admin.execute("UPDATE pg_extension SET extname = 'citus' WHERE extname = 'plpgsql'")
-
-    assert (await engine.read(lambda tx: tx.remembered)) is None
 
 
 async def test_a_crash_that_gives_numbers_anew_is_noticed(

@@ -23,7 +23,6 @@ from tests.stores.old_stores import OLDEST, OldStore
 WAITING = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
 
 
-@pytest.mark.one_server
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
 def test_a_database_that_is_not_in_utf_8_is_refused(
     postgres_server: Postgres, encoding: str
@@ -46,7 +45,6 @@ def test_a_database_of_a_newer_postroom_is_refused(database_url: str) -> None:
             migrate(connection)
 
 
-@pytest.mark.one_server
 def test_an_upgrade_waits_for_writers(database_url: str, tmp_path: Path) -> None:
     OldStore(OLDEST, tmp_path, database_url, rows=False)
     with connections.connect(database_url) as writer, connections.connect(database_url) as other:
@@ -92,7 +90,6 @@ def limit_everything(url: str) -> None:
             admin.execute(f"ALTER DATABASE {name} SET {timeout} = '150ms'".encode())
 
 
-@pytest.mark.one_server
 async def test_limits_of_the_database_end_neither_an_upgrade_nor_a_query(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,8 +20,6 @@ from postroom.store.store import Store
 from postroom.store.transaction import Transaction
 from tests.stores.old_stores import OLDEST, OldStore
 
-pytestmark = pytest.mark.one_server
-
 ANA, BOB = '["inb_a"]', '["inb_b"]'
 
 

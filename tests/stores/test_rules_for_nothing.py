@@ -25,7 +25,6 @@ RULES = {
 }
 
 
-@pytest.mark.one_server
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 async def test_an_upgrade_switches_off_what_is_for_no_inbox(
     request: pytest.FixtureRequest, tmp_path: Path, database: str

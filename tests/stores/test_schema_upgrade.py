@@ -27,8 +27,6 @@ from postroom.store.upgrade import COLUMNS, TABLES, VERSION
 from tests.stores.memories import NOW
 from tests.stores.old_stores import OLDEST, PARTITIONS, VERSIONS, OldStore, reset
 
-pytestmark = pytest.mark.one_server
-
 Make = Callable[..., OldStore]
 CATALOG = {
     "relations": """

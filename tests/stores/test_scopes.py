@@ -21,7 +21,6 @@ from postroom.store.postgres.engine import PostgresEngine
 from postroom.store.search.index import IndexSearcher, SearchQuery
 from tests.unit.store.search.world import World
 
-pytestmark = pytest.mark.one_server
 TABLES = ("messages", "search_texts", "bodies", "search_buffer", "attachments")
 PATIENT = "; ".join(
     f"SET enable_{way} = off" for way in ("seqscan", "bitmapscan", "hashjoin", "mergejoin")

@@ -18,7 +18,6 @@ class Transaction(Protocol):
 
     `known` caches what was read in this transaction and cannot change before its end. `remembered`
     caches what earlier ones have read, until the next write; None where writes are not detected.
-    `published` is the number of the last event that may be read in order; None if all may.
     """
 
     @property
@@ -26,9 +25,6 @@ class Transaction(Protocol):
 
     @property
     def remembered(self) -> dict[object, Any] | None: ...
-
-    @property
-    def published(self) -> int | None: ...
 
     def all(self, sql: str, /, **params: object) -> list[Row]:
         """Run a statement and return every row."""

@@ -247,15 +247,8 @@ REQUIRED = {
 
 
 def _without(required: str, place: str) -> str:
-    """The query for the rows of a table that lack what is required.
-
-    Rows of a subquery are joined: Citus refuses a condition on a table that is elsewhere.
-    """
+    """The query for the rows of a table that lack what is required."""
     table, _, column = place.rpartition(".")
-    if table.lstrip().startswith("("):
-        other, _, condition = required.partition(" WHERE ")
-        joined = f"{table} x LEFT JOIN {other} ON {condition}"
-        return f"SELECT x.{column} FROM {joined} WHERE y.number IS NULL"
     return f"SELECT x.{column} FROM {table} x WHERE NOT EXISTS (SELECT 1 FROM {required})"
 
 

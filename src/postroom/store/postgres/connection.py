@@ -42,25 +42,22 @@ _SESSION = """
     SET tcp_keepalives_interval = 5;
     SET tcp_keepalives_count = 3;
     SET tcp_user_timeout = 20000;
-    SET citus.node_connection_timeout = 1500;
 """
 """Session settings.
 
 Keepalives let the server release the locks of a machine that left the network. Timeouts of the role
 or the database are removed, because an upgrade that copies a table or a backup may exceed them.
-(`transaction_timeout` exists from PostgreSQL 17 on; the last setting has no effect without Citus.)
+(`transaction_timeout` exists from PostgreSQL 17 on.)
 """
 
 _SNAPSHOT = """
-    SELECT CASE WHEN NOT pg_is_in_recovery()
-                 AND NOT EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'citus')
-                THEN pg_current_snapshot()::text END,
+    SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_current_snapshot()::text END,
            current_database()::text, pg_postmaster_start_time()::text,
            (SELECT checkpoint_lsn::text FROM pg_control_checkpoint())
 """
 """Transactions with the same snapshot see the same data unless the server crashed in between, which
 changes the checkpoint: after a crash, ids of unfinished transactions are assigned again. A snapshot
-does not identify what a standby or the workers of Citus hold, so nothing is cached there.
+does not identify what a standby holds, so nothing is cached there.
 """
 
 MIN_SERVER_VERSION = 140_000
@@ -68,15 +65,11 @@ MIN_SERVER_VERSION = 140_000
 PATIENCE_S = 10.0
 """How long work is retried while the server does not answer."""
 
-WORKER_PATIENCE_S = 1.0
-"""How long reading is retried while a worker node of Citus does not answer; others may."""
-
 PAUSE_S = 0.1
 
 LOST = (psycopg.OperationalError, psycopg.InterfaceError)
-_CONFLICTS = frozenset({"40001", "40P01", "25006", "3B001"})
-"""Serialization failure, deadlock, a server that is not the primary, or a worker node of Citus that
-was lost with the savepoints of the transaction."""
+_CONFLICTS = frozenset({"40001", "40P01", "25006"})
+"""Serialization failure, deadlock, or a server that is not the primary."""
 
 _RESTARTING = frozenset({"57P01", "57P02", "57P03", "53300"})
 """The server stops, starts, has crashed, or has too many connections."""
@@ -85,15 +78,6 @@ _TIMED_OUT = frozenset({"57P05", "25P03", "25P04"})
 """The server ended the session after a timeout."""
 
 _TRANSIENT = _CONFLICTS | _RESTARTING | _TIMED_OUT
-
-_LOST_NODE = (
-    "failure on connection marked as essential",
-    "server closed the connection unexpectedly",
-    "could not receive data from server",
-    "could not send data to server",
-    "no connection to the server",
-)
-"""Citus has no code for a worker that is lost while it is used."""
 
 _NAME = re.compile(r"'[^']*'|(?<!:):([a-zA-Z_]\w*)")
 _INDEX_HINT = re.compile(r"\+(?=(\w+\.)?inbox\b)")
@@ -183,8 +167,6 @@ class PostgresTransaction:
     remembered: dict[object, Any] | None = None
     """None for writers, which see their own uncommitted rows."""
 
-    published: int | None = None
-
     def __init__(
         self, connection: psycopg.Connection, pipeline: psycopg.Pipeline | None = None
     ) -> None:
@@ -227,11 +209,9 @@ class PostgresTransaction:
 class PostgresReadTransaction(PostgresTransaction):
     """A read-only transaction, with the cache of its snapshot."""
 
-    def __init__(
-        self, connection: psycopg.Connection, read_cache: ReadCache, published: int | None
-    ) -> None:
+    def __init__(self, connection: psycopg.Connection, read_cache: ReadCache) -> None:
         super().__init__(connection)
-        self._read_cache, self.published = read_cache, published
+        self._read_cache = read_cache
 
     @cached_property
     def remembered(self) -> dict[object, Any] | None:  # type: ignore[override]
@@ -256,15 +236,7 @@ def is_transient(error: BaseException) -> bool:
     state = error.sqlstate
     if state is None:
         return isinstance(error, LOST)
-    return state.startswith("08") or state in _TRANSIENT or is_of_worker_node(error)
-
-
-def is_of_worker_node(error: BaseException) -> bool:
-    """Whether a worker node of Citus failed, and not our own connection, whose errors are fatal."""
-    if not isinstance(error, psycopg.Error) or error.diag.severity_nonlocalized != "ERROR":
-        return False
-    state, text = error.sqlstate or "", error.diag.message_primary or ""
-    return state.startswith("08") or state in _RESTARTING or text.startswith(_LOST_NODE)
+    return state.startswith("08") or state in _TRANSIENT
 
 
 def translated(error: Exception) -> Exception:

@@ -22,23 +22,19 @@ from psycopg.errors import LockNotAvailable
 from postroom.errors import Conflict, Unavailable
 from postroom.ports.events import Topic
 from postroom.store.maintenance.lifecycle import MIGRATED, refuse_migrated
-from postroom.store.postgres.citus import is_cluster
-from postroom.store.postgres.cluster_commits import ClusterCommits, begin_reading
 from postroom.store.postgres.connection import (
     PATIENCE_S,
     PAUSE_S,
-    WORKER_PATIENCE_S,
     PostgresReadTransaction,
     PostgresTransaction,
     connect,
-    is_of_worker_node,
     is_transient,
     is_unreachable,
     postgres_errors,
     translated,
 )
 from postroom.store.postgres.health import Hosts, Liveness, StuckWriter
-from postroom.store.postgres.migrations import WRITING, migrate
+from postroom.store.postgres.migrations import PARTITIONS, WRITING, migrate
 from postroom.store.postgres.notifier import PUBLISH, PostgresNotifier
 from postroom.store.sql.values import scalar
 from postroom.store.thread_pool import Job, ThreadPool, WriteQueue
@@ -57,8 +53,8 @@ commits of others.
 BEGIN = f"{LOCK}; {MIGRATED}"
 MARKER_EXISTS = "SELECT 1 FROM write_marks WHERE writer = :writer AND mark = :mark"
 SET_MARKER = """
-    INSERT INTO write_marks (writer, mark, at) VALUES (:writer, :mark, now())
-    ON CONFLICT (writer) DO UPDATE SET mark = excluded.mark, at = excluded.at
+    INSERT INTO write_marks (writer, mark) VALUES (:writer, :mark)
+    ON CONFLICT (writer) DO UPDATE SET mark = excluded.mark, at = now()
 """
 DELETE_OLD_MARKERS = "DELETE FROM write_marks WHERE at < now() - interval '1 day'"
 """Each process stores one marker, and reads it right after a failed commit."""
@@ -71,12 +67,11 @@ class Writer:
     and a second attempt looks for it first; holding the lock means that the first attempt is over.
     """
 
-    def __init__(self, hosts: Hosts, *, on_cluster: bool = False) -> None:
-        self._hosts, self._on_cluster = hosts, on_cluster
+    def __init__(self, hosts: Hosts) -> None:
+        self._hosts = hosts
         self._name = secrets.token_hex(8)
         self._mark = 0
         self._connection: psycopg.Connection | None = None
-        self._cluster: ClusterCommits | None = None
         self._stuck_writer = StuckWriter()
         self.is_stopping = self.is_guarded = False
 
@@ -121,9 +116,9 @@ class Writer:
         return is_transient(error) and not is_late
 
     def _attempt(self, batch: list[Job], *, is_retry: bool) -> None:
-        connection = self._connected()
-        if self._cluster is not None:
-            self._cluster.recover()
+        if self._connection is None:
+            self._connection = self._hosts.connect()
+        connection = self._connection
         migrated = _begin(connection)
         tx, announced = PostgresTransaction(connection), set[Topic]()
         if is_retry and tx.one(MARKER_EXISTS, writer=self._name, mark=self._mark):
@@ -142,19 +137,9 @@ class Writer:
         tx.run(SET_MARKER, writer=self._name, mark=self._mark)
         if self._mark == 1:
             tx.run(DELETE_OLD_MARKERS)
-        topics = ",".join(sorted(announced))
-        if self._cluster is not None:
-            self._cluster.commit(topics)
-            return
-        if topics:
-            tx.one(PUBLISH, topics=topics)
+        if announced:
+            tx.one(PUBLISH, topics=",".join(sorted(announced)))
         connection.execute("COMMIT")
-
-    def _connected(self) -> psycopg.Connection:
-        if self._connection is None:
-            self._connection = self._hosts.connect()
-            self._cluster = ClusterCommits(self._connection) if self._on_cluster else None
-        return self._connection
 
 
 def _begin(connection: psycopg.Connection) -> dict[str, bytes]:
@@ -165,12 +150,8 @@ def _begin(connection: psycopg.Connection) -> dict[str, bytes]:
     return dict(cursor.fetchall())
 
 
-def _run(connection: psycopg.Connection, job: Job, *, is_retry: bool = False) -> set[Topic]:
-    """Run one job in a savepoint and return the topics that it announced.
-
-    A job that a worker node of Citus does not answer is run once more, as its connection may be one
-    from before a restart of that node. Then it fails alone.
-    """
+def _run(connection: psycopg.Connection, job: Job) -> set[Topic]:
+    """Run one job in a savepoint and return the topics that it announced."""
     job.result = job.error = None
     try:
         with connection.pipeline() as pipeline:
@@ -179,13 +160,12 @@ def _run(connection: psycopg.Connection, job: Job, *, is_retry: bool = False) ->
             job.result = job.work(transaction)
             connection.execute("RELEASE job")
     except Exception as error:
-        is_of_worker = is_of_worker_node(error)
-        if is_transient(error) and not is_of_worker:
+        if is_transient(error):
             raise
         job.result, job.error = None, translated(error)
         connection.execute("ROLLBACK TO job")
         connection.execute("RELEASE job")
-        return _run(connection, job, is_retry=True) if is_of_worker and not is_retry else set()
+        return set()
     return transaction.announced
 
 
@@ -200,8 +180,8 @@ class PostgresEngine:
     Work that is interrupted by an unavailable server is retried on a new connection.
     """
 
-    def __init__(self, url: str, *, on_cluster: bool = False) -> None:
-        self._hosts, self._on_cluster = (hosts := Hosts(url)), on_cluster
+    def __init__(self, url: str) -> None:
+        self._hosts = hosts = Hosts(url)
         self.notifier = PostgresNotifier(hosts)
         self._local = threading.local()
         self._connections: list[psycopg.Connection] = []
@@ -210,18 +190,18 @@ class PostgresEngine:
         self._is_stopping = False
         self._read_cache = ReadCache()
         self._readers = ThreadPool(_READERS, "postroom-read")
-        self._writer = Writer(hosts, on_cluster=on_cluster)
+        self._writer = Writer(hosts)
         self._writing = WriteQueue(self._writer.commit)
 
     @classmethod
-    def open(cls, url: str, partitions: int | None = None) -> PostgresEngine:
+    def open(cls, url: str, partitions: int = PARTITIONS) -> PostgresEngine:
         """Connect and upgrade the schema. Raises MailError."""
         deadline, is_reachable = time.monotonic() + PATIENCE_S, False
         while True:
             try:
                 with connect(url) as connection:
                     migrate(connection, partitions)
-                    return cls(url, on_cluster=is_cluster(connection))
+                return cls(url)
             except psycopg.Error as error:
                 if is_reachable or not is_transient(error) or time.monotonic() > deadline:
                     raise _unusable(error) from error
@@ -310,17 +290,16 @@ class PostgresEngine:
                 try:
                     return self._read_once(work)
                 except psycopg.Error as error:
-                    patience_s = WORKER_PATIENCE_S if is_of_worker_node(error) else PATIENCE_S
-                    is_late = self._is_stopping or time.monotonic() > queued_at + patience_s
+                    is_late = self._is_stopping or time.monotonic() > queued_at + PATIENCE_S
                     if is_late or not is_transient(error):
                         raise
                     time.sleep(PAUSE_S)
 
     def _read_once(self, work: Callable[[Transaction], T]) -> T:
         connection = self._connected()
-        published = begin_reading(connection, on_cluster=self._on_cluster)
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         try:
-            return work(PostgresReadTransaction(connection, self._read_cache, published))
+            return work(PostgresReadTransaction(connection, self._read_cache))
         finally:
             if not connection.closed:
                 connection.execute("ROLLBACK")

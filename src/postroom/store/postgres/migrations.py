@@ -12,7 +12,6 @@ from pathlib import Path
 
 import psycopg
 
-from postroom.store.postgres import citus
 from postroom.store.upgrade import (
     FOUND_INBOX,
     INDEXES,
@@ -30,10 +29,9 @@ PARTITIONS = 8
 """The number of partitions of a new database. An existing database keeps its number."""
 
 _LOCK = 0x706F7374
-"""The class of our advisory locks: 0 is held by a migration, 1 by a writer, 2 while the number of
-the last event is published."""
+"""The class of our advisory locks: 0 is held by a migration, 1 by a writer."""
 
-MIGRATING, WRITING, PUBLISHING = (_LOCK, 0), (_LOCK, 1), (_LOCK, 2)
+MIGRATING, WRITING = (_LOCK, 0), (_LOCK, 1)
 
 _UNDIVIDED = """
     SELECT c.relname FROM pg_partitioned_table p JOIN pg_class c ON c.oid = p.partrelid
@@ -56,8 +54,8 @@ _KINDS = {"r": "TABLE", "i": "INDEX", "I": "INDEX", "S": "SEQUENCE"}
 _TRIGGERS = {"audit_stays": "audit_no_update", "audit_remains": "audit_no_delete"}
 
 
-def migrate(connection: psycopg.Connection, partitions: int | None = None) -> None:
-    """Upgrade the schema, and distribute new tables if this is a cluster.
+def migrate(connection: psycopg.Connection, partitions: int = PARTITIONS) -> None:
+    """Upgrade the schema.
 
     Raises:
         TooNew: the database was made by a newer Postroom.
@@ -65,18 +63,16 @@ def migrate(connection: psycopg.Connection, partitions: int | None = None) -> No
     """
     with connection.transaction():
         _wait_for_others(connection)
-        version, on_cluster = _version(connection), citus.is_cluster(connection)
-        if version == VERSION and not (on_cluster and citus.is_incomplete(connection)):
+        version = _version(connection)
+        if version == VERSION:
             return
         # an upgrade may change rows: writers wait
         connection.execute(f"SELECT pg_advisory_xact_lock({WRITING[0]}, {WRITING[1]})")
         if version == 0:
-            _create(connection, partitions or (citus.PARTITIONS if on_cluster else PARTITIONS))
-        elif version != VERSION:
+            _create(connection, partitions)
+        else:
             check_version(version)
             _upgrade(connection, version)
-        if on_cluster:
-            citus.distribute(connection)
         connection.execute("UPDATE schema_version SET version = $1", [VERSION])
 
 

@@ -121,7 +121,6 @@ class SqliteTransaction:
         self.announced: set[Topic] = set()
         self.known: dict[object, Any] = {}
         self.remembered = remembered
-        self.published: int | None = None
 
     def all(self, sql: str, /, **params: object) -> list[Row]:
         return self._connection.execute(sql, params).fetchall()

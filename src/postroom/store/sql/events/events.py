@@ -98,8 +98,6 @@ def find_events(tx: Transaction, query: EventQuery) -> Found[Event]:
 
 def _conditions(tx: Transaction, query: EventQuery) -> Conditions:
     where = Conditions()
-    if tx.published is not None:
-        where.add("e.number <= :published", published=tx.published)
     inboxes = visible_numbers(tx, query.visible)
     if query.inbox_id is not None:
         inboxes = visible_numbers(tx, query.visible.narrowed_to([query.inbox_id]))
@@ -117,7 +115,7 @@ def _event(row: Row) -> Event:
 
 def events_after(tx: Transaction, after: int, *, limit: int, visible: Visible) -> list[Event]:
     """The events of some inboxes after the event with this number."""
-    where, params = _published(tx, visible, "e.")
+    where, params = within("e.inbox", visible_numbers(tx, visible))
     rows = tx.all(
         f"""SELECT {_COLUMNS} FROM {_TABLES} WHERE {where} AND e.number > :after
              ORDER BY e.number LIMIT :limit""",
@@ -128,17 +126,9 @@ def events_after(tx: Transaction, after: int, *, limit: int, visible: Visible) -
     return [_event(row) for row in rows]
 
 
-def _published(tx: Transaction, visible: Visible, alias: str = "") -> tuple[str, dict[str, object]]:
-    """The condition for events of some inboxes that may be read in order."""
-    where, params = within(f"{alias}inbox", visible_numbers(tx, visible))
-    if tx.published is None:
-        return where, params
-    return f"{where} AND {alias}number <= :published", {**params, "published": tx.published}
-
-
 def newest_event(tx: Transaction, visible: Visible) -> int:
     """The number of the last event in some inboxes; 0 if there is none."""
-    where, params = _published(tx, visible)
+    where, params = within("inbox", visible_numbers(tx, visible))
     return int(scalar(tx, f"SELECT max(number) FROM events WHERE {where}", **params) or 0)
 
 
@@ -147,7 +137,7 @@ def last_event_before(tx: Transaction, at: datetime, visible: Visible) -> int:
 
     The time of an imported mail may be anything, so it is passed over.
     """
-    where, params = _published(tx, visible)
+    where, params = within("inbox", visible_numbers(tx, visible))
     sql = f"""SELECT number FROM events
                WHERE {where} AND at < :at AND replace(data, '"imported"', '') = data
                ORDER BY number DESC LIMIT 1"""
