@@ -2,7 +2,7 @@
 
 Parsing, text, replies and the fingerprint, which is what every arriving mail pays for. MAILS is an
 mbox file (also .xz), an archive of mails (.tar.xz), or a folder with one mail to a file. SRC is
-the `src` folder of another version: it reads the same mails in turns with this one, fifty
+the `src` folder of another version: it reads the same mails in turns with this one, ten
 at a time, so that both meet the same noise of the machine.
 """
 
@@ -28,8 +28,8 @@ from postroom.mail.parse import read_message
 from postroom.mail.text.fold import fold
 
 OWN = Path(__file__).parents[1] / "src"
-ROUNDS = 7
-CHUNK = 50
+ROUNDS = 20
+CHUNK = 10
 # Reads the mails of the file in its first argument; answers each `first end` on its input with the
 # CPU seconds that these took.
 _READER = """

@@ -18,7 +18,7 @@ _DATA = load("html")
 _VOID = frozenset(_DATA["void"])
 # The tree builder walks up the open elements for every tag: depth is what makes it slow.
 _DEEPEST = 512
-_FEW_TAGS = _DEEPEST
+_NO_DEEPER = ("</", "<!--", "<br>", "<BR>", "<img ", "<IMG ")
 _LONG_TAG = re.compile(r"<[A-Za-z][^<>]{5000,}")
 _MAX_ATTRIBUTES = 1_000
 _SILENT = re.compile(
@@ -63,7 +63,7 @@ def is_too_deep(html: str) -> bool:
     """True if elements are open inside each other, or attributes pile up, beyond all reason."""
     if any(len(tag.split()) > _MAX_ATTRIBUTES for tag in _LONG_TAG.findall(html)):
         return True
-    if html.count("<") < _FEW_TAGS:
+    if html.count("<") - sum(map(html.count, _NO_DEEPER)) <= _DEEPEST:
         return False
     depth = 0
     for match in _TAG.finditer(html):

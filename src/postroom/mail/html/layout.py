@@ -144,12 +144,9 @@ def is_opaque(style: Style) -> bool:
 
 def has_layout(html: str) -> bool:
     """Whether columns could be collapsed, or boxes stand in a line that is too short for them."""
-    if "\\" in html or _ENTITY.search(html):
-        return True
-    is_line = "overflow" in html or "contain" in html
-    return ("collapse" in html and "<col" in html) or (
-        is_line and ("flex" in html or "nowrap" in html)
-    )
+    is_line = ("flex" in html or "nowrap" in html) and ("overflow" in html or "contain" in html)
+    is_table = "<col" in html and "collapse" in html
+    return is_line or is_table or "\\" in html or _ENTITY.search(html) is not None
 
 
 def _may_move_up(html: str) -> bool:
