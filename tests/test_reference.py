@@ -163,7 +163,20 @@ class World:
         if key:
             held = self.http.get(f"/v1/outbox/{sent['message_id']}").json()
             names["9f86d081" * 8] = held["hold"]["sha256"]
+        else:
+            self._tried(sent["message_id"])
         return names
+
+    def _tried(self, message_id: str) -> None:
+        """Wait until the relay was tried: a mail that is being submitted cannot be cancelled."""
+        deadline = time.monotonic() + 60
+        while True:
+            waiting = self.http.get("/v1/outbox", params={"limit": 100}).json()["results"]
+            [mail] = [one for one in waiting if one["message_id"] == message_id]
+            if mail["recipients"][0]["detail"]:
+                return
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
     def _more(
         self, text: str, inbox: dict[str, Any], message: str, operation: str
