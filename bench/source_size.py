@@ -24,7 +24,7 @@ FEATURES = {
     "toolset agent": ("operations/agent/*", "*/toolsets/agent.py", "model/agent.py"),
     "visibility of HTML": ("mail/html/*",),
     "text of attachments": ("mail/text_extraction/*",),
-    "quotations and bounces": ("mail/quoting/*", "mail/bounces.py", "mail/header_values.py"),
+    "quotations and bounces": ("mail/quoting/*", "mail/bounces.py"),
     "terminal": ("*/cli/rendering/*", "*/cli/editor.py", "*/cli/completion.py", "*/cli/terminal.py",
                  "*/cli/backends.py"),
     "cells": ("pipeline/cell_senders.py",),

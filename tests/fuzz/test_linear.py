@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from postroom.errors import InvalidInput
 from postroom.mail.addresses import parse_address_list, parse_mailboxes
 from postroom.mail.authentication import read_auth
-from postroom.mail.bounces import is_bounce, notification, read_deliveries
+from postroom.mail.bounces import notification, read_deliveries
 from postroom.mail.composing.compose import reply_subject
 from postroom.mail.dkim import check_signatures, read_keys
-from postroom.mail.header_values import parse_date, parse_in_reply_to, parse_references
 from postroom.mail.html.html import html_to_text, text_differs
+from postroom.mail.message import parse_date, parse_in_reply_to, parse_references
 from postroom.mail.mime.decoding import decode_words
-from postroom.mail.mime.parameters import parse_parameters
-from postroom.mail.mime.parts import Fields
+from postroom.mail.mime.parts import Fields, parse_parameters
 from postroom.mail.parse import read_message
 from postroom.mail.quoting import split_reply
+from postroom.mail.reports import is_bounce
 from postroom.mail.text.display import is_inert, without_fetches
 from postroom.mail.text.fold import fold
 from postroom.mail.text.invisible import cleaned

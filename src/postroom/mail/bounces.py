@@ -6,11 +6,10 @@ import re
 from dataclasses import replace
 from functools import lru_cache
 
-from postroom.mail.data import load, pattern, prefilter
+from postroom.mail.data import load, pattern
 from postroom.mail.message import Report, ReportRecipient
-from postroom.mail.mime.decoding import decode, decode_words
+from postroom.mail.mime.decoding import decode
 from postroom.mail.mime.parts import Fields, split_header
-from postroom.mail.quoting import split_reply
 from postroom.model.limits import Limits
 
 _DATA = load("bounces")
@@ -93,84 +92,22 @@ def verdict(
     )
 
 
-_DAEMONS, _SUBJECT = pattern(_DATA["daemons"]), pattern(_DATA["subject"])
-_BODY, _FAILURE = pattern(_DATA["body"]), pattern(_DATA["failure"])
-_may_be_daemon = prefilter(_DAEMONS.pattern)
 _CONTACT = pattern(_DATA["contact"])
-_FAILED_LABEL = pattern(_DATA["failed_label"], re.IGNORECASE | re.MULTILINE)
-_may_have_label = prefilter(_FAILED_LABEL.pattern)
-_MAY_BE_REPLY = re.compile(r"[45](?:[0-5]\d[ -]|\.[0-7]\.\d)")
-_SMTP_REPLY = re.compile(
-    r"(?:^[\s>*-]{0,9}|[:(<\[\"'>=]\s{0,3}|\b(?:said|reply|response|error|code|smtp|status|reason|returned)\W{1,3})"
-    r"[45][0-5]\d[ -](?:#?[45]\.\d{1,3}\.\d{1,3}\b|[^\d\s.,;%$€°]{2,})"
-    r"|(?<![\d.v-])[45]\.[0-7]\.\d{1,3}(?![\d.-])|(?<!\d)[45][0-5]\d[ -]#?[45]\.\d\.\d{1,3}\b",
-    re.MULTILINE | re.IGNORECASE,
-)
-_ORIGINAL = pattern(_DATA["original"], re.IGNORECASE | re.MULTILINE)
+ORIGINAL = pattern(_DATA["original"], re.IGNORECASE | re.MULTILINE)
 _ADDRESS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9.-]{1,253}")
 _STATUS = re.compile(r"(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?![\d.]|\.\d)")
-_MAX_CHARS = 50_000
+MAX_CHARS = 50_000
 _MAX_CONTEXT_CHARS = 5_000
 _MAX_NAMED = 30
 _SAYS = re.compile(r"[^\W\d_]{4,}")
 _RETURNED_TO = re.compile(r"^[ \t>]{0,9}to:([^\n]{1,2000})", re.IGNORECASE | re.MULTILINE)
-_MAX_TOP_CHARS = 4_000
-_MAX_OPENING_CHARS = 500
-_NEAR_CHARS = 600
 _MAX_LINE_CHARS = 200
-
-
-def is_bounce(fields: Fields, text: str, *, has_original: bool = False) -> bool:
-    """True if a mail system wrote this because a mail could not be delivered.
-
-    `has_original` says that a mail is attached.
-    """
-    if "x-failed-recipients" in fields or "x-bounced-address" in fields:
-        return True
-    sender = fields.first("from") + fields.first("return-path")[:200]
-    subject = decode_words(fields.first("subject"))[:200]
-    is_daemon = _may_be_daemon(sender[:400]) and _DAEMONS.search(sender[:400])
-    if is_daemon or not fields.first("from").strip():
-        found = _SUBJECT.search(subject) or _BODY.search(text[:_MAX_CHARS])
-        return bool(found or _FAILURE.search(text[:_MAX_TOP_CHARS]))
-    may_be = "x-mlserver" in fields or bool(_SUBJECT.match(subject))
-    if may_be and _BODY.search(text[:_MAX_CHARS]):
-        return True
-    is_list = "list-id" in fields or "x-mailing-list" in fields
-    return not is_list and _tells_of_failure(text, has_original=has_original)
-
-
-def _tells_of_failure(text: str, *, has_original: bool) -> bool:
-    """Whether the mail's own words, not quoted ones, say that a server refused a mail."""
-    top = text[:_MAX_TOP_CHARS]
-    is_returned = has_original or (
-        "eceived:" in text[:_MAX_CHARS] and _ORIGINAL.search(text[:_MAX_CHARS]) is not None
-    )
-    if not is_returned and not _names_refusal(top):
-        return False
-    if not _FAILURE.search(top):
-        return False
-    own = split_reply(notification(text)[:_MAX_TOP_CHARS]).new_text
-    failure = _FAILURE.search(own[: _MAX_TOP_CHARS // 2])
-    if failure is None:
-        return False
-    near = own[max(failure.start() - _NEAR_CHARS, 0) : failure.end() + _NEAR_CHARS]
-    return _names_refusal(near) or (is_returned and failure.start() < _MAX_OPENING_CHARS)
-
-
-def _names_refusal(text: str) -> bool:
-    """Whether there are an address and a server's reply, or a failed address with its label."""
-    if "@" not in text:
-        return False
-    if _MAY_BE_REPLY.search(text) and _SMTP_REPLY.search(text):
-        return True
-    return _may_have_label(text) and _FAILED_LABEL.search(text) is not None
 
 
 def notification(text: str) -> str:
     """The part of the text that the mail system wrote, without the mail it returns."""
-    text = text[:_MAX_CHARS]
-    original = _ORIGINAL.search(text)
+    text = text[:MAX_CHARS]
+    original = ORIGINAL.search(text)
     return text[: original.start()] if original and original.start() > 20 else text.strip()
 
 
@@ -179,7 +116,7 @@ def failed_addresses(fields: Fields, told: str, returned: str = "") -> list[str]
     header = f"{fields.first('x-failed-recipients')} {fields.first('x-bounced-address')}"
     own = {address.lower() for address in _ADDRESS.findall(fields.first("to")[:2_000])}
     found = _ADDRESS.findall(header[:20_000]) or _named(told, own)
-    if not found and (to := _RETURNED_TO.search(returned[:_MAX_CHARS])):
+    if not found and (to := _RETURNED_TO.search(returned[:MAX_CHARS])):
         found = _ADDRESS.findall(to[1])
     return list(dict.fromkeys(address.rstrip(".") for address in found))[:_MAX_NAMED]
 
@@ -244,7 +181,7 @@ def _before_address(told: str, address: str) -> str:
 
 def find_status(diagnostic: str) -> str:
     """The enhanced status code (RFC 3463) that says most: the last one that is not general."""
-    found: list[str] = _STATUS.findall(diagnostic[:_MAX_CHARS])
+    found: list[str] = _STATUS.findall(diagnostic[:MAX_CHARS])
     telling = [status for status in found if not status.endswith(".0.0")]
     return (telling or found or [""])[-1]
 
@@ -319,7 +256,7 @@ def read_deliveries(
     told = notification(text)
     decoded = [_decoded_status(content, charset) for content in statuses]
     found = [r for content in decoded for r in _recipients(content, told, limits)]
-    returned = text[len(told) :] or original[:_MAX_CHARS].decode("utf-8", "replace")
+    returned = text[len(told) :] or original[:MAX_CHARS].decode("utf-8", "replace")
     found = found or _embedded_recipients(text, limits)
     found = found or _recipients_in_text(fields, told, returned)
     return tuple(found[:_MAX_RECIPIENTS])

@@ -8,18 +8,22 @@ from dataclasses import dataclass, field, replace
 
 from postroom.mail.addresses import parse_mailboxes
 from postroom.mail.authentication import find_altered, find_lookalikes
-from postroom.mail.header_values import (
+from postroom.mail.html.html import HtmlText, html_to_text, text_differs
+from postroom.mail.message import (
+    HiddenText,
+    Link,
+    ParsedMessage,
+    Security,
+    decoded_pairs,
     parse_date,
     parse_in_reply_to,
     parse_message_id,
     parse_references,
 )
-from postroom.mail.html.html import HtmlText, html_to_text, text_differs
-from postroom.mail.message import HiddenText, Link, ParsedMessage, Security
-from postroom.mail.mime.attachments import find_protection, is_disguised, parse_invitation
-from postroom.mail.mime.bodies import Body, Contents, collect
+from postroom.mail.mime.attachments import is_disguised, parse_invitation
+from postroom.mail.mime.bodies import Body, Contents, collect, find_protection
 from postroom.mail.mime.decoding import clean, guess, without_uu
-from postroom.mail.mime.parts import Fields, Part, Splitter, decoded_pairs
+from postroom.mail.mime.parts import Fields, Part, Splitter
 from postroom.mail.quoting import split_reply
 from postroom.mail.reports import (
     is_auto_submitted,

@@ -5,13 +5,20 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from postroom.mail.bounces import is_bounce, read_cloud_notice, read_deliveries
+from postroom.mail.bounces import (
+    MAX_CHARS,
+    ORIGINAL,
+    notification,
+    read_cloud_notice,
+    read_deliveries,
+)
 from postroom.mail.data import load, pattern
-from postroom.mail.header_values import parse_ids
-from postroom.mail.message import ParsedAttachment, Report
+from postroom.mail.message import ParsedAttachment, Report, decoded_pairs, parse_ids
 from postroom.mail.mime.decoding import decode_words
-from postroom.mail.mime.parts import Fields, decoded_pairs, split_header
+from postroom.mail.mime.parts import Fields, split_header
+from postroom.mail.quoting import split_reply
 from postroom.mail.rule_marks import is_own_forward
+from postroom.mail.text.prefilter import prefilter
 from postroom.model.limits import Limits
 from postroom.model.rule import Head
 
@@ -100,6 +107,71 @@ _KINDS: dict[str, Literal["feedback", "disposition"]] = {
     "message/disposition-notification": "disposition",
 }
 _ORIGINALS = ("message/rfc822", "text/rfc822-headers", "message/global")
+
+
+_BOUNCES = load("bounces")
+_DAEMONS, _SUBJECT = pattern(_BOUNCES["daemons"]), pattern(_BOUNCES["subject"])
+_BODY, _FAILURE = pattern(_BOUNCES["body"]), pattern(_BOUNCES["failure"])
+_may_be_daemon = prefilter(_DAEMONS.pattern)
+_FAILED_LABEL = pattern(_BOUNCES["failed_label"], re.IGNORECASE | re.MULTILINE)
+_may_have_label = prefilter(_FAILED_LABEL.pattern)
+_MAY_BE_REPLY = re.compile(r"[45](?:[0-5]\d[ -]|\.[0-7]\.\d)")
+_SMTP_REPLY = re.compile(
+    r"(?:^[\s>*-]{0,9}|[:(<\[\"'>=]\s{0,3}|\b(?:said|reply|response|error|code|smtp|status|reason|returned)\W{1,3})"
+    r"[45][0-5]\d[ -](?:#?[45]\.\d{1,3}\.\d{1,3}\b|[^\d\s.,;%$€°]{2,})"
+    r"|(?<![\d.v-])[45]\.[0-7]\.\d{1,3}(?![\d.-])|(?<!\d)[45][0-5]\d[ -]#?[45]\.\d\.\d{1,3}\b",
+    re.MULTILINE | re.IGNORECASE,
+)
+_MAX_TOP_CHARS = 4_000
+_MAX_OPENING_CHARS = 500
+_NEAR_CHARS = 600
+
+
+def is_bounce(fields: Fields, text: str, *, has_original: bool = False) -> bool:
+    """True if a mail system wrote this because a mail could not be delivered.
+
+    `has_original` says that a mail is attached.
+    """
+    if "x-failed-recipients" in fields or "x-bounced-address" in fields:
+        return True
+    sender = fields.first("from") + fields.first("return-path")[:200]
+    subject = decode_words(fields.first("subject"))[:200]
+    is_daemon = _may_be_daemon(sender[:400]) and _DAEMONS.search(sender[:400])
+    if is_daemon or not fields.first("from").strip():
+        found = _SUBJECT.search(subject) or _BODY.search(text[:MAX_CHARS])
+        return bool(found or _FAILURE.search(text[:_MAX_TOP_CHARS]))
+    may_be = "x-mlserver" in fields or bool(_SUBJECT.match(subject))
+    if may_be and _BODY.search(text[:MAX_CHARS]):
+        return True
+    is_list = "list-id" in fields or "x-mailing-list" in fields
+    return not is_list and _tells_of_failure(text, has_original=has_original)
+
+
+def _tells_of_failure(text: str, *, has_original: bool) -> bool:
+    """Whether the mail's own words, not quoted ones, say that a server refused a mail."""
+    top = text[:_MAX_TOP_CHARS]
+    is_returned = has_original or (
+        "eceived:" in text[:MAX_CHARS] and ORIGINAL.search(text[:MAX_CHARS]) is not None
+    )
+    if not is_returned and not _names_refusal(top):
+        return False
+    if not _FAILURE.search(top):
+        return False
+    own = split_reply(notification(text)[:_MAX_TOP_CHARS]).new_text
+    failure = _FAILURE.search(own[: _MAX_TOP_CHARS // 2])
+    if failure is None:
+        return False
+    near = own[max(failure.start() - _NEAR_CHARS, 0) : failure.end() + _NEAR_CHARS]
+    return _names_refusal(near) or (is_returned and failure.start() < _MAX_OPENING_CHARS)
+
+
+def _names_refusal(text: str) -> bool:
+    """Whether there are an address and a server's reply, or a failed address with its label."""
+    if "@" not in text:
+        return False
+    if _MAY_BE_REPLY.search(text) and _SMTP_REPLY.search(text):
+        return True
+    return _may_have_label(text) and _FAILED_LABEL.search(text) is not None
 
 
 def read_report(

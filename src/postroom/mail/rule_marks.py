@@ -15,7 +15,7 @@ import hashlib
 import hmac
 from collections.abc import Iterable
 
-from postroom.mail.header_values import parse_message_id
+from postroom.mail.message import parse_message_id
 from postroom.model.rule import OWN_MARK
 
 _PURPOSE = b"postroom rule mark"

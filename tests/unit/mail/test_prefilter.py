@@ -7,17 +7,16 @@ import re
 
 import pytest
 
-from postroom.mail import bounces
-from postroom.mail.data import load, prefilter
+from postroom.mail import reports
+from postroom.mail.data import load
 from postroom.mail.quoting import (
     attributions,
     signatures,
     split_reply,
     splitting,
 )
-from postroom.mail.quoting import (
-    prefilter as quoting,
-)
+from postroom.mail.text import prefilter as quoting
+from postroom.mail.text.prefilter import prefilter
 from tests.unit.mail.attributions import SENTENCES, wrapped
 from tests.unit.mail.attributions import attributions as all_attributions
 
@@ -108,9 +107,9 @@ def test_a_prefilter_is_false_where_no_part_of_the_pattern_is() -> None:
     "sender", ["MAILER-DAEMON@x.example", "Post-Master <a@x.example>", "<>", "Mail System <a@x>"]
 )
 def test_the_quick_look_at_a_sender_misses_no_mail_system(sender: str) -> None:
-    assert bounces._DAEMONS.search(sender)
+    assert reports._DAEMONS.search(sender)
 
-    assert bounces._may_be_daemon(sender)
+    assert reports._may_be_daemon(sender)
 
 
 def test_a_text_of_a_megabyte_is_tested_in_one_pass() -> None:

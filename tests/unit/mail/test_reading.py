@@ -7,15 +7,14 @@ from datetime import UTC, datetime
 import pytest
 
 from postroom.mail.addresses import parse_mailboxes
-from postroom.mail.header_values import (
+from postroom.mail.message import (
     parse_date,
     parse_in_reply_to,
     parse_message_id,
     parse_references,
 )
 from postroom.mail.mime.decoding import codec_name, decode, decode_transfer, decode_words
-from postroom.mail.mime.parameters import parse_parameters
-from postroom.mail.mime.parts import split_header
+from postroom.mail.mime.parts import parse_parameters, split_header
 from postroom.model.limits import Limits
 
 

@@ -16,9 +16,8 @@ from urllib.parse import quote
 from postroom.errors import InvalidInput
 from postroom.mail.addresses import check_address, check_name, refuse_controls
 from postroom.mail.data import load
-from postroom.mail.header_values import format_date
 from postroom.mail.html.html import html_to_text
-from postroom.mail.message import ParsedMessage
+from postroom.mail.message import ParsedMessage, format_date
 from postroom.mail.threads import without_reply_prefixes
 from postroom.model.message import Message
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from postroom.mail.addresses import parse_mailboxes
 from postroom.mail.composing.compose import Correspondent, OutgoingAttachment, text_signature
 from postroom.mail.html.html import html_to_text
-from postroom.mail.mime.parts import Part, Splitter, decoded_pairs
+from postroom.mail.message import decoded_pairs
+from postroom.mail.mime.parts import Part, Splitter
 from postroom.model.limits import Limits
 from postroom.model.values import dataclass
 

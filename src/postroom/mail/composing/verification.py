@@ -5,7 +5,7 @@ from __future__ import annotations
 from postroom.errors import InvalidInput
 from postroom.mail.addresses import check_address, parse_mailboxes
 from postroom.mail.composing.compose import Outgoing
-from postroom.mail.header_values import parse_ids, parse_references
+from postroom.mail.message import parse_ids, parse_references
 from postroom.mail.mime.parts import Part, Splitter
 from postroom.model.limits import Limits
 

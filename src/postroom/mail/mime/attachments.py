@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from postroom.mail.data import load
-from postroom.mail.message import Invitation, Protection
+from postroom.mail.message import Invitation
 from postroom.mail.mime.decoding import clean, decode
-from postroom.mail.mime.parts import Part
 from postroom.mail.text.invisible import Removed, cleaned
 
 MAX_CHARS = 255
@@ -165,22 +164,6 @@ def _address(value: str) -> str:
 
 def unescaped(value: str) -> str:
     return re.sub(r"\\([nN;,\\])", lambda m: "\n" if m[1] in "nN" else m[1], value)
-
-
-def find_protection(root: Part, text: str) -> Protection | None:
-    """How the mail is signed or encrypted, None if it is neither."""
-    protocol = root.parameters.get("protocol", "").lower()
-    if root.content_type == "multipart/encrypted":
-        return "pgp-encrypted"
-    if root.content_type == "multipart/signed":
-        return "pgp-signed" if "pgp" in protocol else "smime-signed"
-    if root.content_type in ("application/pkcs7-mime", "application/x-pkcs7-mime"):
-        kind = root.parameters.get("smime-type", "").lower()
-        return "smime-signed" if "signed" in kind else "smime-encrypted"
-    start = text[:200].lstrip()
-    if start.startswith("-----BEGIN PGP MESSAGE-----"):
-        return "pgp-encrypted"
-    return "pgp-signed" if start.startswith("-----BEGIN PGP SIGNED MESSAGE-----") else None
 
 
 # TNEF, the `winmail.dat` of Outlook, after the public description of the format ([MS-OXTNEF],

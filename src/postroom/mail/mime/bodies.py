@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from postroom.mail.message import ParsedAttachment
+from postroom.mail.message import ParsedAttachment, Protection
 from postroom.mail.mime.attachments import EXTENSIONS, detect_type, read_tnef, shown_filename
 from postroom.mail.mime.decoding import clean, decode, find_uu
 from postroom.mail.mime.parts import Part, is_embedded_message, split_header
@@ -278,3 +278,19 @@ def _made_up_name(part: Part, content: bytes, contents: Contents, limits: Limits
             removed=contents.removed,
         )
     return f"attachment-{len(contents.attachments) + 1}.{extension}"
+
+
+def find_protection(root: Part, text: str) -> Protection | None:
+    """How the mail is signed or encrypted, None if it is neither."""
+    protocol = root.parameters.get("protocol", "").lower()
+    if root.content_type == "multipart/encrypted":
+        return "pgp-encrypted"
+    if root.content_type == "multipart/signed":
+        return "pgp-signed" if "pgp" in protocol else "smime-signed"
+    if root.content_type in ("application/pkcs7-mime", "application/x-pkcs7-mime"):
+        kind = root.parameters.get("smime-type", "").lower()
+        return "smime-signed" if "signed" in kind else "smime-encrypted"
+    start = text[:200].lstrip()
+    if start.startswith("-----BEGIN PGP MESSAGE-----"):
+        return "pgp-encrypted"
+    return "pgp-signed" if start.startswith("-----BEGIN PGP SIGNED MESSAGE-----") else None

@@ -33,6 +33,17 @@ _PADDED_BREAKS = tuple(
 _UU_BEGIN = late_pattern(rb"^begin[ \t]+[0-7]{3,4}[ \t]+([^\r\n]*?)[ \t]*\r?$", re.MULTILINE)
 
 
+_ENCODINGS = frozenset(("", "7bit", "8bit", "base64", "quoted-printable"))
+_MISSPELT = {"base64": "base64", "quotedprintable": "quoted-printable", "qp": "quoted-printable"}
+_NO_LETTER = re.compile(r"[^a-z0-9]+")
+
+
+def transfer_encoding(value: str) -> str:
+    """The transfer encoding that a header names, also if it is misspelt."""
+    said = value.strip().strip('"').lower()
+    return said if said in _ENCODINGS else _MISSPELT.get(_NO_LETTER.sub("", said), said)
+
+
 def decode_transfer(data: bytes, encoding: str) -> bytes:
     """Undo a transfer encoding; one we do not know leaves the bytes as they are."""
     if encoding == "base64":

@@ -5,10 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from urllib.parse import unquote_to_bytes
 
 from postroom.mail.data import load
-from postroom.mail.mime.decoding import clean, decode, decode_transfer, decode_words
-from postroom.mail.mime.parameters import parse_parameters
+from postroom.mail.mime.decoding import (
+    clean,
+    decode,
+    decode_transfer,
+    decode_words,
+    guess,
+    transfer_encoding,
+)
 from postroom.model.limits import Limits
 
 _BLANK = re.compile(rb"\n\r?\n")
@@ -18,10 +25,13 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 _USUAL_NAMES = frozenset(load("headers")["usual"])
 _CHARSET = re.compile(r"charset\s?=\s?\"?([\w-]{1,40})", re.IGNORECASE)
 _WORD_CHARSET = re.compile(r"=\?([\w-]{1,40})\?[bqBQ]\?")
-_ATTESTED = frozenset(("authentication-results", "arc-authentication-results", "received-spf"))
-_ENCODINGS = frozenset(("", "7bit", "8bit", "base64", "quoted-printable"))
-_MISSPELT = {"base64": "base64", "quotedprintable": "quoted-printable", "qp": "quoted-printable"}
-_NO_LETTER = re.compile(r"[^a-z0-9]+")
+_MAX_PARAMETERS = 100
+_PARAMETER = re.compile(
+    r"""\s*+;?+\s*+([^\s=;"]{1,200}+)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)(?:"|$)|([^;]*+))""",
+    re.DOTALL,
+)
+_ESCAPED = re.compile(r'\\(["\\])')  # Windows senders put paths in quotes, as they are
+_SECTION = re.compile(r"^([^*]+)\*(\d{1,3})(\*?)$")
 _LONE_CR = re.compile(r"\r(?!\n)")
 
 
@@ -213,16 +223,6 @@ class _Reader:
             self._defects.append(defect)
 
 
-def decoded_pairs(fields: Fields) -> Iterator[tuple[str, str]]:
-    """Every field, in order, with its encoded words decoded.
-
-    Authentication-Results are not decoded: an encoded word could inject a result.
-    """
-    for name, value in fields.pairs:
-        is_encoded = "=?" in value and name.lower() not in _ATTESTED
-        yield name, decode_words(value) if is_encoded else value
-
-
 _GUESSED_BOUNDARY = re.compile(rb"(?:^|\n)--([^\s-][^\r\n]{0,200}?)[ \t]*\r?\n(?=[!-9;-~]++:)")
 _IN_NO_BOUNDARY = re.compile(rb"[^0-9A-Za-z'()+_,./:=?\s-]")
 _REST_OF_LINE = re.compile(rb"[ \t]*+(?:\r\n|\n|\r|\Z)")
@@ -249,8 +249,7 @@ class Part:
 
     @property
     def encoding(self) -> str:
-        said = self.fields.first("content-transfer-encoding").strip().strip('"').lower()
-        return said if said in _ENCODINGS else _MISSPELT.get(_NO_LETTER.sub("", said), said)
+        return transfer_encoding(self.fields.first("content-transfer-encoding"))
 
     def decoded(self, *, most: int | None = None) -> bytes:
         """The bytes that were meant; with `most`, those of so many encoded ones."""
@@ -382,3 +381,69 @@ def _content_type(fields: Fields, default: str) -> tuple[str, dict[str, str]]:
 def is_embedded_message(part: Part) -> bool:
     """A mail inside the mail."""
     return part.content_type in _EMBEDDED
+
+
+def parse_parameters(value: str) -> tuple[str, dict[str, str]]:
+    """The value itself, lower case, and its parameters by lower-case name, decoded."""
+    head, _, rest = value.partition(";")
+    if "=" in head:  # a forgotten semicolon, or a forgotten type
+        head, rest = ("", value) if "/" not in head.partition("=")[0] else _forgiven(value)
+    raw = _raw_parameters(rest) if "=" in rest else []
+    return clean(head.strip().strip('"').lower()), _decoded(raw) if raw else {}
+
+
+def _forgiven(value: str) -> tuple[str, str]:
+    words = value.split(None, 1)
+    return (words[0].rstrip(";"), words[1]) if len(words) == 2 else (value, "")
+
+
+def _raw_parameters(rest: str) -> list[tuple[str, str, bool]]:
+    """Names, values and whether they were quoted, as they stand."""
+    found: list[tuple[str, str, bool]] = []
+    at = 0
+    while at < len(rest) and len(found) < _MAX_PARAMETERS:
+        match = _PARAMETER.match(rest, at)
+        if match is None:
+            at = rest.find(";", at + 1)
+            if at < 0:
+                break
+            continue
+        quoted = match[2] is not None
+        value = _ESCAPED.sub(r"\1", match[2]) if quoted else match[3].strip()
+        found.append((match[1].lower(), value, quoted))
+        at = match.end()
+    return found
+
+
+def _decoded(raw: list[tuple[str, str, bool]]) -> dict[str, str]:
+    plain: dict[str, str] = {}
+    sections: dict[str, dict[int, tuple[str, bool]]] = {}
+    for name, value, _ in raw:
+        section = _SECTION.match(name)
+        if section:
+            numbered = sections.setdefault(section[1], {})
+            numbered.setdefault(int(section[2]), (value, bool(section[3])))
+        elif name.endswith("*"):
+            sections.setdefault(name[:-1], {}).setdefault(0, (value, True))
+        else:
+            plain.setdefault(name, decode_words(value))
+    for name, numbered in sections.items():
+        plain[name] = _joined(numbered)
+    return {name: clean(value) for name, value in plain.items()}
+
+
+def _joined(numbered: dict[int, tuple[str, bool]]) -> str:
+    """The sections of an RFC 2231 parameter, in order, in their charset."""
+    ordered = [numbered[number] for number in sorted(numbered)]
+    if not any(encoded for _, encoded in ordered):
+        return decode_words("".join(value for value, _ in ordered))
+    first, first_encoded = ordered[0]
+    charset = ""
+    if first_encoded and first.count("'") >= 2:
+        charset, _, first = first.split("'", 2)
+        ordered[0] = (first, True)
+    data = b"".join(
+        unquote_to_bytes(value) if encoded else value.encode("utf-8", "replace")
+        for value, encoded in ordered
+    )
+    return decode(data, charset)[0] if charset else guess(data)

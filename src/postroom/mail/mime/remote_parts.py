@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from postroom.mail.mime.attachments import shown_filename
 from postroom.mail.mime.bodies import collect, is_body
-from postroom.mail.mime.parameters import parse_parameters
-from postroom.mail.mime.parts import Fields, Part
+from postroom.mail.mime.parts import Fields, Part, parse_parameters
 from postroom.mail.parse import Words, read_words
 from postroom.model.imap import ImapPart
 from postroom.model.limits import Limits

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from postroom.mail.data import load
-from postroom.mail.quoting.prefilter import may_be_dated, may_have_verb, may_have_zone, words_of
+from postroom.mail.text.prefilter import may_be_dated, may_have_verb, may_have_zone, words_of
 
 LONGEST = 500
 TRAILING = " \t\n-*_\xa0\u200e\u200f\u202a\u202b\u202c"

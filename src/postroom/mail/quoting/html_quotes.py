@@ -11,9 +11,10 @@ from collections.abc import Iterator
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from postroom.mail.data import load, prefilter
+from postroom.mail.data import load
 from postroom.mail.html.html import is_too_deep
 from postroom.mail.quoting.headings import HEADERS, is_forward
+from postroom.mail.text.prefilter import prefilter
 
 _DATA = load("html_quotes")
 _QUOTES, _SIGNATURES = ",".join(_DATA["quotes"]), ",".join(_DATA["signatures"])

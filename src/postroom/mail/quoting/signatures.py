@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from postroom.mail.data import load, pattern, prefilter
+from postroom.mail.data import load, pattern
 from postroom.mail.quoting.headings import is_rule
+from postroom.mail.text.prefilter import prefilter
 
 _WORDS = load("quotations")
 _MAX_LINES = 40

@@ -23,14 +23,14 @@ from postroom.mail.quoting.headings import (
     opens_notice,
     reply_marks,
 )
-from postroom.mail.quoting.prefilter import (
+from postroom.mail.quoting.signatures import find_signature
+from postroom.mail.text.prefilter import (
     OTHER_MARK,
     may_have_marks,
     may_have_reply_mark,
     may_have_verb,
     verb_endings,
 )
-from postroom.mail.quoting.signatures import find_signature
 
 _MAX_ATTRIBUTION_LINES = 5
 _MAX_TORN_LINES = 12

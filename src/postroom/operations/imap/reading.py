@@ -13,9 +13,9 @@ from pydantic import model_validator
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import operation
 from postroom.calls.request import argument
-from postroom.mail.header_values import parse_date
+from postroom.mail.message import decoded_pairs, parse_date
 from postroom.mail.mime.decoding import clean
-from postroom.mail.mime.parts import Fields, decoded_pairs, split_header
+from postroom.mail.mime.parts import Fields, split_header
 from postroom.mail.mime.remote_parts import RemotePart, file_parts, remote_part
 from postroom.mail.parse import parse_message
 from postroom.model.imap import (
