@@ -173,7 +173,7 @@ class World:
         while True:
             waiting = self.http.get("/v1/outbox", params={"limit": 100}).json()["results"]
             [mail] = [one for one in waiting if one["message_id"] == message_id]
-            if mail["recipients"][0]["detail"]:
+            if mail["recipients"][0].get("detail"):
                 return
             assert time.monotonic() < deadline
             time.sleep(0.05)
