@@ -35,13 +35,15 @@ def trust(router: Nginx) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(router.tls.cert))
 
 
-def through(router: Nginx, host: str = DOMAIN, **headers: str) -> httpx2.AsyncClient:
-    """A client of the router under one of its names."""
+def through(
+    router: Nginx, host: str = DOMAIN, *, address: str = "127.0.0.1", **headers: str
+) -> httpx2.AsyncClient:
+    """A client of the router under one of its names, at an address of its own."""
     return httpx2.AsyncClient(
         base_url=router.url,
         headers={"Host": host, **headers},
         timeout=PATIENCE_S,
-        verify=trust(router),
+        transport=httpx2.AsyncHTTPTransport(verify=trust(router), local_address=address),
     )
 
 

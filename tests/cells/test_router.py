@@ -65,6 +65,25 @@ async def test_a_key_sent_to_the_host_of_another_cell_is_told_where_it_belongs(
     assert "belongs to cell a, and this is cell b" in answer.json()["detail"]
 
 
+async def test_wrong_keys_of_one_client_do_not_slow_down_another(
+    router: Nginx, both: list[Cell]
+) -> None:
+    cell = both[0]
+
+    async def guess(client: httpx2.AsyncClient, number: int) -> int:
+        return (await client.get("/v1/inboxes", headers=bearer(f"wrong {number}"))).status_code
+
+    async with (
+        through(router, cell.host, address="127.0.0.2") as guesser,
+        through(router, cell.host, address="127.0.0.3") as other,
+    ):
+        guessed = await asyncio.gather(*(guess(guesser, number) for number in range(40)))
+        answers = [await guess(other, number) for number in range(100, 105)]
+
+    assert 429 in guessed
+    assert [401] * 5 == answers
+
+
 async def test_mcp_works_through_the_router(router: Nginx, both: list[Cell]) -> None:
     for cell in both:
         async with (

@@ -29,6 +29,7 @@ class Cell(Server):
             "POSTROOM_CELL": name,
             "POSTROOM_DOMAIN": f"{name}.example",
             "POSTROOM_PUBLIC_URL": f"https://{name}.{DOMAIN}",
+            "POSTROOM_TRUSTED_PROXIES": "127.0.0.1",
             **UNLIMITED,
         }
         super().__init__(folder / name, defect, **{**settings, **extra})

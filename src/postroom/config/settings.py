@@ -61,6 +61,7 @@ class Settings:
     key_file: Path | None = None
     url: str | None = None
     public_url: str | None = None
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     oauth_registration: bool = True
     oauth_access_s: int = ACCESS_FOR_S
     oauth_refresh_s: int = REFRESH_FOR_S
@@ -351,6 +352,12 @@ SETTINGS: tuple[Setting, ...] = (
         "public_url",
         readers.URL,
         "The URL under which clients reach the server, if it is behind a proxy.",
+    ),
+    Setting(
+        "trusted_proxies",
+        readers.NETWORKS,
+        "Networks of proxies whose `X-Forwarded-For` names the client, for limits and the log.",
+        "none",
     ),
     Setting(
         "oauth_registration",

@@ -6,12 +6,17 @@ import asyncio
 import contextlib
 import logging
 from contextlib import ExitStack
+from ipaddress import ip_network
+from pathlib import Path
+from types import SimpleNamespace
 
 import httpx2
 import pytest
 
+from postroom.config import Settings
 from postroom.errors import RateLimited, Unauthenticated
 from postroom.surfaces.rest import failed_logins as module
+from postroom.surfaces.rest.access import AccessControl, client_of
 from postroom.surfaces.rest.failed_logins import FREE, MOST, Attempts, network_of
 from tests.servers.postroom import running
 
@@ -61,6 +66,53 @@ async def test_300_wrong_keys_are_slowed_down_then_put_off_and_a_right_one_is_no
     assert 1 <= len(told) <= 3
     assert "address=127.0.0.1" in told[0]
     assert "pk_wrong" not in server.log
+
+
+async def test_clients_of_a_trusted_proxy_are_counted_apart(tmp_path):
+    with running(tmp_path / "data", POSTROOM_TRUSTED_PROXIES="127.0.0.1,10.1.0.0/16") as server:
+        async with httpx2.AsyncClient(base_url=server.url, timeout=PATIENCE_S) as client:
+
+            async def guess(number, forwarded):
+                headers = {"X-Forwarded-For": forwarded, "X-API-Key": f"no{number}"}
+                return (await client.get("/v1/inboxes", headers=headers)).status_code
+
+            guesses = [guess(n, f"10.0.0.{n}, 198.51.100.7, 10.1.2.3") for n in range(40)]
+            from_one = await asyncio.gather(*guesses)
+            from_many = [await guess(n, f"192.0.2.{n}") for n in range(9)]
+
+    assert 429 in from_one
+    assert [401] * 9 == from_many
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "expected"),
+    [
+        ("192.0.2.1", ["198.51.100.7"], "192.0.2.1"),
+        ("127.0.0.1", [], "127.0.0.1"),
+        ("127.0.0.1", [""], "127.0.0.1"),
+        ("127.0.0.1", ["198.51.100.7"], "198.51.100.7"),
+        ("::ffff:127.0.0.1", ["2001:db8::7"], "2001:db8::7"),
+        ("127.0.0.1", ["203.0.113.9, 198.51.100.7"], "198.51.100.7"),
+        ("127.0.0.1", ["203.0.113.9", "198.51.100.7"], "198.51.100.7"),
+        ("127.0.0.1", ["198.51.100.7, 10.1.2.3 ,127.0.0.1"], "198.51.100.7"),
+        ("127.0.0.1", ["10.1.2.3"], "10.1.2.3"),
+        ("127.0.0.1", ["198.51.100.7, unknown"], "127.0.0.1"),
+        ("127.0.0.1", ["198.51.100.7, unknown, 10.1.2.3"], "10.1.2.3"),
+        ("127.0.0.1", ["198.51.100.7:4711"], "127.0.0.1"),
+        ("", ["198.51.100.7"], ""),
+    ],
+)
+def test_the_address_of_a_client_is_the_last_that_is_no_trusted_proxy(peer, forwarded, expected):
+    trusted = (ip_network("127.0.0.0/8"), ip_network("10.1.0.0/16"))
+    settings = Settings(data_dir=Path("data"), trusted_proxies=trusted)
+    access = AccessControl(
+        SimpleNamespace(settings=settings), frozenset(), None, is_everywhere=False, needs_key=True
+    )
+    headers = [(b"x-forwarded-for", value.encode()) for value in forwarded]
+
+    scope = access.with_client({"type": "http", "client": (peer, 4711), "headers": headers})
+
+    assert expected == client_of(scope) == scope["client"][0]
 
 
 async def test_who_is_forwarded_does_not_matter(server):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -29,6 +29,9 @@ from postroom.surfaces.rest.failed_logins import Attempts, TooManyKeys
 T = TypeVar("T")
 PEER = "postroom.peer"
 """Key in a request's state: the address of the connection. A proxy may change `client`."""
+
+CLIENT = "postroom.client"
+"""The key in a request's scope for the address of the client; see `AccessControl.with_client`."""
 
 ATTEMPTS = "postroom.attempts"
 """The key in a request's scope for the table of failed logins."""
@@ -160,6 +163,24 @@ class AccessControl:
             )
         )
 
+    def with_client(self, scope: Scope) -> Scope:
+        """The scope with the address of the client: the connection's, or what a proxy says.
+
+        Each proxy appends the address from which it got the request to `X-Forwarded-For`. So the
+        list is read from its end; what is left of the first address that is no trusted proxy's
+        may be made up.
+        """
+        address, trusted = peer_of(scope), self.app.settings.trusted_proxies
+        if not _is_within(address, trusted):
+            return {**scope, CLIENT: address}
+        hops = ",".join(Headers(scope=scope).getlist("x-forwarded-for")).split(",")
+        while hops and _is_within(address, trusted):
+            hop = hops.pop().strip()
+            if not _is_address(hop):
+                break
+            address = hop
+        return {**scope, "client": (address, 0), CLIENT: address}
+
     async def mcp_caller(self, headers: Headers, scope: Scope) -> Caller:
         """Authenticate the caller of `/mcp`, also with an OAuth access token that is for it.
 
@@ -189,7 +210,7 @@ class AccessControl:
         key, attempts = _presented(headers), scope.get(ATTEMPTS)
         if key is None or attempts is None:
             return await self.app.authenticate(key, resource)
-        with attempts.lookup(peer_of(scope), presented_key(headers)):
+        with attempts.lookup(client_of(scope), presented_key(headers)):
             return await self.app.authenticate(key, resource)
 
     async def sign_in(self, secret: str, scope: Scope, look_up: Callable[[], Awaitable[T]]) -> T:
@@ -199,13 +220,13 @@ class AccessControl:
         """
         attempts: Attempts = scope[ATTEMPTS]
         try:
-            with attempts.lookup(peer_of(scope), secret):
+            with attempts.lookup(client_of(scope), secret):
                 return await look_up()
         except TooManyKeys:
             await attempts.pause()
             raise
         except Unauthenticated:
-            await attempts.refuse(peer_of(scope), secret)
+            await attempts.refuse(client_of(scope), secret)
             raise
 
 
@@ -214,6 +235,12 @@ def peer_of(scope: Scope) -> str:
     client = scope.get("client")
     peer: str = scope.get("state", {}).get(PEER) or (client[0] if client else "")
     return peer
+
+
+def client_of(scope: Scope) -> str:
+    """The address of the client, as `AccessControl.with_client` found it."""
+    address: str = scope.get(CLIENT) or peer_of(scope)
+    return address
 
 
 def presented_key(headers: Headers) -> str:
@@ -234,6 +261,15 @@ def _is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _is_within(address: str, networks: tuple[IPv4Network | IPv6Network, ...]) -> bool:
+    if not networks or not _is_address(address):
+        return False
+    found = ip_address(address)
+    if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
+        found = found.ipv4_mapped
+    return any(found in network for network in networks)
 
 
 def _host_of(url: str) -> str | None:

@@ -25,7 +25,13 @@ from postroom.surfaces.connections import cancel_on_disconnect, http_connections
 from postroom.surfaces.paths import Paths, segments_of
 from postroom.surfaces.problem_kinds import KINDS, operations_named
 from postroom.surfaces.rest import cors, requests
-from postroom.surfaces.rest.access import ACTOR, ATTEMPTS, AccessControl, peer_of, presented_key
+from postroom.surfaces.rest.access import (
+    ACTOR,
+    ATTEMPTS,
+    AccessControl,
+    client_of,
+    presented_key,
+)
 from postroom.surfaces.rest.failed_logins import Attempts, TooManyKeys
 from postroom.surfaces.rest.metrics import Metrics
 from postroom.surfaces.rest.responses import POSTED_BY, as_problem, problem, respond
@@ -96,7 +102,8 @@ class Surface:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1000})
             return
-        exchange = _Exchange({**scope, ATTEMPTS: self._attempts}, send)
+        scope = self._access.with_client({**scope, ATTEMPTS: self._attempts})
+        exchange = _Exchange(scope, send)
         self._open += 1
         try:
             await self._serve(exchange, receive)
@@ -106,7 +113,7 @@ class Surface:
             self._metrics.record(exchange.method, exchange.route, status, seconds)
             if access_log.isEnabledFor(logging.INFO):
                 context = {**exchange.context, "status": status, "ms": round(seconds * 1000, 1)}
-                peer, actor = peer_of(exchange.scope), exchange.scope.get(ACTOR, "")
+                peer, actor = client_of(scope), exchange.scope.get(ACTOR, "")
                 access_log.info("http.request", extra={**context, "peer": peer, "actor": actor})
 
     async def _serve(self, exchange: _Exchange, receive: Receive) -> None:
@@ -151,7 +158,7 @@ class Surface:
         if key or POSTED_BY in request.scope:
             try:
                 # What is signed is another attempt each time.
-                await self._attempts.refuse(peer_of(exchange.scope), key or new_request_id())
+                await self._attempts.refuse(client_of(exchange.scope), key or new_request_id())
             except RateLimited as limited:
                 return limited
         return error
