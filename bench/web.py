@@ -36,7 +36,7 @@ from postroom.operations.mail.threads import get_thread
 from postroom.surfaces.mcp.server import tool_text
 from postroom.surfaces.rest.server import AccessControl
 from postroom.surfaces.web.rendering import ASSETS, compressed_asset
-from postroom.surfaces.web.surface import WebSurface
+from postroom.surfaces.web.server import WebSurface
 
 LABELS = 120
 ONE_IN = 3
