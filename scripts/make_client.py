@@ -34,9 +34,8 @@ from postroom.model.event import EventStream
 from postroom.model.message import Download
 from postroom.model.page import is_page
 from postroom.model.view import View
-from postroom.surfaces.rest.openapi.document import TAGS
-from postroom.surfaces.rest.routes import ROUTES
-from postroom.surfaces.rest.routing import Route
+from postroom.surfaces.rest.openapi import TAGS
+from postroom.surfaces.rest.routes import ROUTES, Route
 from postroom.surfaces.to_json import shown_fields
 
 PACKAGE = Path(__file__).parents[1] / "src" / "postroom" / "client"

@@ -25,7 +25,7 @@ from postroom.model.view import EVERYTHING
 from postroom.operations.keys import create_key
 from postroom.operations.outgoing.sending import send_message
 from postroom.surfaces.mcp.server import http_app, tool_text
-from postroom.surfaces.oauth.server import oauth_mounts
+from postroom.surfaces.oauth import oauth_mounts
 from postroom.surfaces.rest.server import AccessControl, build
 from postroom.surfaces.web.server import web_mounts
 from tests.mails import new_inbox

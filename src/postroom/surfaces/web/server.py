@@ -17,9 +17,7 @@ from postroom.blocking import in_thread
 from postroom.calls.web_sessions import SignedIn, new_sign_in_link, signed_in
 from postroom.errors import Forbidden, MailError, Malformed, NotFound, RateLimited, Unavailable
 from postroom.mail.mime.forms import FormFile, read_form
-from postroom.surfaces.downloads import download_response
-from postroom.surfaces.paths import Paths, segments_of, server_url
-from postroom.surfaces.problem_kinds import KINDS
+from postroom.surfaces.http import KINDS, Paths, download_response, segments_of, server_url
 from postroom.surfaces.web import (
     accounts,
     connect,

@@ -32,7 +32,7 @@ from postroom.operations.webhooks import (
     stream_events,
     update_webhook,
 )
-from postroom.surfaces.downloads import event_lines, event_stream_response
+from postroom.surfaces.http import event_lines, event_stream_response
 from postroom.surfaces.web.page import Form, Link, Page, Redirect, Section, Shown, Values, Visit
 
 _EVENTS = 50

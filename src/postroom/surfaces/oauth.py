@@ -39,8 +39,7 @@ from postroom.calls.oauth_tokens import (
 from postroom.errors import InvalidInput, MailError, NotFound
 from postroom.model.oauth import IssuedTokens
 from postroom.operations.oauth_grants import GRANTABLE
-from postroom.surfaces.paths import RESOURCE_METADATA, server_url
-from postroom.surfaces.problem_kinds import KINDS
+from postroom.surfaces.http import KINDS, RESOURCE_METADATA, server_url
 
 __all__ = ["oauth_mounts"]
 
