@@ -21,7 +21,7 @@ FEATURES = {
     "Python client": ("client/*", "surfaces/rest/client.py"),
     "OAuth server": ("surfaces/oauth.py", "*/oauth_*.py", "model/oauth.py", "pipeline/oauth.py"),
     "approval": ("approval.py", "*/approval.py", "*/approvals.py", "*/outbox/holds.py"),
-    "toolset agent": ("operations/agent/*", "*/toolsets/agent.py", "model/agent.py"),
+    "toolset agent": ("operations/agent/*", "*/mcp/agent_tools.py", "model/agent.py"),
     "visibility of HTML": ("mail/html/*",),
     "text of attachments": ("mail/text_extraction/*",),
     "quotations and bounces": ("mail/quoting/*", "mail/bounces.py"),
