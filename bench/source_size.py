@@ -25,7 +25,8 @@ FEATURES = {
     "visibility of HTML": ("mail/html/*",),
     "text of attachments": ("mail/text_extraction/*",),
     "quotations and bounces": ("mail/quoting/*", "mail/bounces.py"),
-    "terminal": ("*/cli/rendering/*", "*/cli/editor.py", "*/cli/completion.py", "*/cli/terminal.py",
+    "terminal": ("*/cli/tables.py", "*/cli/lists.py", "*/cli/views.py",
+                 "*/cli/editor.py", "*/cli/completion.py", "*/cli/terminal.py",
                  "*/cli/backends.py"),
     "cells": ("pipeline/cell_senders.py",),
 }  # fmt: skip
