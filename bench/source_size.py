@@ -17,9 +17,10 @@ import postroom
 
 SOURCE = Path(postroom.__file__).parent
 FEATURES = {
-    "web pages": ("surfaces/web/*", "calls/web_sessions.py", "mail/text/marks.py"),
+    "web pages": ("surfaces/web/*", "mail/text/marks.py"),
     "Python client": ("client/*", "surfaces/rest/client.py"),
-    "OAuth server": ("surfaces/oauth.py", "*/oauth_*.py", "model/oauth.py", "pipeline/oauth.py"),
+    "OAuth server": ("surfaces/oauth.py", "calls/oauth.py", "*/oauth_*.py", "model/oauth.py",
+                     "pipeline/oauth.py"),
     "approval": ("approval.py", "*/approval.py", "*/approvals.py", "*/outbox/holds.py"),
     "toolset agent": ("operations/agent/*", "*/mcp/agent_tools.py", "model/agent.py"),
     "visibility of HTML": ("mail/html/*",),

@@ -28,11 +28,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from postroom.admission.rate_limits import RateLimits
 from postroom.admission.spool import stranger
 from postroom.app import App
-from postroom.calls.oauth_clients import register_client
-from postroom.calls.oauth_tokens import (
+from postroom.calls.oauth import (
     TokenRequest,
     redeem_code,
     refresh_tokens,
+    register_client,
     resource_of,
     revoke_token,
 )

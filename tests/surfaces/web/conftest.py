@@ -14,10 +14,9 @@ import httpx2
 import pytest
 
 from postroom.app import App, open_app
-from postroom.calls.authentication import authenticate
+from postroom.calls.authentication import authenticate, new_sign_in_link
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
-from postroom.calls.web_sessions import new_sign_in_link
 from postroom.config import read_settings
 from postroom.model.key import OWNER
 from postroom.model.message import Message

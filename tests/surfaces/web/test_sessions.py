@@ -9,8 +9,8 @@ from http.cookies import SimpleCookie
 import httpx2
 import pytest
 
+from postroom.calls.authentication import LINK_FOR, SESSION_FOR
 from postroom.calls.operation import call
-from postroom.calls.web_sessions import LINK_FOR, SESSION_FOR
 from postroom.model.key import ALL_SCOPES
 from postroom.operations.keys import delete_key, list_keys
 from tests.pipeline.clock import Clock

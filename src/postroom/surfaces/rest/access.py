@@ -22,7 +22,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from postroom.app import App
-from postroom.calls.oauth_tokens import resource_of
+from postroom.calls.oauth import resource_of
 from postroom.config import ConfigError
 from postroom.errors import Forbidden, Unauthenticated
 from postroom.model.key import Caller

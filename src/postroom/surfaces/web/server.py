@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from postroom.admission.spool import known, stranger
 from postroom.app import App
 from postroom.blocking import in_thread
-from postroom.calls.web_sessions import SignedIn, new_sign_in_link, signed_in
+from postroom.calls.authentication import SignedIn, new_sign_in_link, signed_in
 from postroom.errors import Forbidden, MailError, Malformed, NotFound, RateLimited, Unavailable
 from postroom.mail.mime.forms import FormFile, read_form
 from postroom.surfaces.http import KINDS, Paths, download_response, segments_of, server_url

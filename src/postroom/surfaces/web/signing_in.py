@@ -7,8 +7,8 @@ import re
 import secrets
 from collections.abc import Mapping
 
-from postroom.calls import web_sessions
-from postroom.calls.web_sessions import SESSION_FOR
+from postroom.calls import authentication
+from postroom.calls.authentication import SESSION_FOR
 from postroom.errors import NotFound, Unauthenticated
 from postroom.model.key import Caller
 from postroom.surfaces.web.page import Form, Link, Page, Redirect, Section, Values, Visit
@@ -82,14 +82,14 @@ async def sign_in(visit: Visit) -> Redirect:
     services = visit.app.services
     if link:
         secret = await visit.guard(
-            link, lambda: web_sessions.sign_in_with_link(services, link, visit.user_agent)
+            link, lambda: authentication.sign_in_with_link(services, link, visit.user_agent)
         )
     else:
         secret = await visit.guard(
-            key, lambda: web_sessions.sign_in_with_key(services, key, visit.user_agent)
+            key, lambda: authentication.sign_in_with_key(services, key, visit.user_agent)
         )
     if visit.signed_in is not None:
-        await web_sessions.sign_out(services, *_own(visit))
+        await authentication.sign_out(services, *_own(visit))
     return Redirect(local_path(visit.form.get("next", "/")), session=secret)
 
 
@@ -99,20 +99,20 @@ def _own(visit: Visit) -> tuple[Caller, str]:
 
 async def sign_out(visit: Visit) -> Redirect:
     """End the session of this browser."""
-    await web_sessions.sign_out(visit.app.services, *_own(visit))
+    await authentication.sign_out(visit.app.services, *_own(visit))
     return Redirect("/signin", "signed out", session="")
 
 
 async def sessions(visit: Visit) -> Values:
     """The sessions that the person may end."""
-    found = await web_sessions.sessions_of(visit.app.services, visit.person.caller)
+    found = await authentication.sessions_of(visit.app.services, visit.person.caller)
     return {"sessions": found, "own": visit.person.session.id}
 
 
 async def end_session(visit: Visit) -> Redirect:
     """End one session."""
     session_id, (caller, own) = visit.path["session_id"], _own(visit)
-    if not await web_sessions.sign_out(visit.app.services, caller, session_id):
+    if not await authentication.sign_out(visit.app.services, caller, session_id):
         raise NotFound(f"no session {session_id}; it may have ended already")
     if session_id == own:
         return Redirect("/signin", "signed out", session="")
@@ -121,7 +121,7 @@ async def end_session(visit: Visit) -> Redirect:
 
 async def end_all_sessions(visit: Visit) -> Redirect:
     """End every session that the person may end, this one included."""
-    await web_sessions.sign_out(visit.app.services, visit.person.caller)
+    await authentication.sign_out(visit.app.services, visit.person.caller)
     return Redirect("/signin", "signed out everywhere", session="")
 
 

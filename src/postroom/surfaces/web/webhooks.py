@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
-from postroom.calls.web_sessions import session_end
+from postroom.calls.authentication import session_end
 from postroom.errors import Forbidden, InvalidInput, NotFound
 from postroom.model.event import Event, Webhook
 from postroom.model.key import Scope

@@ -240,7 +240,7 @@ async def _link(app: App, url: str) -> str:
 
 
 async def _sign_out(app: App) -> int:
-    from postroom.calls.web_sessions import sign_out
+    from postroom.calls.authentication import sign_out
     from postroom.model.key import OWNER
 
     return await sign_out(app.services, OWNER)
