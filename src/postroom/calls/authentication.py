@@ -184,14 +184,14 @@ class SignedIn(NamedTuple):
     caller: Caller
 
 
-def _new_secret(services: Services) -> str:
+def _session_secret(services: Services) -> str:
     """A new random secret; one of a cell begins with its name and a dot."""
     return random_secret("", services.cell, ".")
 
 
 async def new_sign_in_link(services: Services) -> str:
     """The secret of a new link, for the owner's terminal."""
-    secret, now = _new_secret(services), services.clock()
+    secret, now = _session_secret(services), services.clock()
     store = services.store.by(AuditRecord(OWNER.key_id, "create_sign_in_link", now, via="cli"))
     await store.add_sign_in_link(hash_secret(secret), expires_at=now + LINK_FOR, now=now)
     return secret
@@ -226,7 +226,7 @@ async def _open(
     key_hash: bytes | None = None,
     link_hash: bytes | None = None,
 ) -> str | None:
-    secret, now = _new_secret(services), services.clock().replace(microsecond=0)
+    secret, now = _session_secret(services), services.clock().replace(microsecond=0)
     session = WebSession(
         services.new_id("ses"),
         key_id,

@@ -29,7 +29,7 @@ from postroom.model.key import Caller
 from postroom.surfaces.http import RESOURCE_METADATA, server_url
 from postroom.surfaces.rest.failed_logins import Attempts, TooManyKeys
 
-_OPEN = (
+_OPEN_PATHS = (
     RESOURCE_METADATA,
     "/.well-known/oauth-authorization-server",
     "/.well-known/openid-configuration",
@@ -38,7 +38,7 @@ _OPEN = (
     "/revoke",
     "/mcp",
 )
-_HEADERS = frozenset({"accept", "authorization", "content-type", "last-event-id"})
+_ALLOWED_HEADERS = frozenset({"accept", "authorization", "content-type", "last-event-id"})
 _OF_MCP = "mcp-"
 """The headers of the protocol start with it; `X-API-Key` is for programs that are no page."""
 
@@ -54,7 +54,7 @@ READABLE = (
 
 def is_open(path: str) -> bool:
     """Whether something at this path is meant for pages of other origins as well."""
-    return any(path == one or path.startswith(f"{one}/") for one in _OPEN)
+    return any(path == one or path.startswith(f"{one}/") for one in _OPEN_PATHS)
 
 
 def is_preflight(method: str, headers: Headers) -> bool:
@@ -66,7 +66,7 @@ def preflight(headers: Headers) -> Response:
     """The answer to it; `READABLE` is added as to every other one."""
     asked = headers.get("access-control-request-headers", "").lower().split(",")
     names = [name.strip() for name in asked]
-    allowed = [name for name in names if name in _HEADERS or name.startswith(_OF_MCP)]
+    allowed = [name for name in names if name in _ALLOWED_HEADERS or name.startswith(_OF_MCP)]
     given = {"Access-Control-Allow-Methods": "GET, POST, DELETE", "Access-Control-Max-Age": "600"}
     if allowed:
         given["Access-Control-Allow-Headers"] = ", ".join(allowed)
