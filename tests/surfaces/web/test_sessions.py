@@ -433,8 +433,8 @@ async def test_the_stylesheet_may_be_kept_and_changes_its_address(visitor: Perso
         response.headers["content-type"],
     )
     assert "immutable" in response.headers["cache-control"]
-    assert 404 == (await visitor.get("/assets/../pages.py")).status_code
-    assert 404 == (await visitor.get("/assets/%2e%2e%2fpages.py")).status_code
+    assert 404 == (await visitor.get("/assets/../server.py")).status_code
+    assert 404 == (await visitor.get("/assets/%2e%2e%2fserver.py")).status_code
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "http://127.0.0.1:1", "null", None])
