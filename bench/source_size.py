@@ -17,15 +17,17 @@ import postroom
 
 SOURCE = Path(postroom.__file__).parent
 FEATURES = {
-    "web pages": ("surfaces/web/*", "calls/web_sessions.py", "mail/text/marks.py"),
+    "web pages": ("surfaces/web/*", "mail/text/marks.py"),
     "Python client": ("client/*", "surfaces/rest/client.py"),
-    "OAuth server": ("surfaces/oauth/*", "*/oauth_*.py", "model/oauth.py", "pipeline/oauth.py"),
+    "OAuth server": ("surfaces/oauth.py", "calls/oauth.py", "*/oauth_*.py", "model/oauth.py",
+                     "pipeline/oauth.py"),
     "approval": ("approval.py", "*/approval.py", "*/approvals.py", "*/outbox/holds.py"),
-    "toolset agent": ("operations/agent/*", "*/toolsets/agent.py", "model/agent.py"),
+    "toolset agent": ("operations/agent/*", "*/mcp/agent_tools.py", "model/agent.py"),
     "visibility of HTML": ("mail/html/*",),
     "text of attachments": ("mail/text_extraction/*",),
     "quotations and bounces": ("mail/quoting/*", "mail/bounces.py"),
-    "terminal": ("*/cli/rendering/*", "*/cli/editor.py", "*/cli/completion.py", "*/cli/terminal.py",
+    "terminal": ("*/cli/tables.py", "*/cli/lists.py", "*/cli/views.py",
+                 "*/cli/editor.py", "*/cli/completion.py", "*/cli/terminal.py",
                  "*/cli/backends.py"),
     "cells": ("pipeline/cell_senders.py",),
 }  # fmt: skip

@@ -25,8 +25,8 @@ from bench.search import loading
 from bench.search.corpus import Mail
 from bench.search.measuring import calibration_ms, table
 from postroom.app import App, open_app
+from postroom.calls.authentication import new_sign_in_link, sign_in_with_link
 from postroom.calls.operation import call
-from postroom.calls.web_sessions import new_sign_in_link, sign_in_with_link
 from postroom.config import read_settings
 from postroom.model.inbox import INBOX
 from postroom.model.key import OWNER
@@ -36,7 +36,7 @@ from postroom.operations.mail.threads import get_thread
 from postroom.surfaces.mcp.server import tool_text
 from postroom.surfaces.rest.server import AccessControl
 from postroom.surfaces.web.rendering import ASSETS, compressed_asset
-from postroom.surfaces.web.surface import WebSurface
+from postroom.surfaces.web.server import WebSurface
 
 LABELS = 120
 ONE_IN = 3

@@ -34,9 +34,8 @@ from postroom.model.event import EventStream
 from postroom.model.message import Download
 from postroom.model.page import is_page
 from postroom.model.view import View
-from postroom.surfaces.rest.openapi.document import TAGS
-from postroom.surfaces.rest.routes import ROUTES
-from postroom.surfaces.rest.routing import Route
+from postroom.surfaces.rest.openapi import TAGS
+from postroom.surfaces.rest.routes import ROUTES, Route
 from postroom.surfaces.to_json import shown_fields
 
 PACKAGE = Path(__file__).parents[1] / "src" / "postroom" / "client"
@@ -48,22 +47,20 @@ WIDER = {"to": "Addresses", "cc": "Addresses", "bcc": "Addresses", "reply_to": "
 """Lists for which the client takes more than the wire does."""
 
 SUBJECTS = {
-    "inboxes": ("inboxes", "policy", "mailboxes", "labels", "identities"),
+    "inboxes": ("inboxes", "policy", "mailboxes", "labels", "identities", "inbound", "ids",
+                "threads", "attachments"),
     "messages": ("search", "messages"),
-    "threads": ("threads", "attachments", "inbound", "ids"),
     "outgoing": ("drafts", "outbox"),
     "memories": ("memories",),
-    "rules": ("rules", "plans"),
-    "events": ("events", "webhooks"),
+    "automation": ("rules", "plans", "events", "webhooks"),
     "administration": ("accounts", "capabilities", "keys", "audit"),
-}
+}  # fmt: skip
 """The modules of operations, each with the tags of its endpoints."""
 
 VALUES = {
     "memories": ("memory", "approval"),
     "mail": ("message", "inbox", "page"),
-    "outgoing": ("sending", "event"),
-    "records": ("account", "key", "rule"),
+    "records": ("sending", "event", "account", "key", "rule"),
 }
 """The modules of values, each with the modules of the model; one imports from those before it."""
 
@@ -280,7 +277,7 @@ def operations_module(subject: str, tags: tuple[str, ...], names: Names) -> str:
         "from postroom.client.events import EventStream",
         "from postroom.client.files import Download, Files",
         "from postroom.client.method import Addresses, operation, pages, stream",
-        "from postroom.client.pages import Page",
+        "from postroom.client.answers import Page",
         f"from postroom.client.values.inputs import {', '.join(sorted(names.inputs.values()))}"
         if names.inputs
         else "",
@@ -293,7 +290,7 @@ def operations_module(subject: str, tags: tuple[str, ...], names: Names) -> str:
     lines = textwrap.wrap(about, WIDTH)
     doc = _one_line(about) if len(lines) == 1 else '"""{}\n"""'.format("\n".join(lines))
     heading = f"class {subject.title()}Operations:\n" + textwrap.indent(doc, "    ")
-    title = _one_line(f"Operations: {', '.join(tags)}. Made by scripts/make_client.py.")
+    title = _one_line(f"Operations: {subject}. Made by scripts/make_client.py.")
     return "\n".join((title, FUTURE, *imports, heading, "", body, ""))
 
 
@@ -317,7 +314,7 @@ def values_module(module: str, names: Names) -> str:
         "from datetime import datetime",
         "from typing import Any, ClassVar",
         "from msgspec import field",
-        "from postroom.client.value import ABSENT, Value",
+        "from postroom.client.answers import ABSENT, Value",
         *(
             f"from postroom.client.values.{earlier} import "
             + ", ".join(kind.__name__ for kind in _values_of(earlier, names))

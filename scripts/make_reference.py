@@ -26,9 +26,8 @@ from postroom.model.message import Download
 from postroom.model.page import is_page
 from postroom.surfaces.mcp.tool import Tool
 from postroom.surfaces.mcp.toolsets import TOOLSETS, choose_tools
-from postroom.surfaces.rest.openapi.inputs import argument_schema, arguments
-from postroom.surfaces.rest.routes import ROUTES
-from postroom.surfaces.rest.routing import Route
+from postroom.surfaces.rest.openapi_inputs import argument_schema, arguments
+from postroom.surfaces.rest.routes import ROUTES, Route
 from postroom.surfaces.schema import Schema, result_schema
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference" / "api"

@@ -22,8 +22,8 @@ import httpx2
 from playwright.async_api import Browser, Page, async_playwright
 
 from postroom.app import open_app
+from postroom.calls.authentication import new_sign_in_link
 from postroom.calls.operation import call
-from postroom.calls.web_sessions import new_sign_in_link
 from postroom.config import Settings, read_settings
 from postroom.model.key import OWNER
 from postroom.operations.rule_runs import list_rule_plans

@@ -97,7 +97,7 @@ def test_the_mcp_sdk_has_what_the_fast_path_calls():
     names = {"connection", "lifespan_state"}
 
     assert names <= parameters(serve_one)
-    check("mcp", Connection, ["from_envelope"], "postroom.surfaces.mcp.fast_path")
+    check("mcp", Connection, ["from_envelope"], "postroom.surfaces.mcp.http")
 
 
 def test_yaml_has_what_the_rule_loader_overrides():

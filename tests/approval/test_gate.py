@@ -20,7 +20,7 @@ from postroom.operations.agent import writing
 from postroom.operations.mail import unsubscribing
 from postroom.operations.outgoing import drafts, outbox, sending
 from postroom.pipeline.apply_rules import RuleJobs
-from postroom.rules.rights import rights_for
+from postroom.rules.definition import rights_for
 from postroom.sending.replies import caller_of, run_rule_job
 from tests.approval.conftest import KNOWN, STRANGER, Keyed
 from tests.mails import deliver, mail

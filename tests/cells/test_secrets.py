@@ -10,10 +10,15 @@ from pathlib import Path
 import pytest
 
 from postroom.app import App, open_app
-from postroom.calls.authentication import cell_of, new_secret
-from postroom.calls.oauth_tokens import new_token
+from postroom.calls.authentication import (
+    cell_of,
+    new_secret,
+    new_sign_in_link,
+    sign_in_with_link,
+    signed_in,
+)
+from postroom.calls.oauth import new_token
 from postroom.calls.operation import call
-from postroom.calls.web_sessions import new_sign_in_link, sign_in_with_link, signed_in
 from postroom.config import ConfigError, read_settings
 from postroom.errors import Unauthenticated
 from postroom.model.key import OWNER

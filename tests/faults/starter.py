@@ -27,7 +27,7 @@ _MODULES = (
     "postroom.app", "postroom.blobs.files", "postroom.providers.smtp.relay",
     "postroom.providers.imap.provider", "postroom.store.postgres",
     "postroom.store.sqlite", "postroom.surfaces.cli.commands.serve",
-    "postroom.surfaces.cli.commands.transfer",
+    "postroom.surfaces.cli.commands.files",
     "postroom.surfaces.cli.commands.administration",
     "postroom.surfaces.mcp.server", "postroom.surfaces.rest.server",
     "postroom.surfaces.smtp.server", "tests.faults.defects", "tests.faults.crashes",

@@ -13,8 +13,7 @@ from postroom.calls.operation import call
 from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound, TooLarge
 from postroom.model.inbox import Inbox
 from postroom.model.view import NOTHING
-from postroom.operations.outgoing.draft_editor import save_draft
-from postroom.operations.outgoing.drafts import get_draft, list_drafts, send_draft
+from postroom.operations.outgoing.drafts import get_draft, list_drafts, save_draft, send_draft
 from postroom.operations.outgoing.outbox import cancel_message
 from tests.callers import a_caller
 

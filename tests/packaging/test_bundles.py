@@ -18,13 +18,13 @@ from mcp import Client, StdioServerParameters
 
 import postroom
 from postroom.config import read_settings
-from postroom.surfaces.mcp.toolsets import agent
+from postroom.surfaces.mcp import agent_tools
 from tests.packaging.conftest import ROOT, made_once, sources
 from tests.servers.ports import free_port
 from tests.servers.postroom import environment
 
 UV = Path(sys.prefix) / "bin" / "uv"
-TOOLS = [tool.name for tool in agent.TOOLS]
+TOOLS = [tool.name for tool in agent_tools.TOOLS]
 
 
 def read(path: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from postroom.client import Postroom
-from postroom.surfaces.mcp.toolsets import agent
+from postroom.surfaces.mcp import agent_tools
 from tests.mails import mail
 from tests.packaging.conftest import ROOT, made_once
 from tests.servers.postroom import Running, running
@@ -54,7 +54,7 @@ def test_a_recipe_lists_the_tools_and_calls_one(server: Running, tmp_path: Path,
 
     assert 0 == done.returncode, done.stderr
     tools, answer = done.stdout.split("\n", 1)
-    assert sorted(tool.name for tool in agent.TOOLS) == sorted(re.findall(r"'(\w+)'", tools))
+    assert sorted(tool.name for tool in agent_tools.TOOLS) == sorted(re.findall(r"'(\w+)'", tools))
     assert "Invoice 7" in answer
 
 

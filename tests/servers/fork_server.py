@@ -48,7 +48,7 @@ _MODULES = (
     "postroom.surfaces.mcp.http",
     "postroom.surfaces.mcp.server",
     "postroom.surfaces.mcp.toolsets",
-    "postroom.surfaces.oauth.server",
+    "postroom.surfaces.oauth",
     "postroom.surfaces.rest.server",
     "postroom.surfaces.smtp.server",
     "postroom.surfaces.web.server",

@@ -7,9 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from postroom.calls import web_sessions
-from postroom.calls.authentication import hash_secret
-from postroom.calls.web_sessions import LINK_FOR, SESSION_FOR, SignedIn
+from postroom.calls import authentication
+from postroom.calls.authentication import LINK_FOR, SESSION_FOR, SignedIn, hash_secret
 from postroom.errors import Forbidden, Unauthenticated
 from postroom.model.event import AuditQuery
 from postroom.model.key import ALL_SCOPES, OWNER, Caller, Key, Scope
@@ -37,16 +36,16 @@ async def key(services: Services, *scopes: str, key_id: str = "key_1", secret: s
 
 
 async def by_link(services: Services) -> SignedIn:
-    link = await web_sessions.new_sign_in_link(services)
-    return await whose(services, await web_sessions.sign_in_with_link(services, link, "Firefox"))
+    link = await authentication.new_sign_in_link(services)
+    return await whose(services, await authentication.sign_in_with_link(services, link, "Firefox"))
 
 
 async def by_key(services: Services, secret: str) -> SignedIn:
-    return await whose(services, await web_sessions.sign_in_with_key(services, secret, "Firefox"))
+    return await whose(services, await authentication.sign_in_with_key(services, secret, "Firefox"))
 
 
 async def whose(services: Services, secret: str) -> SignedIn:
-    found = await web_sessions.signed_in(services, secret)
+    found = await authentication.signed_in(services, secret)
     assert found is not None
     return found
 
@@ -62,8 +61,8 @@ async def test_a_link_signs_the_owner_in_who_may_approve(services: Services, clo
 async def test_a_link_signs_in_once_also_if_it_is_used_twice_at_a_time(
     services: Services, clock: Clock
 ) -> None:
-    link = await web_sessions.new_sign_in_link(services)
-    uses = [web_sessions.sign_in_with_link(services, link, "") for _ in range(5)]
+    link = await authentication.new_sign_in_link(services)
+    uses = [authentication.sign_in_with_link(services, link, "") for _ in range(5)]
 
     outcomes = await asyncio.gather(*uses, return_exceptions=True)
 
@@ -73,13 +72,13 @@ async def test_a_link_signs_in_once_also_if_it_is_used_twice_at_a_time(
 
 
 async def test_a_link_is_good_for_ten_minutes(services: Services, clock: Clock) -> None:
-    late, in_time = [await web_sessions.new_sign_in_link(services) for _ in range(2)]
+    late, in_time = [await authentication.new_sign_in_link(services) for _ in range(2)]
 
     clock.now += LINK_FOR - timedelta(seconds=1)
-    assert await web_sessions.sign_in_with_link(services, in_time, "")
+    assert await authentication.sign_in_with_link(services, in_time, "")
     clock.now += timedelta(seconds=1)
     with pytest.raises(Unauthenticated, match="postroom web"):
-        await web_sessions.sign_in_with_link(services, late, "")
+        await authentication.sign_in_with_link(services, late, "")
 
 
 async def test_a_session_of_a_key_has_the_rights_of_this_key(
@@ -106,21 +105,21 @@ async def test_a_key_that_may_not_read_or_approve_opens_no_session(
     secret = await key(services, *scopes)
 
     with pytest.raises(Forbidden, match="scope read"):
-        await web_sessions.sign_in_with_key(services, secret, "")
+        await authentication.sign_in_with_key(services, secret, "")
 
 
 async def test_a_session_ends_after_twelve_hours(services: Services, clock: Clock) -> None:
-    secret = await web_sessions.sign_in_with_key(services, await key(services, "read"), "")
+    secret = await authentication.sign_in_with_key(services, await key(services, "read"), "")
 
     clock.now += SESSION_FOR - timedelta(seconds=1)
-    assert await web_sessions.signed_in(services, secret) is not None
+    assert await authentication.signed_in(services, secret) is not None
     clock.now += timedelta(seconds=1)
-    assert await web_sessions.signed_in(services, secret) is None
+    assert await authentication.signed_in(services, secret) is None
 
 
 @pytest.mark.parametrize("change", ["revoked", "replaced"])
 async def test_a_session_ends_with_its_key(services: Services, clock: Clock, change: str) -> None:
-    secret = await web_sessions.sign_in_with_key(services, await key(services, "read"), "")
+    secret = await authentication.sign_in_with_key(services, await key(services, "read"), "")
     other = await by_link(services)
 
     if change == "revoked":
@@ -128,7 +127,7 @@ async def test_a_session_ends_with_its_key(services: Services, clock: Clock, cha
     else:
         await key(services, "read", secret="pk_" + "t" * 43)
 
-    assert await web_sessions.signed_in(services, secret) is None
+    assert await authentication.signed_in(services, secret) is None
     assert (other.session.id,) == tuple(s.id for s in await services.store.web_sessions(clock()))
 
 
@@ -141,21 +140,21 @@ async def test_an_owner_ends_all_sessions_and_others_those_of_their_key(
     first, second, third = [await by_key(services, each) for each in (mine, mine, other)]
 
     def listed(caller: Caller) -> object:
-        return web_sessions.sessions_of(services, caller)
+        return authentication.sessions_of(services, caller)
 
     assert {first.session.id, second.session.id} == {s.id for s in await listed(first.caller)}
-    assert 0 == await web_sessions.sign_out(services, first.caller, third.session.id)
-    assert 1 == await web_sessions.sign_out(services, first.caller, second.session.id)
-    assert 1 == await web_sessions.sign_out(services, first.caller)
+    assert 0 == await authentication.sign_out(services, first.caller, third.session.id)
+    assert 1 == await authentication.sign_out(services, first.caller, second.session.id)
+    assert 1 == await authentication.sign_out(services, first.caller)
     assert {owner.session.id, third.session.id} == {s.id for s in await listed(owner.caller)}
-    assert 2 == await web_sessions.sign_out(services, owner.caller)
+    assert 2 == await authentication.sign_out(services, owner.caller)
 
 
 async def test_signing_in_and_out_is_audited_without_the_secret(
     services: Services, clock: Clock
 ) -> None:
     signed_in = await by_link(services)
-    await web_sessions.sign_out(services, signed_in.caller, signed_in.session.id)
+    await authentication.sign_out(services, signed_in.caller, signed_in.session.id)
 
     found = await services.store.audit(AuditQuery(EVERYTHING, EVERYTHING, page=Slice()))
 
@@ -165,11 +164,11 @@ async def test_signing_in_and_out_is_audited_without_the_secret(
 
 
 async def test_the_last_use_is_noted_once_a_minute(services: Services, clock: Clock) -> None:
-    secret = await web_sessions.sign_in_with_key(services, await key(services, "read"), "")
+    secret = await authentication.sign_in_with_key(services, await key(services, "read"), "")
     opened_at = clock.now
 
     async def noted() -> list[timedelta]:
-        await web_sessions.signed_in(services, secret)
+        await authentication.signed_in(services, secret)
         return [s.last_used_at - opened_at for s in await services.store.web_sessions(clock())]
 
     clock.now += timedelta(seconds=60)

@@ -19,8 +19,7 @@ from postroom.surfaces.mcp.listing import BY_NAME, DEFAULT, ON_DEMAND
 from postroom.surfaces.mcp.server import make_server
 from postroom.surfaces.mcp.tool import Tool
 from postroom.surfaces.mcp.toolsets import choose_tools
-from postroom.surfaces.rest.routes import ROUTES
-from postroom.surfaces.rest.routing import Route
+from postroom.surfaces.rest.routes import ROUTES, Route
 from tests.page_operations import ON_PAGES
 from tests.surfaces.rest.conftest import Rest, visiting
 from tests.walls.asking import Arguments, every_operation, requests_of

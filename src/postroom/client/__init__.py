@@ -10,11 +10,16 @@
 Importing it loads neither the server nor HTTP.
 """
 
+from postroom.client.answers import AsyncPage, AsyncPages, Page
 from postroom.client.client import AsyncPostroom, Postroom
-from postroom.client.events import AsyncEventStream, EventStream
+from postroom.client.events import (
+    AsyncEventStream,
+    EventStream,
+    Webhook,
+    WebhookEvent,
+    verify_webhook,
+)
 from postroom.client.files import Download, file
-from postroom.client.pages import AsyncPage, AsyncPages, Page
-from postroom.client.webhooks import Webhook, WebhookEvent, verify_webhook
 
 __all__ = [
     "AsyncEventStream",

@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Any, Self, cast, get_args, get_origin
 from msgspec import ValidationError, convert
 from msgspec.structs import fields
 
+from postroom.client.answers import AsyncPage, Page
 from postroom.client.events import AsyncEventStream, EventStream, Position
 from postroom.client.files import Download
 from postroom.client.method import Awaited, Call, Waiting
 from postroom.client.operations.administration import AdministrationOperations
-from postroom.client.operations.events import EventsOperations
+from postroom.client.operations.automation import AutomationOperations
 from postroom.client.operations.inboxes import InboxesOperations
 from postroom.client.operations.memories import MemoriesOperations
 from postroom.client.operations.messages import MessagesOperations
 from postroom.client.operations.outgoing import OutgoingOperations
-from postroom.client.operations.rules import RulesOperations
-from postroom.client.operations.threads import ThreadsOperations
-from postroom.client.pages import AsyncPage, Page
-from postroom.client.values.outgoing import Event
+from postroom.client.values.records import Event
 
 if TYPE_CHECKING:  # HTTP takes longest to import: a client imports it when it is made
     import httpx2
@@ -33,11 +31,9 @@ FIRST_EVENT = "evt_0"
 class Operations(
     InboxesOperations,
     MessagesOperations,
-    ThreadsOperations,
     OutgoingOperations,
     MemoriesOperations,
-    RulesOperations,
-    EventsOperations,
+    AutomationOperations,
     AdministrationOperations,
 ):
     """Every operation of the REST API."""

@@ -11,8 +11,15 @@ from pydantic import Field
 
 from postroom.calls.authentication import hash_secret, new_secret
 from postroom.calls.context import RequestContext
-from postroom.calls.oauth_clients import find_client, is_registered
-from postroom.calls.oauth_tokens import CHALLENGE, CODE_FOR, is_resource, new_token, resource_of
+from postroom.calls.oauth import (
+    CHALLENGE,
+    CODE_FOR,
+    find_client,
+    is_registered,
+    is_resource,
+    new_token,
+    resource_of,
+)
 from postroom.calls.operation import operation
 from postroom.calls.request import InboxName, Request, argument
 from postroom.errors import Forbidden, InvalidInput

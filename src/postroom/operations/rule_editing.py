@@ -26,10 +26,9 @@ from postroom.operations.rules import (
     without_hidden,
 )
 from postroom.pipeline.apply_rules import definition_of
-from postroom.rules.definition import Definition
+from postroom.rules.definition import Definition, recorded_authority
 from postroom.rules.matching import impossible_lines
 from postroom.rules.planning import queries_for
-from postroom.rules.rights import recorded_authority
 
 RuleYaml = Annotated[str, argument(LANGUAGE, EXAMPLE, min_length=1, max_length=65_536)]
 

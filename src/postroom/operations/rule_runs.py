@@ -18,9 +18,8 @@ from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING, Everything, Only
 from postroom.operations.rules import PlanId, shown_rule, without_hidden
 from postroom.pipeline.apply_rules import definition_of, missing_rights, rules_without_rights
-from postroom.rules.definition import Definition
+from postroom.rules.definition import Definition, authority_of_rule
 from postroom.rules.matching import impossible_conditions
-from postroom.rules.rights import authority_of_rule
 
 State = Annotated[
     PlanState | None, argument("Only open plans, or those applied or undone.", "applied")

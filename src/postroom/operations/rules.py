@@ -40,16 +40,16 @@ from postroom.model.rule import (
 from postroom.model.view import Everything, Only, only
 from postroom.operations.memories import MemoryAdd
 from postroom.pipeline.apply_rules import definition_of
-from postroom.rules.definition import Definition
-from postroom.rules.matching import impossible_conditions
-from postroom.rules.planning import PlanDraft, consider, queries_for
-from postroom.rules.rights import (
+from postroom.rules.definition import (
+    Definition,
     Rights,
     lacking,
     recorded_authority,
     rights_for,
     rights_to_undo,
 )
+from postroom.rules.matching import impossible_conditions
+from postroom.rules.planning import PlanDraft, consider, queries_for
 
 PLAN_LIFETIME = timedelta(hours=24)
 _AT_ONCE = 500

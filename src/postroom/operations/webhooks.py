@@ -44,7 +44,7 @@ from postroom.model.page import Page, Slice
 from postroom.model.view import only, view_of
 from postroom.pipeline.apply_rules import stopped_webhooks, webhook_refusal
 from postroom.pipeline.webhooks import body_of, ping
-from postroom.rules.rights import authority_of
+from postroom.rules.definition import authority_of
 
 QUIET_S = 15.0
 """A stream without events sends a keep-alive after this time."""

@@ -32,16 +32,16 @@ from postroom.model.rule import Facts, Head, Rule, RuleEffect, RuleJob, State
 from postroom.model.storage import FIELD_BORDER, NewMessage
 from postroom.model.view import EVERYTHING, NOTHING, Everything, Only, View, only
 from postroom.pipeline.services import Services, wait_for_notification
-from postroom.rules.definition import Definition
-from postroom.rules.planning import Chain, run_chain
-from postroom.rules.rights import (
+from postroom.rules.definition import (
     NO_AUTHORITY,
+    Definition,
     authority_of_rule,
     permitted,
     refusal,
     rights_for,
     standing_caller,
 )
+from postroom.rules.planning import Chain, run_chain
 
 
 async def caller_of_key(services: Services, key: Key) -> Caller:

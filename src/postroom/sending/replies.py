@@ -26,7 +26,7 @@ from postroom.model.rule import RuleJob
 from postroom.model.sending import EarlierMail, StoredDraft
 from postroom.model.view import NOTHING, only
 from postroom.pipeline.apply_rules import caller_for_rule_job
-from postroom.rules.rights import refusal, with_advice
+from postroom.rules.definition import refusal, with_advice
 from postroom.sending.outgoing_mail import (
     AttachmentInput,
     OutgoingMail,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.surfaces.cli.rendering.views import warnings_of
+from postroom.surfaces.cli.views import warnings_of
 from tests.mails import mail
 from tests.surfaces.cli.pseudo_terminal import lines_on_a_terminal
 

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 from rich.cells import cell_len
 
-from postroom.surfaces.cli.rendering.lists import COLUMNS, TERMINAL
-from postroom.surfaces.cli.rendering.tables import (
+from postroom.surfaces.cli.lists import COLUMNS, TERMINAL
+from postroom.surfaces.cli.tables import (
     Screen,
     columns_of,
     lines_of,

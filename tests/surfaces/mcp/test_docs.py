@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from postroom.surfaces.mcp import imap_tools
 from postroom.surfaces.mcp.tool import CODES
-from postroom.surfaces.mcp.toolsets import ON_DEMAND, TOOLSETS, choose_tools, imap
+from postroom.surfaces.mcp.toolsets import ON_DEMAND, TOOLSETS, choose_tools
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "reference" / "mcp.md").read_text("utf-8")
@@ -50,5 +51,5 @@ def test_the_page_on_live_mail_lists_every_code():
     own = {code for source in sources for code in said.findall(source)}
     soft = {"provider_error", "provider_auth", "provider_timeout", "not_found", "too_large"}
 
-    assert {imap.CODES.get(code, code) for code in own | soft} == rows("issue")
-    assert set(imap.CODES.values()) == rows("error")
+    assert {imap_tools.CODES.get(code, code) for code in own | soft} == rows("issue")
+    assert set(imap_tools.CODES.values()) == rows("error")

@@ -6,8 +6,8 @@ import pytest
 
 from postroom import errors
 from postroom.errors import MailError, NotFound, ProviderTimeout, RateLimited, StorageFull
+from postroom.surfaces.mcp import imap_tools
 from postroom.surfaces.mcp.tool import CODES, explain_error
-from postroom.surfaces.mcp.toolsets import imap
 
 
 def kinds(error: type[MailError] = MailError) -> set[str]:
@@ -19,7 +19,7 @@ def test_every_kind_of_error_has_a_code():
         e.code for e in vars(errors).values() if isinstance(e, type) and issubclass(e, MailError)
     }
 
-    assert ours == set(CODES) == set(imap.CODES)
+    assert ours == set(CODES) == set(imap_tools.CODES)
     assert kinds() >= ours
 
 
@@ -56,8 +56,8 @@ def test_what_may_work_later_says_so(error, again):
 def test_live_mail_has_the_codes_and_the_body_of_its_own_contract():
     of_contract = {"invalid_input", "auth_failed", "not_found", "timeout", "conflict", "internal"}
 
-    explained = imap.explain_error(RateLimited("too fast", retry_after=7))
+    explained = imap_tools.explain_error(RateLimited("too fast", retry_after=7))
 
-    assert of_contract == set(imap.CODES.values())
+    assert of_contract == set(imap_tools.CODES.values())
     details = {"kind": "rate_limited", "retry_after": 7}
     assert {"code": "internal", "message": "too fast", "details": details} == explained["error"]

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 import httpx2
 import pytest
 
-from postroom.calls.oauth_clients import checked_redirects
+from postroom.calls.oauth import checked_redirects
 from postroom.errors import InvalidInput
 from postroom.model.event import AuditQuery
 from postroom.model.page import Slice

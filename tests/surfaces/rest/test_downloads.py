@@ -11,7 +11,7 @@ import pytest
 
 from postroom.blobs.objects import ObjectBlobs
 from postroom.model.view import EVERYTHING
-from postroom.surfaces.downloads import safe_media_type
+from postroom.surfaces.http import safe_media_type
 from tests.mails import deliver, mail, new_inbox
 from tests.servers import s3
 from tests.surfaces.rest.conftest import visiting

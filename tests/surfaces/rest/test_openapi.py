@@ -9,8 +9,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from postroom.surfaces.rest.http_messages import KINDS
 from postroom.surfaces.rest.openapi import document
-from postroom.surfaces.rest.responses import KINDS
 from postroom.surfaces.rest.routes import ROUTES
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "openapi.json"

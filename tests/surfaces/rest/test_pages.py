@@ -13,9 +13,9 @@ import pytest
 
 from postroom.errors import StorageFull
 from postroom.pipeline.counters import COUNTED, SharedCounters
+from postroom.surfaces.rest.http_messages import KINDS
 from postroom.surfaces.rest.metrics import Metrics
 from postroom.surfaces.rest.pages import ASSETS
-from postroom.surfaces.rest.responses import KINDS
 from postroom.surfaces.rest.routes import ROUTES
 from postroom.surfaces.rest.server import build
 from tests.surfaces.rest.conftest import visiting

@@ -12,9 +12,9 @@ from postroom.calls.operation import Operation
 from postroom.operations import inboxes
 from postroom.pipeline.counters import SharedCounters
 from postroom.surfaces.rest.access import AccessControl
+from postroom.surfaces.rest.http_messages import KINDS
 from postroom.surfaces.rest.metrics import Metrics
-from postroom.surfaces.rest.responses import KINDS
-from postroom.surfaces.rest.routing import Route
+from postroom.surfaces.rest.routes import Route
 from postroom.surfaces.rest.surface import Surface
 from tests.surfaces.rest.conftest import visiting
 

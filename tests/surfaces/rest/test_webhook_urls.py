@@ -11,7 +11,7 @@ from itertools import product
 import pytest
 from jsonschema import Draft202012Validator
 
-from postroom.surfaces.rest.openapi.document import document
+from postroom.surfaces.rest.openapi import document
 
 SCHEMES = ("https://", "http://", "HTTPS://", "ftp://", "https:/", "")
 HOSTS = (

@@ -14,10 +14,9 @@ import httpx2
 import pytest
 
 from postroom.app import App, open_app
-from postroom.calls.authentication import authenticate
+from postroom.calls.authentication import authenticate, new_sign_in_link
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
-from postroom.calls.web_sessions import new_sign_in_link
 from postroom.config import read_settings
 from postroom.model.key import OWNER
 from postroom.model.message import Message
@@ -25,7 +24,7 @@ from postroom.model.view import EVERYTHING
 from postroom.operations.keys import create_key
 from postroom.operations.outgoing.sending import send_message
 from postroom.surfaces.mcp.server import http_app, tool_text
-from postroom.surfaces.oauth.server import oauth_mounts
+from postroom.surfaces.oauth import oauth_mounts
 from postroom.surfaces.rest.server import AccessControl, build
 from postroom.surfaces.web.server import web_mounts
 from tests.mails import new_inbox

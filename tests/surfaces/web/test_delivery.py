@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.surfaces.web.cookies import form_token, is_form_token
 from postroom.surfaces.web.rendering import ASSETS, accepts_gzip, asset, asset_url, compressed_asset
+from postroom.surfaces.web.signing_in import form_token, is_form_token
 from tests.surfaces.web.conftest import Office, Person
 
 MOST_BYTES = 60 * 1024

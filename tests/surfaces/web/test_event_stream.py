@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from postroom.calls import web_sessions
+from postroom.calls import authentication
 from postroom.calls.operation import call
 from postroom.operations.keys import delete_key, list_keys
 from tests.pipeline.clock import Clock
@@ -108,7 +108,7 @@ async def test_the_stream_ends_with_the_key(office: Office) -> None:
 async def test_the_stream_ends_when_the_session_expires(
     owner: Person, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(web_sessions, "_CHECK_S", 0.05)
+    monkeypatch.setattr(authentication, "_CHECK_S", 0.05)
     async with listening(owner) as stream:
         clock.now += timedelta(hours=13)
 

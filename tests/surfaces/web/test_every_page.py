@@ -29,8 +29,7 @@ from postroom.pipeline.ingest import Arrival, receive
 from postroom.surfaces.cli.demo import seed_demo
 from postroom.surfaces.mcp.server import http_app, tool_text
 from postroom.surfaces.rest.server import AccessControl, build
-from postroom.surfaces.web.pages import SECTIONS
-from postroom.surfaces.web.server import web_mounts
+from postroom.surfaces.web.server import SECTIONS, web_mounts
 from tests.mails import mail
 from tests.strangers import NO_ACCOUNT
 from tests.surfaces.web.chromium import DESKTOP, PHONE, browser, signed_in, violations

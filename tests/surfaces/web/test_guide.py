@@ -17,8 +17,8 @@ from playwright.async_api import Browser, expect
 
 from postroom.errors import NotFound
 from postroom.model.event import EventType
+from postroom.surfaces.http import KINDS
 from postroom.surfaces.mcp.tool import CODES
-from postroom.surfaces.problem_kinds import KINDS
 from postroom.surfaces.web import guide
 from tests.surfaces.web.chromium import browser, obstacles, violations
 from tests.surfaces.web.conftest import Office, Person

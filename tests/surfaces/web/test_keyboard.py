@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from postroom.surfaces.web.pages import LINKS
 from postroom.surfaces.web.rendering import GO_TO, SHORTCUTS, SHOWN
+from postroom.surfaces.web.server import LINKS
 from tests.surfaces.web.conftest import Person, words
 
 DOCS = Path(__file__).parents[3] / "docs" / "how-to" / "web.md"

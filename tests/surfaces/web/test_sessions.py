@@ -9,8 +9,8 @@ from http.cookies import SimpleCookie
 import httpx2
 import pytest
 
+from postroom.calls.authentication import LINK_FOR, SESSION_FOR
 from postroom.calls.operation import call
-from postroom.calls.web_sessions import LINK_FOR, SESSION_FOR
 from postroom.model.key import ALL_SCOPES
 from postroom.operations.keys import delete_key, list_keys
 from tests.pipeline.clock import Clock
@@ -433,8 +433,8 @@ async def test_the_stylesheet_may_be_kept_and_changes_its_address(visitor: Perso
         response.headers["content-type"],
     )
     assert "immutable" in response.headers["cache-control"]
-    assert 404 == (await visitor.get("/assets/../pages.py")).status_code
-    assert 404 == (await visitor.get("/assets/%2e%2e%2fpages.py")).status_code
+    assert 404 == (await visitor.get("/assets/../server.py")).status_code
+    assert 404 == (await visitor.get("/assets/%2e%2e%2fserver.py")).status_code
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "http://127.0.0.1:1", "null", None])

@@ -1,4 +1,4 @@
-"""Operations: accounts, capabilities, keys, audit. Made by scripts/make_client.py."""
+"""Operations: administration. Made by scripts/make_client.py."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
+from postroom.client.answers import Page
 from postroom.client.method import operation, pages
-from postroom.client.pages import Page
 from postroom.client.values.inputs import RecipientPatterns
-from postroom.client.values.outgoing import AuditEntry
-from postroom.client.values.records import Account, Capabilities, CapabilityReport, Key
+from postroom.client.values.records import Account, AuditEntry, Capabilities, CapabilityReport, Key
 
 
 class AdministrationOperations:

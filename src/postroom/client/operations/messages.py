@@ -1,4 +1,4 @@
-"""Operations: search, messages. Made by scripts/make_client.py."""
+"""Operations: messages. Made by scripts/make_client.py."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
+from postroom.client.answers import Page
 from postroom.client.files import Download, Files
 from postroom.client.method import Addresses, operation, pages
-from postroom.client.pages import Page
 from postroom.client.values.inputs import MessageSelection
 from postroom.client.values.mail import ActionResult, DownloadLink, Message, MessageRow
-from postroom.client.values.outgoing import Sent, Unsubscribed, Waited
-from postroom.client.values.records import DryRunPlan
+from postroom.client.values.records import DryRunPlan, Sent, Unsubscribed, Waited
 
 
 class MessagesOperations:

@@ -1,4 +1,4 @@
-"""Operations: drafts, outbox. Made by scripts/make_client.py."""
+"""Operations: outgoing. Made by scripts/make_client.py."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
+from postroom.client.answers import Page
 from postroom.client.files import Files
 from postroom.client.method import Addresses, operation, pages
-from postroom.client.pages import Page
-from postroom.client.values.outgoing import Draft, HeldMail, OutboxEntry, OutboxState, Sent
+from postroom.client.values.records import Draft, HeldMail, OutboxEntry, OutboxState, Sent
 
 
 class OutgoingOperations:

@@ -14,8 +14,7 @@ from postroom.errors import MailError
 from postroom.model.agent import ChangeReceipt, MailLine, NotRead
 from postroom.model.key import Scope
 from postroom.model.rule import DryRunPlan
-from postroom.operations.agent.finding import MailSelection
-from postroom.operations.agent.lines import Ids
+from postroom.operations.agent.finding import Ids, MailSelection
 from postroom.operations.agent.writing import change_receipt
 from postroom.operations.mail.bulk_changes import (
     MessageChanges,

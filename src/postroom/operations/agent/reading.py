@@ -28,7 +28,7 @@ from postroom.model.agent import (
 from postroom.model.key import Scope
 from postroom.model.message import Message
 from postroom.model.sending import Sent
-from postroom.operations.agent.lines import Ids, inbox_addresses, line_of
+from postroom.operations.agent.finding import Ids, inbox_addresses, line_of
 from postroom.operations.mail.attachments import attachment_text
 from postroom.operations.mail.message_changes import ListLabels, list_labels
 from postroom.operations.mail.message_changes import ListMailboxes as ListAll

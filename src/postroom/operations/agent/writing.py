@@ -28,7 +28,7 @@ from postroom.model.message import ActionResult
 from postroom.model.page import Slice
 from postroom.model.sending import Draft, OutboxEntry, Sent
 from postroom.model.storage import MessageQuery
-from postroom.operations.agent.lines import Ids
+from postroom.operations.agent.finding import Ids
 from postroom.operations.outgoing.drafts import (
     CreateDraft,
     ListDrafts,

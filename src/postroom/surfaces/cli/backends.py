@@ -13,7 +13,7 @@ from postroom.model.event import EventStream
 from postroom.model.key import OWNER, Scope
 from postroom.model.message import Download
 from postroom.surfaces.cli.command_table import operation_at
-from postroom.surfaces.cli.rendering.tables import KINDS, MIXED, is_id
+from postroom.surfaces.cli.tables import KINDS, MIXED, is_id
 from postroom.surfaces.to_json import answer, presented, to_json
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from postroom.surfaces.cli.exit_codes import (
     explain_failures,
     in_our_words,
 )
-from postroom.surfaces.cli.rendering.tables import Screen, Text
-from postroom.surfaces.cli.rendering.views import render
 from postroom.surfaces.cli.session import Session
+from postroom.surfaces.cli.tables import Screen, Text
 from postroom.surfaces.cli.terminal import cell, inert, write_bytes, write_json
+from postroom.surfaces.cli.views import render
 
 
 def show(session: Session, operation: Operation[Any, Any], body: Body) -> None:

@@ -66,7 +66,7 @@ def cell(value: Any) -> str:
 
 def table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table: the last column but one gets the rest of the width of a terminal."""
-    from postroom.surfaces.cli.rendering.tables import Column, Screen, Text, lines_of
+    from postroom.surfaces.cli.tables import Column, Screen, Text, lines_of
 
     text = Text(Screen.here())
     rest = names[-2] if len(names) > 2 else names[-1]

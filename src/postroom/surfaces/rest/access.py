@@ -1,9 +1,12 @@
-"""Access control: allowed hosts and origins, and callers with a key.
+"""Access control: allowed hosts and origins (CORS), and callers with a key.
 
 A browser sends requests for pages of any site, with `Origin` or at least `Sec-Fetch-Site`. Requests
 that change something are accepted from our own pages only. From other origins, also from another
 port of this machine, they need a header that a page cannot add without a CORS preflight, which is
-granted for signing in and `/mcp` only (`cors`).
+granted for signing in and `/mcp` only: MCP clients that run in a browser, such as the Inspector,
+read the metadata of the OAuth server, register, fetch tokens and call `/mcp` with them. None of
+these paths looks at cookies, and credentials are never allowed, so a page can do no more than its
+token.
 """
 
 from __future__ import annotations
@@ -15,16 +18,60 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import Scope
 
 from postroom.app import App
-from postroom.calls.oauth_tokens import resource_of
+from postroom.calls.oauth import resource_of
 from postroom.config import ConfigError
 from postroom.errors import Forbidden, Unauthenticated
 from postroom.model.key import Caller
-from postroom.surfaces.paths import RESOURCE_METADATA, server_url
-from postroom.surfaces.rest import cors
+from postroom.surfaces.http import RESOURCE_METADATA, server_url
 from postroom.surfaces.rest.failed_logins import Attempts, TooManyKeys
+
+_OPEN_PATHS = (
+    RESOURCE_METADATA,
+    "/.well-known/oauth-authorization-server",
+    "/.well-known/openid-configuration",
+    "/register",
+    "/token",
+    "/revoke",
+    "/mcp",
+)
+_ALLOWED_HEADERS = frozenset({"accept", "authorization", "content-type", "last-event-id"})
+_OF_MCP = "mcp-"
+"""The headers of the protocol start with it; `X-API-Key` is for programs that are no page."""
+
+READABLE = (
+    (b"access-control-allow-origin", b"*"),
+    (
+        b"access-control-expose-headers",
+        b"www-authenticate, retry-after, mcp-session-id, x-request-id",
+    ),
+)
+"""The headers of an answer that a page may read."""
+
+
+def is_open(path: str) -> bool:
+    """Whether something at this path is meant for pages of other origins as well."""
+    return any(path == one or path.startswith(f"{one}/") for one in _OPEN_PATHS)
+
+
+def is_preflight(method: str, headers: Headers) -> bool:
+    """Whether a browser asks if a page may send a request."""
+    return method == "OPTIONS" and "access-control-request-method" in headers
+
+
+def preflight(headers: Headers) -> Response:
+    """The answer to it; `READABLE` is added as to every other one."""
+    asked = headers.get("access-control-request-headers", "").lower().split(",")
+    names = [name.strip() for name in asked]
+    allowed = [name for name in names if name in _ALLOWED_HEADERS or name.startswith(_OF_MCP)]
+    given = {"Access-Control-Allow-Methods": "GET, POST, DELETE", "Access-Control-Max-Age": "600"}
+    if allowed:
+        given["Access-Control-Allow-Headers"] = ", ".join(allowed)
+    return Response(status_code=204, headers=given)
+
 
 T = TypeVar("T")
 PEER = "postroom.peer"
@@ -123,7 +170,7 @@ class AccessControl:
         server that has one: whoever can reach it can ask without a page, too.
         """
         origins = headers.getlist("origin")
-        if not self.needs_key or len(origins) != 1 or not cors.is_open(scope["path"]):
+        if not self.needs_key or len(origins) != 1 or not is_open(scope["path"]):
             return False
         host, page = _host_of(f"//{headers.get('host', '')}"), _host_of(origins[0])
         if not self._is_ours(host):

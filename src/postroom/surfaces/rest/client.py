@@ -24,8 +24,7 @@ from postroom.client.method import Call
 from postroom.errors import InvalidInput, MailError, Unauthenticated, Unavailable
 from postroom.model.event import EventStream
 from postroom.model.message import Download
-from postroom.surfaces.rest.routes import ROUTES
-from postroom.surfaces.rest.routing import NOTHING_HERE, Route
+from postroom.surfaces.rest.routes import NOTHING_HERE, ROUTES, Route
 
 Body = dict[str, Any]
 Events = AsyncIterator[Body | None]

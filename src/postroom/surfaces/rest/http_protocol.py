@@ -39,7 +39,7 @@ from uvicorn.server import ServerState
 from postroom.errors import Malformed, TooSlow, Unavailable
 from postroom.surfaces.connections import http_connections
 from postroom.surfaces.rest.access import PEER
-from postroom.surfaces.rest.responses import as_problem
+from postroom.surfaces.rest.http_messages import as_problem
 from postroom.surfaces.rest.surface import new_request_id
 
 log = logging.getLogger(__name__)

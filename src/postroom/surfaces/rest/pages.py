@@ -22,8 +22,8 @@ from postroom.pipeline.counters import COUNTED
 from postroom.pipeline.services import check_ready
 from postroom.surfaces.rest import metrics
 from postroom.surfaces.rest.access import AccessControl, presented_key
+from postroom.surfaces.rest.http_messages import JSON, as_problem
 from postroom.surfaces.rest.openapi import document
-from postroom.surfaces.rest.responses import JSON, as_problem
 from postroom.surfaces.rest.surface import Answer
 
 _SCRIPT = "text/javascript; charset=utf-8"

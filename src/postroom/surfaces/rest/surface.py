@@ -22,20 +22,22 @@ from postroom.calls.operation import call
 from postroom.errors import MailError, NotFound, RateLimited, Unauthenticated, Unavailable
 from postroom.model.key import POSTING
 from postroom.surfaces.connections import cancel_on_disconnect, http_connections
-from postroom.surfaces.paths import Paths, segments_of
-from postroom.surfaces.problem_kinds import KINDS, operations_named
-from postroom.surfaces.rest import cors, requests
+from postroom.surfaces.http import KINDS, Paths, operations_named, segments_of
+from postroom.surfaces.rest import http_messages
 from postroom.surfaces.rest.access import (
     ACTOR,
     ATTEMPTS,
+    READABLE,
     AccessControl,
     client_of,
+    is_preflight,
+    preflight,
     presented_key,
 )
 from postroom.surfaces.rest.failed_logins import Attempts, TooManyKeys
+from postroom.surfaces.rest.http_messages import POSTED_BY, as_problem, problem, respond
 from postroom.surfaces.rest.metrics import Metrics
-from postroom.surfaces.rest.responses import POSTED_BY, as_problem, problem, respond
-from postroom.surfaces.rest.routing import NOTHING_HERE, Route, names_of
+from postroom.surfaces.rest.routes import NOTHING_HERE, Route, names_of
 
 log = logging.getLogger(__name__)
 access_log = logging.getLogger("postroom.access")
@@ -122,8 +124,8 @@ class Surface:
             self._access.check_origin(request.headers, exchange.scope)
             if self._access.admits_page(request.headers, exchange.scope):
                 exchange.is_readable = True
-                if cors.is_preflight(request.method, request.headers):
-                    await cors.preflight(request.headers)(exchange.scope, receive, exchange.send)
+                if is_preflight(request.method, request.headers):
+                    await preflight(request.headers)(exchange.scope, receive, exchange.send)
                     return
             self._check_open(exchange)
             if mounted := self._mounted(exchange):
@@ -217,16 +219,16 @@ class Surface:
         async def answer(request: Request, values: dict[str, str]) -> Response:
             with place():
                 ctx = await self._context(request, rows)
-                query = requests.read_query(request)
-                route = requests.choose(rows, query)
+                query = http_messages.read_query(request)
+                route = http_messages.choose(rows, query)
                 sender, most = self._expected(ctx, route, request, values)
-            async with requests.whole_body(
+            async with http_messages.whole_body(
                 request, route, self._app.request_bodies, sender, most
             ) as body:
                 with place():
-                    arguments = requests.read_arguments(route, request, values, query, body)
+                    arguments = http_messages.read_arguments(route, request, values, query, body)
                     asked = call(ctx, route.operation, arguments)
-                    with requests.naming_headers(route, request):
+                    with http_messages.naming_headers(route, request):
                         result = await (
                             cancel_on_disconnect(request.receive, asked) if waits else asked
                         )
@@ -305,7 +307,7 @@ class _Exchange:
         names = {name for name, _ in given}
         request_id = (b"x-request-id", self.scope["request_id"].encode())
         defaults = [pair for pair in _UNLESS_SAID if pair[0] not in names]
-        readable = cors.READABLE if self.is_readable else ()
+        readable = READABLE if self.is_readable else ()
         return [*given, request_id, *_ALWAYS, *defaults, *readable]
 
 

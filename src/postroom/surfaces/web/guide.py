@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from postroom.errors import NotFound
-from postroom.surfaces.paths import segments_of
+from postroom.surfaces.http import segments_of
 from postroom.surfaces.web.rendering import accepts_gzip
 
 PREFIX, INDEX = "/guide", "llms.txt"

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from postroom.app import App
+from postroom.calls.authentication import SignedIn
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import Operation, call
-from postroom.calls.web_sessions import SignedIn
 from postroom.errors import Unauthenticated
 from postroom.mail.mime.forms import FormFile
 from postroom.model.key import Scope

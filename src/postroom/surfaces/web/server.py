@@ -1,16 +1,413 @@
-"""Builds the web pages, and the links that sign in to them."""
+"""The web pages: the table of pages, requests to them, and where an HTTP server mounts them."""
 
 from __future__ import annotations
 
-from starlette.types import ASGIApp
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from postroom.admission.spool import known, stranger
 from postroom.app import App
-from postroom.calls.web_sessions import new_sign_in_link
+from postroom.blocking import in_thread
+from postroom.calls.authentication import SignedIn, new_sign_in_link, signed_in
+from postroom.errors import Forbidden, MailError, Malformed, NotFound, RateLimited, Unavailable
+from postroom.mail.mime.forms import FormFile, read_form
+from postroom.surfaces.http import KINDS, Paths, download_response, segments_of, server_url
+from postroom.surfaces.web import (
+    accounts,
+    connect,
+    keys,
+    memories,
+    outgoing,
+    overview,
+    rules,
+    signing_in,
+    webhooks,
+)
 from postroom.surfaces.web.guide import INDEX, PREFIX, Guide
-from postroom.surfaces.web.page import ToolText
-from postroom.surfaces.web.surface import AccessControl, WebSurface
+from postroom.surfaces.web.mail import pages as mail
+from postroom.surfaces.web.outgoing import count
+from postroom.surfaces.web.page import (
+    Document,
+    File,
+    Form,
+    Page,
+    Posted,
+    Section,
+    Shown,
+    ToolText,
+    Visit,
+)
+from postroom.surfaces.web.rendering import (
+    ASSETS,
+    asset_response,
+    compress,
+    compressed_asset,
+    render,
+)
+from postroom.surfaces.web.signing_in import (
+    form_token,
+    is_form_token,
+    session_cookie,
+    session_secret,
+)
+from postroom.surfaces.web.webhooks import PATH as LIVE
+from postroom.surfaces.web.webhooks import live_response
 
-__all__ = ["sign_in_link", "web_mounts"]
+SECTIONS: tuple[Section, ...] = (
+    overview.SECTION,
+    mail.SECTION,
+    outgoing.SECTION,
+    rules.SECTION,
+    memories.SECTION,
+    accounts.SECTION,
+    keys.SECTION,
+    webhooks.SECTION,
+    connect.SECTION,
+    webhooks.EVENTS_SECTION,
+    keys.AUDIT_SECTION,
+    overview.HEALTH_SECTION,
+    connect.CONSENT_SECTION,
+    signing_in.SECTION,
+)
+
+NOTICES = {name: words for section in SECTIONS for name, words in section.notices.items()}
+LINKS = tuple(link for section in SECTIONS for link in section.links)
+
+
+T = TypeVar("T")
+Row = Page | Document | File | Form
+HTML = "text/html; charset=utf-8"
+POLICY = (
+    "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; "
+    "img-src 'self' data:; form-action 'self'; frame-src 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Cache-Control": "no-store",
+    # With `no-referrer`, a browser says `Origin: null` of our own forms (Fetch Standard, "append
+    # a request Origin header"). Other hosts are told nothing by this policy either.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+}
+_FRAMED = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "SAMEORIGIN",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_FORM, _FORM_WITH_FILES = "application/x-www-form-urlencoded", "multipart/form-data"
+_MAX_FIELDS = 200
+_OPENED_BY_CLIENTS = ("/authorize", "/signin")
+"""A client may open these in a window of its own, whose end it is told by the page at its side."""
+_OTHER_SITES = ("cross-site", "same-site")
+_SIGNED_OUT = {"signed_in": None, "held": 0, "error": "", "notice": ""}
+_SIGN_IN_BYTES = 16_384
+
+
+class AccessControl(Protocol):
+    """Access control, provided by the HTTP server for all of its surfaces."""
+
+    def check_form(self, headers: Headers, scope: Scope) -> None:
+        """Refuse a form that no page of ours sent. Raises Forbidden."""
+
+    async def sign_in(self, secret: str, scope: Scope, look_up: Callable[[], Awaitable[T]]) -> T:
+        """Look up what a person signs in with. Raises Unauthenticated, RateLimited."""
+
+
+class WebSurface:
+    """An ASGI application over the table of pages."""
+
+    def __init__(self, app: App, access: AccessControl, tool_text: ToolText) -> None:
+        self._app, self._access, self._tool_text = app, access, tool_text
+        self._is_https = (app.settings.public_url or "").startswith("https://")
+        self._rows: Paths[dict[str, Row]] = Paths()
+        for path, rows in _by_path().items():
+            self._rows.put(path, rows)
+        for name in ASSETS:
+            compressed_asset(name)
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """Where a server has to mount it."""
+        firsts = (path.split("/")[1] for path in _by_path())
+        return tuple(dict.fromkeys(f"/{first}" for first in (*firsts, "assets", LIVE)))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        response = await self._respond(request)
+        if scope["path"] in _OPENED_BY_CLIENTS:
+            response.headers["Cross-Origin-Opener-Policy"] = "unsafe-none"
+        if response.media_type == HTML:
+            compress(response, request.headers.get("accept-encoding", ""))
+        await response(scope, receive, send)
+
+    async def _respond(self, request: Request) -> Response:
+        segments = segments_of(request.scope)
+        if segments[0] == "assets":
+            return _asset(segments[1:], request)
+        secret = session_secret(request.cookies, is_secure=self._is_secure(request))
+        visitor = _Visitor(secret)
+        try:
+            with self._app.concurrency_limit.place():
+                visitor.signed_in = await signed_in(self._app.services, secret)
+            if segments == [LIVE] and request.method in ("GET", "HEAD"):
+                return await self._stream(request, visitor)
+            rows, path = self._rows.find(segments)
+            if rows is None:
+                raise NotFound("page not found")
+            row = rows.get("GET" if request.method == "HEAD" else request.method)
+            if isinstance(row, Page):
+                return await self._show(request, row, visitor, path)
+            if isinstance(row, Document):
+                return await self._frame(request, row, visitor, path)
+            if isinstance(row, File):
+                return await self._save(request, row, visitor, path)
+            if isinstance(row, Form):
+                return await self._submit(request, row, visitor, path)
+            return Response(status_code=405, headers={"Allow": ", ".join(rows)})
+        except MailError as error:
+            return await self._refuse(error, visitor, request)
+
+    def _is_secure(self, request: Request) -> bool:
+        return self._is_https or request.url.scheme == "https"
+
+    def _visit(
+        self,
+        request: Request,
+        visitor: _Visitor,
+        path: Mapping[str, str],
+        posted: Posted | None = None,
+    ) -> Visit:
+        async def guard(secret: str, look_up: Callable[[], Awaitable[T]]) -> T:
+            return await self._access.sign_in(secret, request.scope, look_up)
+
+        user_agent = request.headers.get("user-agent", "")
+        query = dict(request.query_params)
+        who = (self._app, visitor.signed_in, guard, user_agent, self._tool_text)
+        return Visit(*who, path, query, posted or Posted(), self._base_url(request))
+
+    def _base_url(self, request: Request) -> str:
+        return server_url(self._app.settings.public_url, request.scope)
+
+    async def _show(
+        self, request: Request, page: Page, visitor: _Visitor, path: Mapping[str, str]
+    ) -> Response:
+        if visitor.signed_in is None and not page.is_public:
+            return _to_sign_in(request)
+        visit = self._visit(request, visitor, path)
+        if page.scope is not None and not visit.may(page.scope):
+            raise Forbidden(f"this page requires the scope {page.scope}, which you do not have")
+        with self._app.concurrency_limit.place():
+            return await _page(page, visit, visitor)
+
+    async def _frame(
+        self, request: Request, document: Document, visitor: _Visitor, path: Mapping[str, str]
+    ) -> Response:
+        if visitor.signed_in is None:
+            return _to_sign_in(request)
+        with self._app.concurrency_limit.place():
+            framed = await document.content(self._visit(request, visitor, path))
+        headers = {**_FRAMED, "Content-Security-Policy": framed.policy}
+        return Response(framed.html, headers=headers, media_type=HTML)
+
+    async def _save(
+        self, request: Request, file: File, visitor: _Visitor, path: Mapping[str, str]
+    ) -> Response:
+        if visitor.signed_in is None:
+            return _to_sign_in(request)
+        with self._app.concurrency_limit.place():
+            found = await self._visit(request, visitor, path).call(file.operation, **path)
+            return await download_response(found, is_head=request.method == "HEAD")
+
+    async def _stream(self, request: Request, visitor: _Visitor) -> Response:
+        if visitor.signed_in is None:
+            return Response(status_code=401, headers=HEADERS)
+        return await live_response(request, self._visit(request, visitor, {}), visitor.secret)
+
+    async def _submit(
+        self, request: Request, form: Form, visitor: _Visitor, path: Mapping[str, str]
+    ) -> Response:
+        self._access.check_form(request.headers, request.scope)
+        if visitor.signed_in is None and not form.is_public:
+            return _to_sign_in(request)
+        posted = await self._posted(request, visitor)
+        if not form.is_public:
+            visitor.check_token("".join(posted.all("csrf")))
+        visit = self._visit(request, visitor, path, posted)
+        try:
+            with self._app.concurrency_limit.place():
+                redirect = await form.submit(visit)
+                if isinstance(redirect, Shown):
+                    return await _page(_answer_of(form, redirect), visit, visitor)
+        except MailError as error:
+            with self._app.concurrency_limit.place():
+                return await _page(form.error_page, visit, visitor, error)
+        response = _redirect(redirect.to, redirect.notice)
+        if redirect.session is not None:
+            cookie = session_cookie(redirect.session, is_secure=self._is_secure(request))
+            response.headers["Set-Cookie"] = cookie
+        return response
+
+    async def _posted(self, request: Request, visitor: _Visitor) -> Posted:
+        """What a form sent, with line ends as we write them. Raises Malformed, TooLarge."""
+        kind = request.headers.get("content-type", "")
+        if kind.partition(";")[0].strip().lower() not in (_FORM, _FORM_WITH_FILES):
+            raise Malformed(f"send the form as {_FORM} or {_FORM_WITH_FILES}")
+        sender, most = stranger(request.client.host if request.client else ""), _SIGN_IN_BYTES
+        if visitor.signed_in is not None:
+            sender = known(visitor.signed_in.caller.key_id)
+            most = self._app.settings.limits.request_bytes
+        stated = request.headers.get("content-length", "")
+        bodies = self._app.request_bodies
+        async with bodies.body(aiter(request.stream()), sender, most, stated) as body:
+            return await in_thread(_read_form, kind, body)
+
+    async def _refuse(self, error: MailError, visitor: _Visitor, request: Request) -> Response:
+        """The page of an error; without a session it shows nothing but the reason."""
+        page = Page("", "error.html", _nothing, is_public=True)
+        return await _page(page, self._visit(request, visitor, {}), visitor, error)
+
+
+class _Visitor:
+    """Who sends a request, as far as the cookie says."""
+
+    def __init__(self, secret: str | None) -> None:
+        self.secret = secret or ""
+        self.signed_in: SignedIn | None = None
+
+    @property
+    def token(self) -> str:
+        return form_token(self.secret) if self.signed_in is not None else ""
+
+    def check_token(self, given: str) -> None:
+        """Raise Forbidden unless a form was made for this session."""
+        if not is_form_token(given, self.secret):
+            raise Forbidden("this form belongs to another session; reload the page")
+
+
+def _read_form(kind: str, body: bytes) -> Posted:
+    """The fields and files of a form. Raises Malformed."""
+    files: Sequence[FormFile] = ()
+    try:
+        if kind.lower().startswith(_FORM_WITH_FILES):
+            form = read_form(kind, body)
+            pairs = [(name, value.decode()) for name, value in form.fields.items()]
+            files = tuple(file for file in form.files if file.filename)
+        else:
+            pairs = parse_qsl(
+                body.decode("ascii"),
+                keep_blank_values=True,
+                errors="strict",
+                max_num_fields=_MAX_FIELDS,
+            )
+    except ValueError:
+        raise Malformed("the form cannot be read; reload the page") from None
+    return Posted([(name, value.replace("\r\n", "\n")) for name, value in pairs], files)
+
+
+def _answer_of(form: Form, shown: Shown) -> Page:
+    """The page that answers a form; it is in the navigation where the form is."""
+
+    async def values(_visit: Visit) -> dict[str, Any]:
+        return shown.values
+
+    return Page(form.error_page.path, shown.template, values)
+
+
+async def _nothing(_visit: Visit) -> dict[str, Any]:
+    return {}
+
+
+async def _page(
+    page: Page,
+    visit: Visit,
+    visitor: _Visitor,
+    error: MailError | None = None,
+) -> Response:
+    """A page as HTML; with an error, its status and its words."""
+    values = await page.values(visit)
+    status = KINDS[error.code].status if error is not None else 200
+    common = {
+        "csrf": visitor.token,
+        "signed_in": visit.signed_in,
+        "may": {str(scope) for scope in visit.signed_in.caller.scopes} if visit.signed_in else (),
+        "held": 0 if page.is_public else await count(visit, "held"),
+        "notice": NOTICES.get(visit.query.get("notice", ""), ""),
+        "error": str(error) if error is not None else "",
+        "title": KINDS[error.code].title if error is not None else "",
+        "here": page.path,
+        "links": [link for link in LINKS if link.scope is None or visit.may(link.scope)],
+    }
+    headers = dict(HEADERS)
+    if target := values.get("form_target"):
+        policy = POLICY.replace("form-action 'self'", f"form-action 'self' {target}")
+        headers["Content-Security-Policy"] = policy
+    if isinstance(error, (RateLimited, Unavailable)):
+        headers["Retry-After"] = str(error.retry_after)
+    return Response(render(page.template, **{**common, **values}), status, headers, HTML)
+
+
+def _redirect(to: str, notice: str = "") -> Response:
+    mark = "&" if "?" in to else "?"
+    location = f"{to}{mark}{urlencode({'notice': notice})}" if notice else to
+    return Response(status_code=303, headers={**HEADERS, "Location": location})
+
+
+def _to_sign_in(request: Request) -> Response:
+    """Lead to the sign-in page; a script that asked for a part of a page leaves the page for it.
+
+    After a link on another site, a browser keeps back the cookie of the session, which is
+    `SameSite=Strict`; a page of ours that leads to the same place gets it.
+    """
+    if request.method == "GET" and request.headers.get("sec-fetch-site") in _OTHER_SITES:
+        page = render("again.html", again=_path_of(str(request.url)), **_SIGNED_OUT)
+        return Response(page, headers=HEADERS, media_type=HTML)
+    if request.headers.get("hx-request") == "true":
+        to = _sign_in_path(request.headers.get("hx-current-url", ""))
+        return Response(status_code=401, headers={**HEADERS, "HX-Redirect": to})
+    return _redirect("/signin" if request.method == "POST" else _sign_in_path(str(request.url)))
+
+
+def _sign_in_path(wanted: str) -> str:
+    """The sign-in page, which leads on to the path of a URL."""
+    path = _path_of(wanted)
+    return "/signin" if path in ("", "/") else f"/signin?next={quote(path, safe='/')}"
+
+
+def _path_of(wanted: str) -> str:
+    """The path and query of a URL; empty if it is none."""
+    try:
+        url = urlsplit(wanted)
+    except ValueError:
+        return ""
+    return url.path + (f"?{url.query}" if url.query else "")
+
+
+def _asset(segments: list[str], request: Request) -> Response:
+    name = "/".join(segments)
+    if name not in ASSETS:
+        raise NotFound("page not found")
+    return asset_response(name, HEADERS, request.headers.get("accept-encoding", ""))
+
+
+def _by_path() -> dict[str, dict[str, Row]]:
+    """The rows of all sections by path and method."""
+    table: dict[str, dict[str, Row]] = {}
+    for section in SECTIONS:
+        shown: tuple[Row, ...] = (*section.pages, *section.documents, *section.files)
+        for row in shown:
+            table.setdefault(row.path, {})["GET"] = row
+        for form in section.forms:
+            table.setdefault(form.path, {})["POST"] = form
+    return table
 
 
 def web_mounts(app: App, access: AccessControl, tool_text: ToolText) -> dict[str, ASGIApp]:

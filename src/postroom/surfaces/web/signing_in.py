@@ -1,13 +1,64 @@
-"""Signing in and out, and the sessions of a person."""
+"""Signing in and out: sessions of a person, their cookie, and the token of their forms."""
 
 from __future__ import annotations
 
+import hmac
 import re
+import secrets
+from collections.abc import Mapping
 
-from postroom.calls import web_sessions
+from postroom.calls import authentication
+from postroom.calls.authentication import SESSION_FOR
 from postroom.errors import NotFound, Unauthenticated
 from postroom.model.key import Caller
 from postroom.surfaces.web.page import Form, Link, Page, Redirect, Section, Values, Visit
+
+_TOKEN_BYTES = 32
+
+
+def _name(*, is_secure: bool) -> str:
+    # With the prefix, a browser takes it over TLS from this host only (RFC 6265bis §4.1.3.2).
+    return "__Host-postroom" if is_secure else "postroom"
+
+
+def session_secret(cookies: Mapping[str, str], *, is_secure: bool) -> str | None:
+    """The secret of the session that a browser presents."""
+    return cookies.get(_name(is_secure=is_secure))
+
+
+def session_cookie(secret: str, *, is_secure: bool) -> str:
+    """The header `Set-Cookie` for a session; an empty secret takes the cookie away."""
+    lasts_s = int(SESSION_FOR.total_seconds()) if secret else 0
+    cookie = f"{_name(is_secure=is_secure)}={secret}; Max-Age={lasts_s}; Path=/; HttpOnly"
+    return f"{cookie}; SameSite=Strict{'; Secure' if is_secure else ''}"
+
+
+def form_token(secret: str) -> str:
+    """A token for the forms of a session; nobody can compute one without its secret.
+
+    It is masked with random bytes, and so differs in each response: from the length of compressed
+    pages nobody can guess it byte by byte (BREACH).
+    """
+    mask = secrets.token_bytes(_TOKEN_BYTES)
+    return (mask + _xor(mask, _token(secret))).hex()
+
+
+def is_form_token(given: str, secret: str) -> bool:
+    try:
+        masked = bytes.fromhex(given)
+    except ValueError:
+        return False
+    mask, rest = masked[:_TOKEN_BYTES], masked[_TOKEN_BYTES:]
+    return len(rest) == _TOKEN_BYTES and hmac.compare_digest(_xor(mask, rest), _token(secret))
+
+
+def _token(secret: str) -> bytes:
+    return hmac.digest(secret.encode(), b"postroom form", "sha256")
+
+
+def _xor(one: bytes, other: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(one, other, strict=True))
+
 
 _LOCAL = re.compile(r"/(?!/)[A-Za-z0-9/?=&._%~+:,;@!$()*-]{0,4000}", re.ASCII)
 
@@ -31,14 +82,14 @@ async def sign_in(visit: Visit) -> Redirect:
     services = visit.app.services
     if link:
         secret = await visit.guard(
-            link, lambda: web_sessions.sign_in_with_link(services, link, visit.user_agent)
+            link, lambda: authentication.sign_in_with_link(services, link, visit.user_agent)
         )
     else:
         secret = await visit.guard(
-            key, lambda: web_sessions.sign_in_with_key(services, key, visit.user_agent)
+            key, lambda: authentication.sign_in_with_key(services, key, visit.user_agent)
         )
     if visit.signed_in is not None:
-        await web_sessions.sign_out(services, *_own(visit))
+        await authentication.sign_out(services, *_own(visit))
     return Redirect(local_path(visit.form.get("next", "/")), session=secret)
 
 
@@ -48,20 +99,20 @@ def _own(visit: Visit) -> tuple[Caller, str]:
 
 async def sign_out(visit: Visit) -> Redirect:
     """End the session of this browser."""
-    await web_sessions.sign_out(visit.app.services, *_own(visit))
+    await authentication.sign_out(visit.app.services, *_own(visit))
     return Redirect("/signin", "signed out", session="")
 
 
 async def sessions(visit: Visit) -> Values:
     """The sessions that the person may end."""
-    found = await web_sessions.sessions_of(visit.app.services, visit.person.caller)
+    found = await authentication.sessions_of(visit.app.services, visit.person.caller)
     return {"sessions": found, "own": visit.person.session.id}
 
 
 async def end_session(visit: Visit) -> Redirect:
     """End one session."""
     session_id, (caller, own) = visit.path["session_id"], _own(visit)
-    if not await web_sessions.sign_out(visit.app.services, caller, session_id):
+    if not await authentication.sign_out(visit.app.services, caller, session_id):
         raise NotFound(f"no session {session_id}; it may have ended already")
     if session_id == own:
         return Redirect("/signin", "signed out", session="")
@@ -70,7 +121,7 @@ async def end_session(visit: Visit) -> Redirect:
 
 async def end_all_sessions(visit: Visit) -> Redirect:
     """End every session that the person may end, this one included."""
-    await web_sessions.sign_out(visit.app.services, visit.person.caller)
+    await authentication.sign_out(visit.app.services, visit.person.caller)
     return Redirect("/signin", "signed out everywhere", session="")
 
 

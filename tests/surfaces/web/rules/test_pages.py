@@ -12,7 +12,7 @@ from postroom.model.rule import Rule
 from postroom.operations import rules
 from postroom.operations.keys import create_key, delete_key
 from postroom.rules.parser import parse_rule
-from postroom.surfaces.web.rules.templates import TEMPLATES
+from postroom.surfaces.web.rule_templates import TEMPLATES
 from tests.surfaces.web.conftest import Office, Person, words
 from tests.surfaces.web.mail.conftest import Letters, letters
 from tests.surfaces.web.rules.saving import saved

@@ -1,4 +1,4 @@
-"""`config`, `completion`, `version`, `web`, `audit verify`, `verify` and `reparse`."""
+"""`config`, `completion`, `version`, `web`, `verify`, `reparse`, and decisions on held mail."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from postroom.surfaces.cli.terminal import Progress, cell, table
 
 if TYPE_CHECKING:
     from postroom.app import App
+    from postroom.calls.operation import Operation
     from postroom.model.event import AuditCheck
     from postroom.model.message import BlobKey
+    from postroom.surfaces.cli.backends import Backend, Body
 
 
 _NAMES = "\n".join(f"{setting.variable}: {setting.summary}" for setting in SETTINGS)
@@ -240,7 +242,64 @@ async def _link(app: App, url: str) -> str:
 
 
 async def _sign_out(app: App) -> int:
-    from postroom.calls.web_sessions import sign_out
+    from postroom.calls.authentication import sign_out
     from postroom.model.key import OWNER
 
     return await sign_out(app.services, OWNER)
+
+
+_NO_TERMINAL = (
+    "a person decides about held mail: run this in a terminal, use the web pages, or use a key "
+    "with the scope approve over REST"
+)
+
+
+@click.command(help="Let a held mail leave: shows it first, and asks.")
+@click.argument("message_id")
+@click.pass_obj
+def approve(session: Session, *, message_id: str) -> int:
+    from postroom.operations.outgoing.approvals import approve_message
+
+    return _decide(session, approve_message, message_id, "Let this mail leave?")
+
+
+@click.command(help="Keep a held mail from leaving: shows it first, and asks.")
+@click.argument("message_id")
+@click.option("--note", metavar="TEXT", help="Why; its sender is told.")
+@click.pass_obj
+def reject(session: Session, *, message_id: str, note: str | None) -> int:
+    from postroom.operations.outgoing.approvals import reject_message
+
+    return _decide(session, reject_message, message_id, "Reject this mail?", note=note)
+
+
+def _decide(
+    session: Session, operation: Operation[Any, Any], message_id: str, question: str, **more: Any
+) -> int:
+    """Show a held mail, ask, and decide about exactly the mail that was shown.
+
+    Raises Forbidden if no person is at the terminal.
+    """
+    from postroom.operations.outgoing.approvals import get_held_mail
+    from postroom.surfaces.cli.output import show
+
+    held = session.perform(lambda at: _held(at, message_id))
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Forbidden(_NO_TERMINAL)
+    show(session, get_held_mail, held)
+    if not click.confirm(question, default=False):
+        print("nothing was decided", file=sys.stderr)
+        return OK
+    decision = {"message_id": held["message_id"], "sha256": held["hold"]["sha256"]}
+    given = {name: value for name, value in more.items() if value is not None}
+    answer = session.perform(lambda at: at.body(operation, {**decision, **given}))
+    show(session, operation, answer)
+    return OK
+
+
+async def _held(at: Backend, message_id: str) -> Body:
+    from postroom.operations.outgoing.approvals import get_held_mail
+    from postroom.surfaces.cli.backends import with_whole_ids
+
+    arguments = await with_whole_ids(at, {"message_id": message_id})
+    return await at.body(get_held_mail, arguments)

@@ -275,7 +275,7 @@ async def _serve(
     attempts: Attempts | None = None,
 ) -> None:
     from postroom.surfaces.mcp.server import http_app, tool_text
-    from postroom.surfaces.oauth.server import oauth_mounts
+    from postroom.surfaces.oauth import oauth_mounts
     from postroom.surfaces.rest.server import AccessControl, build, serve_on
     from postroom.surfaces.smtp.server import listening
     from postroom.surfaces.web.server import web_mounts

@@ -9,7 +9,7 @@ from postroom.model.inbox import ARCHIVE, INBOX
 from postroom.operations.mail.attachments import download_message
 from postroom.operations.mail.bulk_changes import update_messages
 from postroom.operations.rules import undo_rule_plan
-from postroom.surfaces.web.mail import agent_view, listing, reading, writing
+from postroom.surfaces.web.mail import listing, reading, writing
 from postroom.surfaces.web.mail.listing import mail_url, place_of
 from postroom.surfaces.web.page import Document, File, Form, Link, Page, Redirect, Section, Visit
 
@@ -93,7 +93,7 @@ SECTION = Section(
     pages=(LIST, MESSAGE, COMPOSE, INBOXES, LABELS),
     documents=(
         Document("/mail/{message_id}/html", reading.framed_html),
-        Document("/mail/{message_id}/marked", agent_view.framed_marks),
+        Document("/mail/{message_id}/marked", reading.framed_marks),
     ),
     files=(File("/mail/{message_id}/source", download_message),),
     forms=(

@@ -13,11 +13,17 @@ from postroom.model.key import Scope
 from postroom.model.message import Message
 from postroom.model.sending import Draft, Sent
 from postroom.operations.mail.messages import get_message
-from postroom.operations.outgoing.draft_editor import find_contacts, save_draft
-from postroom.operations.outgoing.drafts import delete_draft, get_draft, list_drafts, send_draft
+from postroom.operations.outgoing.drafts import (
+    delete_draft,
+    find_contacts,
+    get_draft,
+    list_drafts,
+    save_draft,
+    send_draft,
+)
 from postroom.operations.outgoing.identities import list_identities
 from postroom.operations.outgoing.sending import preview_forward, preview_reply, send_message
-from postroom.surfaces.downloads import safe_media_type
+from postroom.surfaces.http import safe_media_type
 from postroom.surfaces.web.page import Redirect, Values, Visit
 
 RECIPIENTS = ("to", "cc", "bcc")

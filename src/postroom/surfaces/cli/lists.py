@@ -13,7 +13,7 @@ from postroom.model.memory import MemoryHit, MemoryRow
 from postroom.model.message import Attachment, MessageRow, ThreadRow
 from postroom.model.rule import Rule
 from postroom.model.sending import Draft, OutboxEntry
-from postroom.surfaces.cli.rendering.tables import (
+from postroom.surfaces.cli.tables import (
     Column,
     Screen,
     Text,

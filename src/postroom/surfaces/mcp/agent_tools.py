@@ -6,8 +6,8 @@ from functools import partial
 
 from postroom.errors import MailError
 from postroom.operations.agent import changing, finding, memory, reading, writing
+from postroom.surfaces.http import reword
 from postroom.surfaces.mcp.tool import Body, Tool, explain_error
-from postroom.surfaces.problem_kinds import reword
 
 SELDOM = frozenset({"allow_duplicate", "wait_s", "headers", "reply_to"})
 """Arguments of every send that are accepted but not listed."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from postroom.calls.request import Accepts, Constraint, Request
-from postroom.surfaces.rest.routing import Route
+from postroom.surfaces.rest.routes import Route
 from postroom.surfaces.schema import Schema, field_schema
 
 NO_NUL = r"^[^\x00]*$"

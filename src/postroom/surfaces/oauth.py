@@ -28,19 +28,18 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from postroom.admission.rate_limits import RateLimits
 from postroom.admission.spool import stranger
 from postroom.app import App
-from postroom.calls.oauth_clients import register_client
-from postroom.calls.oauth_tokens import (
+from postroom.calls.oauth import (
     TokenRequest,
     redeem_code,
     refresh_tokens,
+    register_client,
     resource_of,
     revoke_token,
 )
 from postroom.errors import InvalidInput, MailError, NotFound
 from postroom.model.oauth import IssuedTokens
 from postroom.operations.oauth_grants import GRANTABLE
-from postroom.surfaces.paths import RESOURCE_METADATA, server_url
-from postroom.surfaces.problem_kinds import KINDS
+from postroom.surfaces.http import KINDS, RESOURCE_METADATA, server_url
 
 __all__ = ["oauth_mounts"]
 

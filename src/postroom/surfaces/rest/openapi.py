@@ -15,11 +15,10 @@ from postroom.model.event import EventStream
 from postroom.model.key import Scope
 from postroom.model.message import Download
 from postroom.model.page import is_page
-from postroom.surfaces.problem_kinds import KINDS
-from postroom.surfaces.rest.openapi.inputs import parameters, request_body
-from postroom.surfaces.rest.responses import JSON, MEDIA_TYPE
-from postroom.surfaces.rest.routes import ROUTES
-from postroom.surfaces.rest.routing import Route
+from postroom.surfaces.http import KINDS
+from postroom.surfaces.rest.http_messages import JSON, MEDIA_TYPE
+from postroom.surfaces.rest.openapi_inputs import parameters, request_body
+from postroom.surfaces.rest.routes import ROUTES, Route
 from postroom.surfaces.schema import Schema, result_schema, shape
 from postroom.surfaces.to_json import carries_mail
 

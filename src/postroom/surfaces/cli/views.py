@@ -13,8 +13,8 @@ from postroom.model.message import ActionResult, AttachmentText, Message, Thread
 from postroom.model.page import is_page
 from postroom.model.rule import DryRunPlan
 from postroom.model.sending import HeldMail
-from postroom.surfaces.cli.rendering.lists import scope_words, show_page, size_words
-from postroom.surfaces.cli.rendering.tables import (
+from postroom.surfaces.cli.lists import scope_words, show_page, size_words
+from postroom.surfaces.cli.tables import (
     Column,
     Text,
     columns_of,

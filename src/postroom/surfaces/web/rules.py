@@ -1,0 +1,318 @@
+"""Rules: their list in order, the editor, plans and runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from postroom.errors import InvalidInput, NotFound
+from postroom.model.key import AGENT, OWNER, Scope
+from postroom.model.rule import PlanItem, Rule, text_sha256
+from postroom.model.view import EVERYTHING
+from postroom.operations.keys import list_keys
+from postroom.operations.rule_editing import check_rule, compare_rules, replace_rule
+from postroom.operations.rule_runs import get_plan_changes, list_rule_plans, list_rule_states
+from postroom.operations.rules import (
+    apply_rule_plan,
+    create_rule,
+    delete_rule,
+    get_rule,
+    run_rule_plan,
+    undo_rule_plan,
+    update_rule,
+)
+from postroom.surfaces.web.page import Form, Link, Page, Redirect, Section, Shown, Values, Visit
+from postroom.surfaces.web.rule_templates import TEMPLATES, completion, reference
+
+_ROWS = 50
+_OUTGOING = {"forward": "forward to", "reply": "reply", "webhook": "call"}
+"""Actions that show mail to somebody outside, in words."""
+
+
+class Change(NamedTuple):
+    """One change of a message: names before and after, or what leaves."""
+
+    kind: str
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    leaves: str = ""
+
+
+def changes_of(item: PlanItem) -> list[Change]:
+    """What a plan does with a message; empty if nothing."""
+    return [*_state_changes(item), *_other_changes(item)] if item.actions else []
+
+
+def _state_changes(item: PlanItem) -> Iterator[Change]:
+    before, after = item.before, item.after
+    pairs = (
+        ("mailbox", before.mailboxes, after.mailboxes),
+        ("labels", before.labels, after.labels),
+        ("flags", before.flags, after.flags),
+    )
+    for kind, old, new in pairs:
+        if old != new:
+            yield Change(kind, tuple(old), tuple(new))
+
+
+def _other_changes(item: PlanItem) -> Iterator[Change]:
+    for action in item.actions:
+        if action.type in _OUTGOING:
+            yield Change("outgoing", leaves=f"{_OUTGOING[action.type]} {action.value[:200]}")
+        elif action.type == "remember":
+            yield Change("memory", after=(action.key,))
+
+
+def outcome_of(item: PlanItem | None) -> str:
+    """What a version of a rule does with a message, in words."""
+    if item is None:
+        return "does not match"
+    words = [f"{act.type} {act.value[:100]}".strip() for act in item.actions]
+    return ", ".join(words) or "matches, and changes nothing"
+
+
+async def plan(visit: Visit) -> Values:
+    """A plan with its messages, before and after."""
+    cursor = {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}
+    found = await visit.call(get_plan_changes, plan_id=visit.path["plan_id"], limit=_ROWS, **cursor)
+    return {
+        "plan": found.plan,
+        "items": found.items,
+        "changes_of": changes_of,
+        # The text of a rule that is not saved, so that it can be planned again.
+        "text": visit.form.get("rule_yaml", ""),
+        "is_preview": False,
+    }
+
+
+PLAN = Page("/rules/plans/{plan_id}", "rules/plan.html", plan)
+
+
+async def apply(visit: Visit) -> Redirect:
+    """Carry out a plan exactly as it was shown."""
+    plan_id = visit.path["plan_id"]
+    await visit.call(apply_rule_plan, plan_id=plan_id)
+    return Redirect(f"/rules/plans/{plan_id}", "plan applied")
+
+
+async def undo(visit: Visit) -> Redirect:
+    """Take back what a plan did."""
+    plan_id = visit.path["plan_id"]
+    result = await visit.call(undo_rule_plan, plan_id=plan_id)
+    notice = "plan undone in part" if result.failed else "plan undone"
+    return Redirect(f"/rules/plans/{plan_id}", notice)
+
+
+_ITEMS = 20
+_MIN_LINES, _MAX_LINES = 14, 400
+NEWEST = (500, 2_000, 10_000)
+"""How many messages a comparison looks at."""
+
+
+async def editor(visit: Visit) -> Values:
+    """The text of a rule with its problems; what was typed stays after a form."""
+    rule = await _saved(visit)
+    chosen = TEMPLATES.get(visit.query.get("template", ""), TEMPLATES["empty"])
+    stored = chosen.yaml if rule is None else rule.yaml
+    text = visit.form.get("rule_yaml", stored)
+    version = visit.form.get("sha256") or text_sha256(stored)
+    check = await visit.call(check_rule, rule_yaml=text)
+    marked = {problem.line: problem.severity for problem in reversed(check.problems)}
+    lines = min(max(text.count("\n") + 3, _MIN_LINES), _MAX_LINES)
+    return {
+        "rule": rule,
+        "text": text,
+        "version": version,
+        # Somebody else has saved another text since this one was opened.
+        "is_outdated": rule is not None and version != text_sha256(stored),
+        "saved_version": text_sha256(stored),
+        "is_changed": rule is None or text != stored,
+        "check": check,
+        "lines": [(number, marked.get(number, "")) for number in range(1, lines + 1)],
+        "do": visit.form.get("do", ""),
+        "words": await completion(visit),
+        "reference": reference(),
+        "action": f"/rules/{rule.id}" if rule else "/rules/new",
+        "newest": NEWEST,
+        "given": visit.form,
+        "planned": None,
+        "compared": None,
+        "changes_of": changes_of,
+        "outcome_of": outcome_of,
+        "is_preview": True,
+    }
+
+
+async def _saved(visit: Visit) -> Rule | None:
+    """The saved rule; None if it is new, or was deleted while its text was typed."""
+    if "rule_id" not in visit.path:
+        return None
+    try:
+        return await visit.call(get_rule, rule_id=visit.path["rule_id"])
+    except NotFound:
+        if not visit.form.get("rule_yaml"):
+            raise
+        return None
+
+
+NEW = Page("/rules/new", "rules/editor.html", editor)
+RULE = Page("/rules/{rule_id}", "rules/editor.html", editor)
+
+
+async def submit(visit: Visit) -> Redirect | Shown:
+    """Check, plan, compare or save what was typed."""
+    do = visit.form.get("do", "")
+    if do == "check":
+        return await _shown(visit, {})
+    if do == "plan":
+        return await _shown(visit, await _plan(visit))
+    if do == "compare":
+        return await _shown(visit, await _compare(visit))
+    if do == "save":
+        return await _save(visit)
+    raise InvalidInput("choose an action: save, plan or compare")
+
+
+async def _shown(visit: Visit, more: Values) -> Shown:
+    """The editor again, with an answer below the text."""
+    return Shown(NEW.template, {**await editor(visit), **more})
+
+
+async def _plan(visit: Visit) -> Values:
+    """The plan of the typed text, or of the saved rule if it is the same."""
+    rule, text = await _saved(visit), visit.form.get("rule_yaml")
+    if rule is not None and text in (None, rule.yaml):
+        plan = await visit.call(run_rule_plan, rule_id=rule.id, limit=1)
+    else:
+        made = await visit.call(create_rule, rule_yaml=text or "", dry_run=True)
+        assert not isinstance(made, Rule)
+        plan = made
+    planned = await visit.call(get_plan_changes, plan_id=plan.plan_id, limit=_ITEMS)
+    return {"planned": planned, "plan": planned.plan, "items": planned.items}
+
+
+async def _compare(visit: Visit) -> Values:
+    form, rule_id = visit.form, visit.path.get("rule_id")
+    newest = form.get("newest", "")
+    number = int(newest) if newest.isascii() and newest.isdigit() else NEWEST[1]
+    other = form.get("against_yaml", "")
+    if not other.strip() and rule_id is None:
+        raise InvalidInput("enter a version to compare with; this rule has no saved version yet")
+    old = {"against_yaml": other} if other.strip() else {"rule_id": rule_id}
+    text = form.get("rule_yaml", "")
+    return {"compared": await visit.call(compare_rules, rule_yaml=text, newest=number, **old)}
+
+
+async def _save(visit: Visit) -> Redirect:
+    form, rule_id = visit.form, visit.path.get("rule_id")
+    text = form.get("rule_yaml", "")
+    if rule_id is None:
+        made = await visit.call(create_rule, rule_yaml=text, dry_run=False)
+        assert isinstance(made, Rule)
+        return Redirect(f"/rules/{made.id}", "rule created")
+    version = form.get("replace") or form.get("sha256", "")
+    await visit.call(replace_rule, rule_id=rule_id, rule_yaml=text, sha256=version)
+    return Redirect(f"/rules/{rule_id}", "rule saved")
+
+
+_RUNS = 25
+_DAYS = 30
+_PEOPLE = {
+    "you": "you",
+    OWNER.key_id: "the owner",
+    AGENT.key_id: "the agent on stdio",
+    "another key": "another key",
+    "": "an earlier version",
+}
+
+
+async def names_of_keys(visit: Visit) -> dict[str, str]:
+    """Who made a rule or applied a plan, in words; keys are named to those who may list them."""
+    if not visit.may(Scope.ADMIN) or visit.ctx.visible != EVERYTHING:
+        return _PEOPLE
+    keys = await visit.call(list_keys, limit=100)
+    return {key.id: f"the key {key.name}" for key in keys.results} | _PEOPLE
+
+
+async def rules(visit: Visit) -> Values:
+    """The rules in the order in which they run."""
+    cursor = {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}
+    page = await visit.call(list_rule_states, limit=_ROWS, days=_DAYS, **cursor)
+    return {
+        "page": page,
+        "names": await names_of_keys(visit),
+        "templates": TEMPLATES,
+        "days": _DAYS,
+        "now": visit.app.services.clock(),
+    }
+
+
+async def runs(visit: Visit) -> Values:
+    """Plans that were applied or wait, and what rules did with arriving mail."""
+    of_rule = {"rule_id": visit.query["rule"]} if visit.query.get("rule") else {}
+    cursor = {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}
+    states = (await visit.call(list_rule_states, limit=100, days=_DAYS)).results
+    chosen = [s for s in states if visit.query.get("rule") in (None, "", s.rule.id)]
+    days = [(state.rule, day) for state in chosen for day in state.days]
+    return {
+        "plans": await visit.call(list_rule_plans, limit=_RUNS, **of_rule, **cursor),
+        "arrivals": sorted(days, key=lambda pair: pair[1].last_at, reverse=True)[:100],
+        "states": states,
+        "chosen": visit.query.get("rule", ""),
+        "names": await names_of_keys(visit),
+        "days": _DAYS,
+    }
+
+
+async def switch(visit: Visit) -> Redirect:
+    """Switch a rule on or off."""
+    on = visit.form.get("enabled") == "yes"
+    await visit.call(update_rule, rule_id=visit.path["rule_id"], enabled=on)
+    return Redirect(_place(visit), "rule on" if on else "rule off")
+
+
+async def move(visit: Visit) -> Redirect:
+    """Let a rule run earlier or later."""
+    position = visit.form.get("position", "")
+    number = int(position) if position.isascii() and position.isdigit() else position
+    await visit.call(update_rule, rule_id=visit.path["rule_id"], position=number)
+    return Redirect(_place(visit), "rule moved")
+
+
+def _place(visit: Visit) -> str:
+    return f"/rules/{visit.path['rule_id']}" if visit.form.get("from") == "rule" else "/rules"
+
+
+async def delete(visit: Visit) -> Redirect:
+    """Delete a rule; what it did stays."""
+    await visit.call(delete_rule, rule_id=visit.path["rule_id"])
+    return Redirect("/rules", "rule deleted")
+
+
+LIST = Page("/rules", "rules/list.html", rules)
+RUNS = Page("/rules/runs", "rules/runs.html", runs)
+
+SECTION = Section(
+    links=(Link("Rules", "/rules"),),
+    pages=(LIST, RUNS, NEW, RULE, PLAN),
+    forms=(
+        Form("/rules/new", submit, NEW),
+        Form("/rules/{rule_id}", submit, RULE),
+        Form("/rules/{rule_id}/switch", switch, LIST),
+        Form("/rules/{rule_id}/move", move, LIST),
+        Form("/rules/{rule_id}/delete", delete, LIST),
+        Form("/rules/plans/{plan_id}/apply", apply, PLAN),
+        Form("/rules/plans/{plan_id}/undo", undo, PLAN),
+    ),
+    notices={
+        "rule on": "Rule turned on. It runs on new messages.",
+        "rule off": "Rule turned off.",
+        "rule moved": "Order changed.",
+        "rule created": "Saved. It runs on new messages; apply a plan for stored ones.",
+        "rule saved": "Saved.",
+        "rule deleted": "Rule deleted. Its changes are kept.",
+        "plan applied": "Applied.",
+        "plan undone": "Undone. Every message is as it was before.",
+        "plan undone in part": "Undone, except for messages changed since or already sent.",
+    },
+)
