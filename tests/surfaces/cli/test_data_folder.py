@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import Conflict, Forbidden
-from postroom.surfaces.cli import data_folder
+from postroom.surfaces.cli import session
 from postroom.surfaces.cli.command_table import COMMANDS, Own
 from postroom.surfaces.cli.program import main
 from tests.mails import mail
@@ -125,17 +125,17 @@ def test_only_the_owner_of_a_folder_uses_it(
 ) -> None:
     of_folder, of_database, me = owners
     uids = {tmp_path: of_folder, tmp_path / "postroom.db": of_database}
-    monkeypatch.setattr(data_folder, "_uid", uids.get)
-    monkeypatch.setattr(data_folder, "_user", lambda uid: f"user{uid}")
+    monkeypatch.setattr(session, "_uid", uids.get)
+    monkeypatch.setattr(session, "_user", lambda uid: f"user{uid}")
     monkeypatch.setattr(os, "geteuid", lambda: me)
     monkeypatch.setattr(sys, "argv", ["postroom", "mcp", "--key=pk_secret", "pk_secret", "a b"])
     named = OWNERS[owners]
     if named is None:
-        data_folder.check_owner(tmp_path)
+        session.check_owner(tmp_path)
         return
 
     with pytest.raises(Forbidden, match=f"belongs to user{named}.*runs as user{me}") as refused:
-        data_folder.check_owner(tmp_path)
+        session.check_owner(tmp_path)
 
     told = str(refused.value)
     assert str(tmp_path) in told
@@ -174,11 +174,11 @@ def test_a_folder_that_cannot_be_written_to_is_named_with_its_fix(
     monkeypatch.setattr(os, "access", lambda path, how: path != closed and real(path, how))
 
     with pytest.raises(Conflict, match=f"{closed} cannot be written to; `chmod u.rwx '{closed}'`"):
-        data_folder.check_writable(closed)
+        session.check_writable(closed)
     with pytest.raises(Conflict, match=r"below cannot be created; `chmod u.rwx"):
-        data_folder.check_writable(closed / "below")
+        session.check_writable(closed / "below")
     with pytest.raises(Conflict, match="file is a file; name a folder with --data"):
-        data_folder.check_writable(tmp_path / "file")
+        session.check_writable(tmp_path / "file")
 
 
 def test_a_read_only_file_system_is_told_from_missing_rights() -> None:
@@ -186,11 +186,11 @@ def test_a_read_only_file_system_is_told_from_missing_rights() -> None:
         (Path(p) for p in ("/sys", "/proc/sys") if os.statvfs(p).f_flag & os.ST_RDONLY), None
     )
     if read_only is None:
-        words = data_folder._not_writable(Path("/proc"), Path("/proc"), "cannot be written to")
+        words = session._not_writable(Path("/proc"), Path("/proc"), "cannot be written to")
         assert "chmod" in words or "belongs to" in words
         return
     with pytest.raises(Conflict, match="its file system is read-only; mount it read-write"):
-        data_folder.check_writable(read_only)
+        session.check_writable(read_only)
 
 
 def on_terminal(*words: str, data: Path) -> str:

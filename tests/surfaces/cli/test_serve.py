@@ -187,7 +187,7 @@ def test_the_demo_has_held_replies_of_an_agent_rules_and_memories(demo):
 
 @pytest.fixture
 def demo(data, postroom):
-    from postroom.surfaces.cli.demo import seed_demo
+    from postroom.surfaces.cli.commands.demo import seed_demo
 
     Session(data=str(data)).run(seed_demo, creates=True)
     return postroom

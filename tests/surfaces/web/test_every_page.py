@@ -26,7 +26,7 @@ from postroom.operations.rule_runs import list_rule_plans
 from postroom.operations.rules import list_rules
 from postroom.operations.webhooks import create_webhook, list_deliveries
 from postroom.pipeline.ingest import Arrival, receive
-from postroom.surfaces.cli.demo import seed_demo
+from postroom.surfaces.cli.commands.demo import seed_demo
 from postroom.surfaces.mcp.server import http_app, tool_text
 from postroom.surfaces.rest.server import AccessControl, build
 from postroom.surfaces.web.server import SECTIONS, web_mounts

@@ -11,7 +11,7 @@ from postroom.operations.mail.message_changes import update_message
 from postroom.operations.mail.messages import search_messages
 from postroom.operations.outgoing.outbox import list_outbox
 from postroom.pipeline.ingest import Arrival, receive
-from postroom.surfaces.cli.demo import seed_demo
+from postroom.surfaces.cli.commands.demo import seed_demo
 from tests.mails import mail
 from tests.surfaces.web.chromium import DESKTOP, PHONE, SIZES, browser, signed_in
 from tests.surfaces.web.conftest import Office

@@ -13,9 +13,8 @@ import click
 
 from postroom.config.readers import BLOBS, DATABASE, Reader
 from postroom.errors import Conflict, InvalidInput
-from postroom.surfaces.cli.data_folder import check_owner, check_writable, prepare_folder
 from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
-from postroom.surfaces.cli.session import Session
+from postroom.surfaces.cli.session import Session, check_owner, check_writable, prepare_folder
 from postroom.surfaces.cli.terminal import Progress, cell
 
 if TYPE_CHECKING:

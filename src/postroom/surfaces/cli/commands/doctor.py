@@ -19,9 +19,8 @@ from postroom import __version__
 from postroom.config import ConfigError
 from postroom.errors import Conflict, MailError, TooNew, TooOld
 from postroom.model.health import Finding, ok, problem, warning
-from postroom.surfaces.cli.data_folder import check_owner, check_writable
 from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
-from postroom.surfaces.cli.session import Session, read_key
+from postroom.surfaces.cli.session import Session, check_owner, check_writable, read_key
 from postroom.surfaces.cli.terminal import cell
 from postroom.wiring import is_new
 

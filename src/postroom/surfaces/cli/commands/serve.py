@@ -17,9 +17,8 @@ import click
 from postroom import __version__
 from postroom.errors import Conflict, InvalidInput, MailError, Unauthenticated
 from postroom.model.values import dataclass
-from postroom.surfaces.cli.data_folder import prepare_folder
 from postroom.surfaces.cli.exit_codes import OK, explain
-from postroom.surfaces.cli.session import Session
+from postroom.surfaces.cli.session import Session, prepare_folder
 
 if TYPE_CHECKING:
     from postroom.app import App
@@ -196,7 +195,7 @@ async def _alone(settings: Settings, ports: Ports, *, no_auth: bool, demo: bool)
 def _open_once(settings: Settings, *, demo: bool, as_json: bool) -> int:
     """Check that the installation opens, create the demo, and return an exit code."""
     from postroom.app import open_app
-    from postroom.surfaces.cli.demo import seed_demo
+    from postroom.surfaces.cli.commands.demo import seed_demo
 
     async def seed() -> None:
         async with open_app(settings) as app:
@@ -232,7 +231,7 @@ async def _introduce(settings: Settings, ports: Ports, *, no_auth: bool, demo: b
 async def _greeting(app: App, ports: Ports, *, no_auth: bool, demo: bool) -> str:
     """Make sure that an owner's key exists, create the demo, and return the banner."""
     if demo:
-        from postroom.surfaces.cli.demo import seed_demo
+        from postroom.surfaces.cli.commands.demo import seed_demo
         from postroom.surfaces.cli.session import demo_key
 
         await seed_demo(app)
