@@ -43,12 +43,10 @@ def make_embedder(settings: Settings) -> Embedder | None:
     """What computes embeddings, if anything does."""
     if settings.embeddings == "none" or not settings.memory_search or lacks_model(settings):
         return None
-    from postroom.providers.embeddings.bundled import BundledEmbedder, RecentEmbedder
+    from postroom.providers.embeddings import BundledEmbedder, EndpointEmbedder, RecentEmbedder
 
     if settings.embeddings == "bundled":
         return RecentEmbedder(BundledEmbedder())
-    from postroom.providers.embeddings.endpoint import EndpointEmbedder
-
     endpoint = EndpointEmbedder(
         settings.embeddings, settings.embeddings_model, settings.embeddings_key
     )
