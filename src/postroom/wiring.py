@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from postroom.model.account import Account
     from postroom.model.imap import ImapAccount
     from postroom.providers.accounts import Accounts
-    from postroom.providers.smtp.relay import SmtpRelay
+    from postroom.providers.smtp_relay import SmtpRelay
     from postroom.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -105,8 +105,7 @@ def make_sender(settings: Settings) -> Sender | None:
 
 
 def _smtp_relay(settings: Settings, field: str, url: str) -> SmtpRelay:
-    from postroom.providers.smtp.relay import SmtpRelay, load_signer, tls_context
-    from postroom.providers.smtp.url import parse_relay_url
+    from postroom.providers.smtp_relay import SmtpRelay, load_signer, parse_relay_url, tls_context
 
     address = parse_relay_url(url)
     try:

@@ -59,7 +59,7 @@ def keep_every_repeat() -> None:
 
 def send_what_is_unknown_again() -> None:
     """A lost answer is taken for a refusal that is not for ever."""
-    from postroom.providers.smtp.relay import SmtpRelay
+    from postroom.providers.smtp_relay import SmtpRelay
 
     transmit = SmtpRelay.transmit
 

@@ -25,8 +25,7 @@ from postroom.pipeline.outbox import (
     Outbox,
     wait_after,
 )
-from postroom.providers.smtp.relay import SmtpRelay
-from postroom.providers.smtp.url import parse_relay_url
+from postroom.providers.smtp_relay import SmtpRelay, parse_relay_url
 from tests.mails import new_inbox
 from tests.pipeline.clock import Clock
 from tests.pipeline.posting import at_work, send, statuses, types, until

@@ -33,8 +33,7 @@ from postroom.pipeline.sync.scheduler import SyncScheduler
 from postroom.pipeline.webhooks import Webhooks
 from postroom.ports.provider import Provider
 from postroom.providers.allowed_hosts import Guard
-from postroom.providers.smtp.relay import SmtpRelay
-from postroom.providers.smtp.url import parse_relay_url
+from postroom.providers.smtp_relay import SmtpRelay, parse_relay_url
 from postroom.providers.webhooks import HttpPoster
 from postroom.store.store import Store
 from postroom.surfaces.mcp.call_tool import call_tool

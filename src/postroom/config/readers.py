@@ -132,7 +132,7 @@ def _read_public_key(raw: object) -> str:
 
 
 def _read_relay(raw: object) -> str:
-    from postroom.providers.smtp.url import parse_relay_url
+    from postroom.providers.smtp_relay import parse_relay_url
 
     url = _read_text(raw)
     parse_relay_url(url)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from postroom.providers.graph.client import GraphClient
     from postroom.providers.jmap.provider import JmapProvider
     from postroom.providers.oauth import Client
-    from postroom.providers.smtp.relay import SmtpRelay
+    from postroom.providers.smtp_relay import SmtpRelay
     from postroom.providers.web.api import Api, Authorizer, RateLimiter
 
 
@@ -278,8 +278,7 @@ class Accounts:
         )
 
     def _smtp(self, account: Account, secret: Secret) -> SmtpRelay:
-        from postroom.providers.smtp.relay import SmtpRelay
-        from postroom.providers.smtp.url import RelayAddress, is_loopback
+        from postroom.providers.smtp_relay import RelayAddress, SmtpRelay, is_loopback
 
         options = account.options
         if options["smtp_security"] == "none" and not is_loopback(options["smtp_host"]):

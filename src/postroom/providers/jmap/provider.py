@@ -31,8 +31,8 @@ from postroom.providers.jmap.client import (
     error_text,
     method_error,
 )
-from postroom.providers.keywords import Labels, keyword_of, longer_keywords_of
 from postroom.providers.sending import attachment_mb
+from postroom.providers.server_text import Labels, keyword_of, longer_keywords_of
 from postroom.providers.web.responses import checks_responses, message_count
 from postroom.providers.web.sync import (
     FolderPaths,
