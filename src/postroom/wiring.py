@@ -134,26 +134,26 @@ def make_inbound(settings: Settings, leases: Leases) -> dict[str, Inbound]:
     window = timedelta(seconds=settings.inbound_window_s)
     found: dict[str, Inbound] = {}
     if settings.mailgun_signing_key is not None:
-        from postroom.providers.inbound.form_posts import Mailgun
+        from postroom.providers.inbound_forms import Mailgun
 
         found["mailgun"] = Mailgun(settings.mailgun_signing_key, window, leases)
     if settings.postmark_login is not None:
-        from postroom.providers.inbound.json_posts import Postmark
+        from postroom.providers.inbound_json import Postmark
 
         found["postmark"] = Postmark(settings.postmark_login)
     if settings.resend_signing_secret is not None:
         if settings.resend_api_key is None:
             raise InvalidInput("POSTROOM_RESEND_API_KEY: is needed too; it fetches the mail")
-        from postroom.providers.inbound.json_posts import Resend, key_of
+        from postroom.providers.inbound_json import Resend, key_of
 
         key = key_of(settings.resend_signing_secret)
         found["resend"] = Resend(key, settings.resend_api_key, window, _fetcher(settings))
     if settings.sendgrid_public_key is not None:
-        from postroom.providers.inbound.form_posts import SendGrid, load_public_key
+        from postroom.providers.inbound_forms import SendGrid, load_public_key
 
         found["sendgrid"] = SendGrid(load_public_key(settings.sendgrid_public_key), window)
     if settings.ses_topics:
-        from postroom.providers.inbound.json_posts import Ses
+        from postroom.providers.inbound_json import Ses
 
         found["ses"] = Ses(settings.ses_topics, _fetcher(settings), _bucket(settings))
     return found
@@ -162,7 +162,7 @@ def make_inbound(settings: Settings, leases: Leases) -> dict[str, Inbound]:
 def _bucket(settings: Settings) -> Bucket | None:
     if settings.ses_bucket is None:
         return None
-    from postroom.providers.inbound.fetch import MailBucket
+    from postroom.providers.inbound_json import MailBucket
 
     return MailBucket.named(settings.ses_bucket, settings.limits.message_bytes)
 

@@ -21,17 +21,17 @@ from postroom.model.account import (
     RemoteRef,
 )
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
+from postroom.model.limits import attachment_mb
 from postroom.ports.provider import Known
-from postroom.providers.graph.client import (
+from postroom.providers.sending import with_bcc
+from postroom.providers.web.api import ApiRefused, checks_responses, message_errors, or_none
+from postroom.providers.web.graph_client import (
     RATES,
     SINGLE_REQUEST_BYTES,
     DeltaExpired,
     GraphClient,
 )
-from postroom.providers.graph.sender import sent_copy
-from postroom.providers.sending import attachment_mb, with_bcc
-from postroom.providers.web.api import ApiRefused, message_errors, or_none
-from postroom.providers.web.responses import checks_responses
+from postroom.providers.web.graph_sender import sent_copy
 from postroom.providers.web.sync import FolderPaths, Parts, fetch_each, path_of
 
 _WELL_KNOWN = {

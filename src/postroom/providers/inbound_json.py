@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
@@ -26,11 +26,18 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.x509 import load_pem_x509_certificate
 
 from postroom.blocking import in_thread
-from postroom.errors import InvalidInput, Malformed, ProviderError
+from postroom.errors import (
+    InvalidInput,
+    Malformed,
+    ProviderAuthFailed,
+    ProviderError,
+    TooLarge,
+    in_our_words,
+)
 from postroom.mail.composing.compose import Header, OutgoingAttachment, phrase, rebuild
 from postroom.ports.provider import Bucket, Fetcher, InboundMail, InboundRequest
-from postroom.providers.inbound import form_posts
-from postroom.providers.inbound.form_posts import (
+from postroom.providers import inbound_forms
+from postroom.providers.inbound_forms import (
     decode_base64,
     object_of,
     objects_of,
@@ -39,6 +46,9 @@ from postroom.providers.inbound.form_posts import (
     text_of,
     texts_of,
 )
+
+if TYPE_CHECKING:
+    from obstore.store import S3Store  # an extra
 
 _BARE = re.compile(r"[^<>\s]{1,320}")
 
@@ -68,7 +78,7 @@ class Postmark:
         )
         recipients = (mail.get("OriginalRecipient"), *(row.get("Email") for row in rows))
         raw = text_of(mail.get("RawEmail"))
-        content = form_posts.encode_mail(raw) if raw else _rebuilt(mail)
+        content = inbound_forms.encode_mail(raw) if raw else _rebuilt(mail)
         return InboundMail(content, tuple(map(text_of, recipients)))
 
 
@@ -78,7 +88,7 @@ def _rebuilt(mail: dict[str, Any]) -> bytes:
         OutgoingAttachment(
             text_of(row.get("Name")),
             text_of(row.get("ContentType")),
-            form_posts.decode_content(text_of(row.get("Content")), "Attachments"),
+            inbound_forms.decode_content(text_of(row.get("Content")), "Attachments"),
             text_of(row.get("ContentID")) or None,
         )
         for row in objects_of(mail.get("Attachments"))
@@ -122,8 +132,8 @@ class Resend:
     fetcher: Fetcher
 
     def expect(self, headers: Mapping[str, str], at: datetime) -> int | None:
-        form_posts.check_time("Resend", headers.get("svix-timestamp", ""), at, self.window)
-        return form_posts.NOTICE_BYTES
+        inbound_forms.check_time("Resend", headers.get("svix-timestamp", ""), at, self.window)
+        return inbound_forms.NOTICE_BYTES
 
     async def read(self, posting: InboundRequest) -> Sequence[InboundMail]:
         self._check(posting)
@@ -142,8 +152,8 @@ class Resend:
         signed = ".".join([*values, ""]).encode("utf-8", "replace") + posting.body
         listed = posting.headers.get("svix-signature", "").split(" ")
         signatures = [decode_base64(item[3:]) for item in listed if item.startswith("v1,")]
-        form_posts.check_hmac("Resend", self.signing_key, signed, signatures)
-        form_posts.check_time("Resend", values[1], posting.at, self.window)
+        inbound_forms.check_hmac("Resend", self.signing_key, signed, signatures)
+        inbound_forms.check_time("Resend", values[1], posting.at, self.window)
 
     async def _fetch(self, email_id: str) -> bytes:
         login = {"Authorization": f"Bearer {self.api_key}"}
@@ -180,7 +190,7 @@ class Ses:
     _keys: dict[str, rsa.RSAPublicKey] = field(default_factory=dict)
 
     def expect(self, headers: Mapping[str, str], at: datetime) -> int | None:
-        return form_posts.NOTICE_BYTES
+        return inbound_forms.NOTICE_BYTES
 
     async def read(self, posting: InboundRequest) -> Sequence[InboundMail]:
         if not any(topic.encode() in posting.body for topic in self.topics):
@@ -205,8 +215,8 @@ class Ses:
         if isinstance(content, str):
             is_base64 = text_of(action.get("encoding")).upper() == "BASE64"
             if is_base64:
-                return form_posts.decode_content(content, "content")
-            return form_posts.encode_mail(content)
+                return inbound_forms.decode_content(content, "content")
+            return inbound_forms.encode_mail(content)
         if action.get("type") != "S3":
             raise InvalidInput(f"the notification does not contain the mail; {_HINT}")
         if self.bucket is None or action.get("bucketName") != self.bucket.name:
@@ -232,12 +242,12 @@ class Ses:
                 version(),
             )
         except InvalidSignature:
-            raise refuse("Amazon SES", form_posts.INVALID_SIGNATURE) from None
+            raise refuse("Amazon SES", inbound_forms.INVALID_SIGNATURE) from None
         try:
             signed_at = datetime.fromisoformat(text_of(notice.get("Timestamp")))
         except ValueError:
-            raise refuse("Amazon SES", form_posts.INVALID_TIMESTAMP) from None
-        form_posts.check_age(
+            raise refuse("Amazon SES", inbound_forms.INVALID_TIMESTAMP) from None
+        inbound_forms.check_age(
             "Amazon SES", signed_at.replace(tzinfo=signed_at.tzinfo or UTC), now, WINDOW
         )
 
@@ -254,3 +264,55 @@ class Ses:
                 raise refuse("Amazon SES", "its certificate has no RSA key")
             self._keys = {url: key}
         return self._keys[url]
+
+
+_TIMEOUTS: dict[str, Any] = {
+    "timeout": "20s",
+    "connect_timeout": "5s",
+    "retry_config": {"max_retries": 2, "retry_timeout": timedelta(seconds=10)},
+}
+"""Not as `client_options`, which would override `AWS_ALLOW_HTTP` and others in the environment."""
+
+_MAX_KEY_BYTES = 1_024
+_KMS_KEY = "x-amz-key"
+"""The metadata with the key of a mail that Amazon encrypted with KMS."""
+
+
+@dataclass(frozen=True, slots=True)
+class MailBucket:
+    """Reads mail from one bucket."""
+
+    name: str
+    store: S3Store
+    max_bytes: int
+
+    @classmethod
+    def named(cls, name: str, max_bytes: int) -> MailBucket:
+        from obstore.store import S3Store
+
+        return cls(name, S3Store(name, **_TIMEOUTS), max_bytes)
+
+    async def read(self, key: str) -> bytes:
+        """Read a mail. Raises InvalidInput, TooLarge, ProviderError."""
+        if not key or len(key.encode("utf-8", "replace")) > _MAX_KEY_BYTES:
+            raise InvalidInput("the notification has no object key of the mail")
+        import obstore
+        from obstore import exceptions
+
+        try:
+            found = await obstore.get_async(self.store, key)
+            size = found.meta["size"]
+            if size > self.max_bytes:
+                raise TooLarge(f"the mail has {size} bytes; the limit is {self.max_bytes}")
+            if any(_KMS_KEY in str(name).lower() for name in found.attributes):
+                raise InvalidInput("the mail is encrypted; turn that off in the SES receipt rule")
+            return bytes(await found.bytes_async())
+        except FileNotFoundError as error:
+            absent = ProviderError("the bucket does not have this mail yet")
+            raise in_our_words(absent) from error
+        except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
+            refused = ProviderAuthFailed("the bucket refused the login; check its policy")
+            raise in_our_words(refused) from error
+        except exceptions.BaseError as error:
+            silent = ProviderError("the bucket with the mail does not respond; try again")
+            raise in_our_words(silent) from error

@@ -21,8 +21,11 @@ from postroom.model.account import (
     RemoteRef,
 )
 from postroom.model.inbox import ARCHIVE, DRAFTS, JUNK, SENT, STANDARD_MAILBOXES
+from postroom.model.limits import attachment_mb
 from postroom.ports.provider import Known
-from postroom.providers.jmap.client import (
+from postroom.providers.server_text import Labels, keyword_of, longer_keywords_of
+from postroom.providers.web.api import checks_responses, message_count
+from postroom.providers.web.jmap_client import (
     RATES,
     SUBMISSION,
     JmapClient,
@@ -31,9 +34,6 @@ from postroom.providers.jmap.client import (
     error_text,
     method_error,
 )
-from postroom.providers.sending import attachment_mb
-from postroom.providers.server_text import Labels, keyword_of, longer_keywords_of
-from postroom.providers.web.responses import checks_responses, message_count
 from postroom.providers.web.sync import (
     FolderPaths,
     HistoryExpired,

@@ -22,13 +22,13 @@ from postroom.model.account import (
     RemoteRef,
 )
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
+from postroom.model.limits import attachment_mb
 from postroom.model.sending import Envelope, Outcome
 from postroom.ports.provider import Known
-from postroom.providers.gmail.client import RATES, GmailClient, raw_of
-from postroom.providers.sending import BeforeSubmit, WebSender, attachment_mb, with_bcc
+from postroom.providers.sending import BeforeSubmit, WebSender, with_bcc
 from postroom.providers.server_text import plain_name
-from postroom.providers.web.api import ApiRefused, message_errors
-from postroom.providers.web.responses import checks_responses, message_count
+from postroom.providers.web.api import ApiRefused, checks_responses, message_count, message_errors
+from postroom.providers.web.gmail_client import RATES, GmailClient, raw_of
 from postroom.providers.web.sync import (
     CONCURRENT_REQUESTS,
     FolderNames,

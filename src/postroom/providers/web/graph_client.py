@@ -15,8 +15,7 @@ import httpx2
 
 from postroom.errors import ProviderError
 from postroom.model.account import RateLimits
-from postroom.providers.web.api import BUSY, Api, ApiRefused, or_none
-from postroom.providers.web.responses import UPLOAD_HOSTS, check_url
+from postroom.providers.web.api import BUSY, UPLOAD_HOSTS, Api, ApiRefused, check_url, or_none
 from postroom.providers.web.sync import next_page
 
 RATES = RateLimits(requests_per_second=12, burst=60)
