@@ -341,7 +341,7 @@ async def _open_services(
 ) -> Services:
     """The services of the settings; *closing* closes those that need it."""
     from postroom.providers.allowed_hosts import Guard
-    from postroom.providers.webhooks import HttpPoster
+    from postroom.providers.http_clients import HttpPoster
 
     calls, parser = CallCounts(store.count_calls), Parser(settings.limits)
     closing.push_async_callback(calls.close)

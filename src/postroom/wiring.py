@@ -169,7 +169,7 @@ def _bucket(settings: Settings) -> Bucket | None:
 
 def _fetcher(settings: Settings) -> Fetcher:
     from postroom.providers.allowed_hosts import Guard
-    from postroom.providers.https_fetcher import HttpsFetcher
+    from postroom.providers.http_clients import HttpsFetcher
 
     return HttpsFetcher(Guard(settings.webhook_allow), settings.limits.message_bytes)
 
@@ -177,7 +177,7 @@ def _fetcher(settings: Settings) -> Fetcher:
 def make_oauth(settings: Settings) -> OAuthOptions:
     """The settings of the OAuth server; metadata documents are fetched as webhooks are posted."""
     from postroom.providers.allowed_hosts import Guard
-    from postroom.providers.https_fetcher import HttpsFetcher
+    from postroom.providers.http_clients import HttpsFetcher
 
     guard = Guard(settings.webhook_allow)
     return OAuthOptions(

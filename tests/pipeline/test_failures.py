@@ -33,8 +33,8 @@ from postroom.pipeline.sync.scheduler import SyncScheduler
 from postroom.pipeline.webhooks import Webhooks
 from postroom.ports.provider import Provider
 from postroom.providers.allowed_hosts import Guard
+from postroom.providers.http_clients import HttpPoster
 from postroom.providers.smtp_relay import SmtpRelay, parse_relay_url
-from postroom.providers.webhooks import HttpPoster
 from postroom.store.store import Store
 from postroom.surfaces.mcp.call_tool import call_tool
 from postroom.surfaces.mcp.tool import Tool
