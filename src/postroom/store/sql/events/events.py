@@ -17,14 +17,16 @@ from postroom.model.inbox import Visible
 from postroom.model.message import Recipient
 from postroom.model.page import Found, random_id
 from postroom.model.view import Everything, only
-from postroom.store.sql.conditions import Conditions, Listing, within
 from postroom.store.sql.events.webhooks import insert_delivery, read_event
 from postroom.store.sql.values import (
+    Conditions,
+    Listing,
     dumps,
     insert_numbered,
     scalar,
     seconds,
     visible_numbers,
+    within,
 )
 from postroom.store.transaction import Row, Transaction
 

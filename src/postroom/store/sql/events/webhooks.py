@@ -22,14 +22,16 @@ from postroom.model.inbox import Visible
 from postroom.model.page import Found, Slice, random_id
 from postroom.model.view import named_in, view_of
 from postroom.store.sql.audit import SEEN_IN
-from postroom.store.sql.conditions import Conditions, Listing, page_of
 from postroom.store.sql.values import (
+    Conditions,
+    Listing,
     any_of,
     dumps,
     from_text,
     insert,
     moment,
     moment_or_none,
+    page_of,
     scalar,
     seconds,
     stored_view,

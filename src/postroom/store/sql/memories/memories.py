@@ -23,12 +23,14 @@ from postroom.store.ranking.documents import (
     find_collection,
     unindex_document,
 )
-from postroom.store.sql.conditions import Conditions, Listing, page_of
 from postroom.store.sql.memories import mail_texts, memory_links
 from postroom.store.sql.values import (
+    Conditions,
+    Listing,
     from_text,
     moment,
     moment_or_none,
+    page_of,
     seconds,
 )
 from postroom.store.transaction import Row, Transaction

@@ -10,10 +10,9 @@ from postroom.model.inbox import Visible
 from postroom.model.page import Found, Slice
 from postroom.model.rule import Plan, PlanState, RuleDay, RulePlan
 from postroom.store.sql.audit import ARRIVED
-from postroom.store.sql.conditions import page_of
 from postroom.store.sql.rules.plans import COLUMNS, UNDO_PERIOD, plan_in, stored_plan
 from postroom.store.sql.rules.rules import seen_rules
-from postroom.store.sql.values import any_of, moment, seconds
+from postroom.store.sql.values import any_of, moment, page_of, seconds
 from postroom.store.transaction import Row, Transaction
 
 MAX_LISTED = 1_000

@@ -18,7 +18,6 @@ from postroom.model.storage import FIELD_BORDER, MessageQuery
 from postroom.model.view import EVERYTHING, Everything, named_in
 from postroom.store.search.index import IndexSearcher
 from postroom.store.sql.audit import ARRIVED, SEEN_IN, add_action_entries
-from postroom.store.sql.conditions import page_of
 from postroom.store.sql.events.events import About, add_event, count_mail
 from postroom.store.sql.events.rule_deliveries import Signer, insert_rule_delivery
 from postroom.store.sql.memories.memory_writes import save_memory
@@ -30,6 +29,7 @@ from postroom.store.sql.values import (
     from_text,
     insert,
     moment,
+    page_of,
     scalar,
     seconds,
     stored_view,
