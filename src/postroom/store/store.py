@@ -32,16 +32,19 @@ from postroom.store.methods import is_found, never, reads, writes, writes_unaudi
 from postroom.store.search.index import compact, find_problems, purge, rebuild
 from postroom.store.sql import audit as sql_audit
 from postroom.store.sql import credentials as sql_credentials
+from postroom.store.sql import events as sql_activity
+from postroom.store.sql import events as sql_events
 from postroom.store.sql import inboxes as sql_inboxes
 from postroom.store.sql import installation as sql_health
 from postroom.store.sql import installation as sql_installation
-from postroom.store.sql import values as sql_blobs
+from postroom.store.sql import rule_jobs
+from postroom.store.sql import rule_plans as sql_plans
+from postroom.store.sql import rules as sql_rules
+from postroom.store.sql import values as sql_values
 from postroom.store.sql.accounts import accounts as sql_accounts
 from postroom.store.sql.accounts import identities as sql_identities
 from postroom.store.sql.accounts import pushes, remotes
 from postroom.store.sql.audit import AuditHmac
-from postroom.store.sql.events import events as sql_activity
-from postroom.store.sql.events import events as sql_events
 from postroom.store.sql.messages import mailboxes as sql_mailboxes
 from postroom.store.sql.messages import (
     message_changes,
@@ -54,8 +57,6 @@ from postroom.store.sql.messages import thread_choice as sql_contacts
 from postroom.store.sql.messages import threads as sql_threads
 from postroom.store.sql.outbox import claims, holds, queue, sends
 from postroom.store.sql.outbox import drafts as sql_drafts
-from postroom.store.sql.rules import plans, rule_jobs, rule_runs
-from postroom.store.sql.rules import rules as sql_rules
 from postroom.store.transaction import Engine, Transaction
 from postroom.store.webhooks import WebhookStore
 
@@ -202,15 +203,15 @@ class Store(MemoryStore, WebhookStore):
     change_rule = writes(sql_rules.change_rule)
     replace_rule = writes(sql_rules.replace_rule)
     remove_rule = writes(sql_rules.remove_rule)
-    rule_days = reads(rule_runs.rule_days)
-    rule_plans = reads(rule_runs.list_plans)
-    rule_plan = reads(rule_runs.get_plan)
+    rule_days = reads(rule_jobs.rule_days)
+    rule_plans = reads(rule_jobs.list_plans)
+    rule_plan = reads(rule_jobs.get_plan)
     facts = reads(sql_rules.read_facts)
-    save_plan = writes_unaudited(plans.save_plan)  # planning changes nothing
-    plan_items = reads(plans.plan_items)
-    plan_acts = reads(plans.plan_acts)
-    apply_plan = writes(plans.apply_plan, audit_if=never)
-    undo_plan = writes(plans.undo_plan, audit_if=never)
+    save_plan = writes_unaudited(sql_plans.save_plan)  # planning changes nothing
+    plan_items = reads(sql_plans.plan_items)
+    plan_acts = reads(sql_plans.plan_acts)
+    apply_plan = writes(sql_plans.apply_plan, audit_if=never)
+    undo_plan = writes(sql_plans.undo_plan, audit_if=never)
     claim_rule_jobs = writes(rule_jobs.claim_rule_jobs)
     next_rule_job_at = reads(rule_jobs.next_rule_job_at)
     settle_rule_job = writes(rule_jobs.settle_rule_job)
@@ -365,7 +366,7 @@ class Store(MemoryStore, WebhookStore):
     installation_id = reads(sql_installation.installation_id)
     replace_installation_id = writes_unaudited(sql_installation.replace_installation_id)
     count_messages = reads(message_reads.count_messages)
-    used_blobs = reads(sql_blobs.used_blobs)
+    used_blobs = reads(sql_values.used_blobs)
     readings = reads(lifecycle.readings)
     ping = writes_unaudited(sql_installation.ping)
 
@@ -386,7 +387,7 @@ class Store(MemoryStore, WebhookStore):
         """Every blob that must exist, with its size in bytes."""
         after = ""
         while found := await self.engine.read(
-            partial(sql_blobs.blobs_after, after=after, limit=_AT_ONCE)
+            partial(sql_values.blobs_after, after=after, limit=_AT_ONCE)
         ):
             for key, size in found:
                 yield key, size

@@ -27,7 +27,7 @@ from postroom.store.sql.accounts.pushes import (
     insert_push,
     origin_of,
 )
-from postroom.store.sql.events.events import remove_events
+from postroom.store.sql.events import remove_events
 from postroom.store.sql.memories.memories import remove_without_mail
 from postroom.store.sql.memories.memory_links import memories_from_mail
 from postroom.store.sql.messages.mailboxes import canonical_mailbox

@@ -18,10 +18,9 @@ from postroom.model.storage import Change
 from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING, named_in
 from postroom.store.sql.audit import SEEN_IN, SIDE_EFFECTS, add_action_entries
-from postroom.store.sql.events.events import About, count_mail
+from postroom.store.sql.events import About, count_mail
 from postroom.store.sql.messages.message_changes import change_each
-from postroom.store.sql.rules.rule_jobs import cancel_rule_jobs
-from postroom.store.sql.rules.rules import ABOUT, run_side_effects
+from postroom.store.sql.rules import ABOUT, cancel_rule_jobs, run_side_effects
 from postroom.store.sql.values import (
     any_of,
     batches,

@@ -18,8 +18,7 @@ from postroom.model.storage import FIELD_BORDER, MessageQuery
 from postroom.model.view import EVERYTHING, Everything, named_in
 from postroom.store.search.index import IndexSearcher
 from postroom.store.sql.audit import ARRIVED, SEEN_IN, add_action_entries
-from postroom.store.sql.events.events import About, add_event, count_mail
-from postroom.store.sql.events.rule_deliveries import Signer, insert_rule_delivery
+from postroom.store.sql.events import About, Signer, add_event, count_mail, insert_rule_delivery
 from postroom.store.sql.memories.memory_writes import save_memory
 from postroom.store.sql.messages.message_search import direction, search_query_of
 from postroom.store.sql.values import (
@@ -369,3 +368,14 @@ def apply_rule_effects(
         details = {"rule": effect.rule_name, **known_in(effect.seen_in)}
         record = AuditRecord(effect.rule_id, ARRIVED, now, (about.message_id,), details, via="rule")
         add_action_entries(tx, record, effect.actions, inbox_id=inbox_id, failed=failed)
+
+
+def cancel_rule_jobs(tx: Transaction, plan_id: str, message_id: str) -> list[Action]:
+    """Delete the rule jobs of a message that no worker has claimed, and return their actions."""
+    rows = tx.all(
+        """DELETE FROM rule_jobs WHERE plan = :plan AND message = :message AND state = 'waiting'
+              AND holder IS NULL RETURNING action""",
+        plan=plan_id,
+        message=message_id,
+    )
+    return [Action(*from_text(row[0])) for row in rows]
