@@ -8,7 +8,7 @@ from postroom.errors import Conflict
 from postroom.model.inbox import OWNERS_RIGHTS, STANDARD_MAILBOXES, AddressRights, Inbox, Visible
 from postroom.model.message import BlobKey
 from postroom.model.page import Found, Slice
-from postroom.store.ranking.documents import unindex_mail
+from postroom.store.ranking.index import unindex_mail
 from postroom.store.search.index import unindex_inbox
 from postroom.store.sql.accounts.identities import add_own_identity, is_taken, refuse_claim
 from postroom.store.sql.events import remove_events

@@ -19,11 +19,7 @@ from postroom.model.memory import (
     trust_of,
 )
 from postroom.model.values import dataclass
-from postroom.store.ranking.documents import (
-    collection_for,
-    index_document,
-    memory_text,
-)
+from postroom.store.ranking.index import collection_for, index_document, memory_text
 from postroom.store.sql.memories import memory_links
 from postroom.store.sql.memories.mail_texts import repeated_memories, store_digests
 from postroom.store.sql.memories.memories import (

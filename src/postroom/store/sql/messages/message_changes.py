@@ -13,7 +13,7 @@ from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, OUTBOX, SENT, STANDARD_
 from postroom.model.message import FLAGS, ActionResult, BlobKey, FailedAction
 from postroom.model.storage import Change
 from postroom.model.view import only
-from postroom.store.ranking.documents import unindex_mail
+from postroom.store.ranking.index import unindex_mail
 from postroom.store.search.index import (
     SetChange,
     mutable_sets,
