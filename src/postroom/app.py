@@ -184,8 +184,8 @@ class App:
 
     def outbox(self, *, only_relays: bool = False) -> Outbox:
         """The outbox worker with the relay of the settings, and those of other cells."""
-        from postroom.pipeline.cell_senders import CellSenders
         from postroom.pipeline.outbox import Outbox
+        from postroom.pipeline.routing import CellSenders
 
         cells = CellSenders(make_cell_relays(self.settings))
         return Outbox(

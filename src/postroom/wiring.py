@@ -16,7 +16,7 @@ from postroom.extras import is_installed, require
 from postroom.mail.authentication import Trust
 from postroom.model.page import Slice
 from postroom.model.view import EVERYTHING
-from postroom.pipeline.oauth import OAuthOptions
+from postroom.pipeline.services import OAuthOptions
 from postroom.ports.blobs import BlobStore
 from postroom.ports.embeddings import Embedder
 from postroom.ports.imap import LiveImap

@@ -237,8 +237,8 @@ DEFECTS = {
 def leave_quickly() -> None:
     """Let claims of the dead end soon, and lots be small: a drill meets more in less time."""
     from postroom.app import App
-    from postroom.pipeline import cell_senders, webhooks
     from postroom.pipeline import outbox as pipeline
+    from postroom.pipeline import routing, webhooks
     from postroom.pipeline.sync import pull, scheduler
 
     outbox = App.outbox
@@ -252,7 +252,7 @@ def leave_quickly() -> None:
         timedelta(seconds=1),
         timedelta(seconds=2),
     )
-    cell_senders.PAUSE_S = 0.5
+    routing.PAUSE_S = 0.5
     webhooks.LEASE = timedelta(seconds=LEASE_S)
     webhooks.MAX_WAIT_S = 1.0
     scheduler.LEASE, scheduler.RENEW_S = timedelta(seconds=1), 0.3

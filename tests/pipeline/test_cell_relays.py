@@ -18,13 +18,13 @@ from postroom.config import ConfigError, read_settings
 from postroom.model.key import OWNER
 from postroom.model.sending import Sent
 from postroom.operations.outgoing.approvals import set_policy
-from postroom.pipeline.cell_senders import PAUSE_S, SLOW_S, CellSenders
 from postroom.pipeline.outbox import (
     CELL_FIRST_WAIT,
     CELL_LONGEST_WAIT,
     Outbox,
     wait_after,
 )
+from postroom.pipeline.routing import PAUSE_S, SLOW_S, CellSenders
 from postroom.providers.smtp_relay import SmtpRelay, parse_relay_url
 from tests.mails import new_inbox
 from tests.pipeline.clock import Clock
