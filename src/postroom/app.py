@@ -154,7 +154,7 @@ class App:
     @asynccontextmanager
     async def _working(self) -> AsyncIterator[None]:
         from postroom.pipeline.maintenance import background_tasks, run_maintenance
-        from postroom.pipeline.sync.scheduler import SyncScheduler
+        from postroom.pipeline.sync import SyncScheduler
         from postroom.pipeline.webhooks import Webhooks
 
         async with _running(

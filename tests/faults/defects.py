@@ -182,7 +182,7 @@ def never_wait() -> None:
 
 def remember_the_place_first() -> None:
     """How far an account was read is written down before its mail is."""
-    from postroom.pipeline.sync.pull import Pull
+    from postroom.pipeline.pull import Pull
 
     fetch = Pull._fetch
 
@@ -238,8 +238,7 @@ def leave_quickly() -> None:
     """Let claims of the dead end soon, and lots be small: a drill meets more in less time."""
     from postroom.app import App
     from postroom.pipeline import outbox as pipeline
-    from postroom.pipeline import routing, webhooks
-    from postroom.pipeline.sync import pull, scheduler
+    from postroom.pipeline import pull, routing, sync, webhooks
 
     outbox = App.outbox
 
@@ -255,7 +254,7 @@ def leave_quickly() -> None:
     routing.PAUSE_S = 0.5
     webhooks.LEASE = timedelta(seconds=LEASE_S)
     webhooks.MAX_WAIT_S = 1.0
-    scheduler.LEASE, scheduler.RENEW_S = timedelta(seconds=1), 0.3
+    sync.LEASE, sync.RENEW_S = timedelta(seconds=1), 0.3
     pull.BATCH_MAILS = 3
 
 

@@ -29,7 +29,7 @@ from postroom.operations.outgoing.sending import send_message
 from postroom.operations.webhooks import create_webhook
 from postroom.pipeline.counters import FAILED
 from postroom.pipeline.outbox import Outbox
-from postroom.pipeline.sync.scheduler import SyncScheduler
+from postroom.pipeline.sync import SyncScheduler
 from postroom.pipeline.webhooks import Webhooks
 from postroom.ports.provider import Provider
 from postroom.providers.allowed_hosts import Guard

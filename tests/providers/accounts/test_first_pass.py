@@ -15,7 +15,7 @@ from postroom.errors import ProviderError
 from postroom.model.account import RemoteChanges
 from postroom.model.storage import Change
 from postroom.model.view import EVERYTHING
-from postroom.pipeline.sync.sync_pass import SyncPass
+from postroom.pipeline.sync import SyncPass
 from postroom.providers.imap import changes as imap_reading
 from postroom.providers.web import gmail as gmail_provider
 from postroom.providers.web import graph as graph_provider
