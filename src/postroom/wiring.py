@@ -18,9 +18,8 @@ from postroom.model.page import Slice
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import OAuthOptions
 from postroom.ports.blobs import BlobStore
-from postroom.ports.embeddings import Embedder
 from postroom.ports.imap import LiveImap
-from postroom.ports.provider import Bucket, Fetcher, Inbound, Leases, Sender
+from postroom.ports.provider import Bucket, Embedder, Fetcher, Inbound, Leases, Sender
 
 if TYPE_CHECKING:
     from postroom.model.account import Account

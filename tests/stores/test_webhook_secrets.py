@@ -18,7 +18,7 @@ from postroom.model.inbox import Inbox
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
 from postroom.pipeline.webhooks import Webhooks, sign
-from postroom.ports.events import NoWebhookClient
+from postroom.ports.provider import NoWebhookClient
 from postroom.store import sqlite, webhooks
 from postroom.store.open import KEY_FILE, load_key
 from postroom.store.sql.audit import AuditHmac

@@ -27,10 +27,17 @@ from postroom.pipeline.counters import CallCounts, Counts
 from postroom.pipeline.event_watch import Watch
 from postroom.pipeline.parser import Parser, TextExtractor
 from postroom.ports.blobs import BlobStore
-from postroom.ports.embeddings import Embedder
-from postroom.ports.events import NoWebhookClient, Topic, WebhookClient
 from postroom.ports.imap import LiveImap
-from postroom.ports.provider import Fetcher, Inbound, NoProviders, Providers
+from postroom.ports.provider import (
+    Embedder,
+    Fetcher,
+    Inbound,
+    NoProviders,
+    NoWebhookClient,
+    Providers,
+    WebhookClient,
+)
+from postroom.store.transaction import Topic
 
 if TYPE_CHECKING:
     from postroom.store.store import Store

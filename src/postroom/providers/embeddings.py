@@ -21,7 +21,7 @@ import httpx2
 from postroom.blocking import in_thread
 from postroom.errors import MailError, ProviderAuthFailed, ProviderError, ProviderTimeout
 from postroom.model.memory import Vector
-from postroom.ports.embeddings import Embedder
+from postroom.ports.provider import Embedder
 
 if TYPE_CHECKING:
     import numpy as np  # an extra, as are the next ones

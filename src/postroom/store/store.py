@@ -25,7 +25,6 @@ from postroom.model.oauth import OAuthToken
 from postroom.model.page import Found, Slice
 from postroom.model.sending import StoredDraft
 from postroom.model.storage import MessageQuery, RawMessage
-from postroom.ports.events import Notifier
 from postroom.store.maintenance import lifecycle
 from postroom.store.memories import MemoryStore
 from postroom.store.methods import is_found, never, reads, writes, writes_unaudited
@@ -57,7 +56,7 @@ from postroom.store.sql.messages import thread_choice as sql_contacts
 from postroom.store.sql.messages import threads as sql_threads
 from postroom.store.sql.outbox import claims, holds, queue, sends
 from postroom.store.sql.outbox import drafts as sql_drafts
-from postroom.store.transaction import Engine, Transaction
+from postroom.store.transaction import Engine, Notifier, Transaction
 from postroom.store.webhooks import WebhookStore
 
 _AT_ONCE = 500

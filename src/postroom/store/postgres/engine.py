@@ -22,7 +22,6 @@ import psycopg
 from psycopg.errors import LockNotAvailable
 
 from postroom.errors import Conflict, MailError, Unavailable
-from postroom.ports.events import Topic
 from postroom.store.maintenance.lifecycle import MIGRATED, refuse_migrated
 from postroom.store.postgres.connection import (
     PATIENCE_S,
@@ -39,7 +38,7 @@ from postroom.store.postgres.health import Hosts, Liveness, StuckWriter
 from postroom.store.postgres.migrations import PARTITIONS, WRITING, migrate
 from postroom.store.sql.values import scalar
 from postroom.store.thread_pool import Job, ThreadPool, WriteQueue, start_thread, wait_for_thread
-from postroom.store.transaction import ReadCache, Subscriptions, Transaction
+from postroom.store.transaction import ReadCache, Subscriptions, Topic, Transaction
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,6 @@ from typing import TypeVar
 
 import apsw
 
-from postroom.ports.events import Topic
 from postroom.store.maintenance.lifecycle import MIGRATED, refuse_migrated
 from postroom.store.sql.values import scalar
 from postroom.store.sqlite.connection import (
@@ -27,7 +26,7 @@ from postroom.store.sqlite.connection import (
     wait_for_locks,
 )
 from postroom.store.thread_pool import Job, ThreadPool, WriteQueue
-from postroom.store.transaction import Transaction
+from postroom.store.transaction import Topic, Transaction
 from postroom.store.upgrade import (
     RENAMED,
     VERSION,
