@@ -19,7 +19,7 @@ SOURCE = Path(postroom.__file__).parent
 FEATURES = {
     "web pages": ("surfaces/web/*", "calls/web_sessions.py", "mail/text/marks.py"),
     "Python client": ("client/*", "surfaces/rest/client.py"),
-    "OAuth server": ("surfaces/oauth/*", "*/oauth_*.py", "model/oauth.py", "pipeline/services.py"),
+    "OAuth server": ("surfaces/oauth/*", "*/oauth_*.py", "model/key.py", "pipeline/services.py"),
     "approval": ("approval.py", "*/approval.py", "*/approvals.py", "*/outbox/holds.py"),
     "toolset agent": ("operations/agent/*", "*/toolsets/agent.py", "model/agent.py"),
     "visibility of HTML": ("mail/html/*",),

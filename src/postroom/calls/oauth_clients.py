@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from postroom.errors import FeatureDisabled, InvalidInput, MailError, NotFound
 from postroom.mail.text.invisible import cleaned
-from postroom.model.oauth import OAuthClient, is_document_url
+from postroom.model.key import OAuthClient, is_document_url
 from postroom.pipeline.services import Services
 
 UNUSED_FOR = timedelta(days=1)

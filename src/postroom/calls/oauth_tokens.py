@@ -18,8 +18,7 @@ from postroom.calls.authentication import hash_secret, random_secret
 from postroom.calls.oauth_clients import is_known
 from postroom.errors import InvalidInput, Unauthenticated
 from postroom.model.event import AuditRecord
-from postroom.model.key import Key
-from postroom.model.oauth import IssuedTokens, OAuthToken, TokenKind
+from postroom.model.key import IssuedTokens, Key, OAuthToken, TokenKind
 from postroom.model.values import dataclass
 from postroom.pipeline.services import Services
 

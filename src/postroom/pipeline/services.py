@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Literal
 from postroom.errors import MailError, ProviderError
 from postroom.mail.authentication import Trust
 from postroom.model.health import Finding
+from postroom.model.key import ACCESS_FOR_S, REFRESH_FOR_S, OAuthClient
 from postroom.model.limits import Limits
-from postroom.model.oauth import ACCESS_FOR_S, REFRESH_FOR_S, OAuthClient
 from postroom.model.page import random_id
 from postroom.model.storage import Gate
 from postroom.model.values import dataclass

@@ -19,9 +19,8 @@ from postroom.errors import MailError
 from postroom.model.event import AuditCheck
 from postroom.model.health import StorageSizes
 from postroom.model.inbox import AddressRights, Label, Mailbox, Visible
-from postroom.model.key import Key, WebSession
+from postroom.model.key import Key, OAuthToken, WebSession
 from postroom.model.message import BlobKey, MessageRow
-from postroom.model.oauth import OAuthToken
 from postroom.model.page import Found, Slice
 from postroom.model.sending import StoredDraft
 from postroom.model.storage import MessageQuery, RawMessage

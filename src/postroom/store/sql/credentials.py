@@ -7,8 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from postroom.model.approval import RecipientLists
-from postroom.model.key import Key, KeyChange, WebSession
-from postroom.model.oauth import OAuthClient, OAuthToken
+from postroom.model.key import Key, KeyChange, OAuthClient, OAuthToken, WebSession
 from postroom.model.page import Found, Slice
 from postroom.model.view import named_in
 from postroom.store.sql.values import (
