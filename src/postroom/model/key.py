@@ -1,4 +1,4 @@
-"""Callers and what they may do; OAuth clients and tokens of grants, which are keys; web sessions."""
+"""Callers and what they may do; OAuth clients, and tokens of grants, which are keys; sessions."""
 
 from __future__ import annotations
 

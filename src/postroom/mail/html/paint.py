@@ -17,8 +17,7 @@ from postroom.mail.html.colours import (
     gradient_colours,
     parse_colour,
 )
-from postroom.mail.html.css import functions, split, words
-from postroom.mail.html.values import WIDTH, Base, lengths, number
+from postroom.mail.html.css import WIDTH, Base, functions, lengths, number, split, words
 
 if TYPE_CHECKING:
     from postroom.mail.html.computed_style import Style

@@ -12,7 +12,14 @@ from postroom.mail.data import load
 from postroom.mail.html.boxes import Place, covers, height_px
 from postroom.mail.html.colours import BLACK, LINK
 from postroom.mail.html.computed_style import Style, unstyled
-from postroom.mail.html.elements import Attributes, Element, names_of
+from postroom.mail.html.elements import (
+    Attributes,
+    Element,
+    host_of,
+    is_citation,
+    is_pixel,
+    names_of,
+)
 from postroom.mail.html.hidden_texts import HiddenTexts, Observer
 from postroom.mail.html.html import QUOTE, HtmlText, Page
 from postroom.mail.html.layout import (
@@ -27,7 +34,6 @@ from postroom.mail.html.layout import (
     may_cover,
 )
 from postroom.mail.html.paint import BY_COLOUR
-from postroom.mail.html.styles import host_of, is_citation, is_pixel
 from postroom.mail.html.stylesheets import StyleResolver, Stylesheet, is_quirky, sheets_in
 from postroom.mail.message import Link
 from postroom.mail.mime.decoding import clean
