@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from postroom.blocking import in_thread
 from postroom.errors import InvalidInput, Malformed, Unauthenticated
-from postroom.mail.composing.compose import Header, OutgoingAttachment, rebuild
+from postroom.mail.compose import Header, OutgoingAttachment, rebuild
 from postroom.mail.mime.forms import Form, read_form
 from postroom.model.limits import TOO_DEEP, is_shallow
 from postroom.ports.provider import InboundMail, InboundRequest, Leases

@@ -34,7 +34,7 @@ from postroom.errors import (
     TooLarge,
     in_our_words,
 )
-from postroom.mail.composing.compose import Header, OutgoingAttachment, phrase, rebuild
+from postroom.mail.compose import Header, OutgoingAttachment, phrase, rebuild
 from postroom.ports.provider import Bucket, Fetcher, InboundMail, InboundRequest
 from postroom.providers import inbound_forms
 from postroom.providers.inbound_forms import (

@@ -203,7 +203,7 @@ def compose(outgoing: Outgoing) -> bytes:
     Raises:
         InvalidInput: naming the field that cannot be put into a mail.
     """
-    from postroom.mail.composing.verification import verify  # late: it loads the parser
+    from postroom.mail.verification import verify  # late: it loads the parser
 
     header = "".join(_header_lines(outgoing))
     boundary = "=_" + hashlib.sha256(outgoing.internet_message_id.encode()).hexdigest()[:32]
