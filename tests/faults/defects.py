@@ -112,7 +112,7 @@ def never_sync() -> None:
     """Nothing is ever forced to the disk."""
     import os
 
-    from postroom.blobs import filesystems
+    from postroom.blobs import files
     from postroom.store.sqlite import engine
 
     connect = engine.connect
@@ -124,7 +124,7 @@ def never_sync() -> None:
 
     engine.connect = careless
     os.fsync = lambda fd: None
-    filesystems._syncfs = lambda: lambda descriptor: None
+    files._syncfs = lambda: lambda descriptor: None
 
 
 def forget_a_failed_sync() -> None:
