@@ -19,7 +19,7 @@ SOURCE = Path(postroom.__file__).parent
 FEATURES = {
     "web pages": ("surfaces/web/*", "calls/web_sessions.py", "mail/text/marks.py"),
     "Python client": ("client/*", "surfaces/rest/client.py"),
-    "OAuth server": ("surfaces/oauth/*", "*/oauth_*.py", "model/key.py", "pipeline/services.py"),
+    "OAuth server": ("surfaces/oauth/*", "*/oauth_*.py"),
     "approval": ("approval.py", "*/approval.py", "*/approvals.py", "*/outbox/holds.py"),
     "toolset agent": ("operations/agent/*", "*/toolsets/agent.py", "model/agent.py"),
     "visibility of HTML": ("mail/html/*",),
@@ -27,7 +27,6 @@ FEATURES = {
     "quotations and bounces": ("mail/quoting/*", "mail/bounces.py"),
     "terminal": ("*/cli/rendering/*", "*/cli/editor.py", "*/cli/completion.py", "*/cli/terminal.py",
                  "*/cli/backends.py"),
-    "cells": ("pipeline/routing.py",),
 }  # fmt: skip
 """Features that came after the engine, with the files that they have to themselves."""
 
