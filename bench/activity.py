@@ -27,7 +27,7 @@ from postroom.model.key import OWNER, Caller
 from postroom.model.view import only
 from postroom.operations.health import get_activity
 from postroom.operations.inboxes import create_inbox
-from postroom.store.sql.events.events import ALL_INBOXES, COUNT_MAIL, count_mail
+from postroom.store.sql.events import ALL_INBOXES, COUNT_MAIL, count_mail
 from postroom.store.transaction import Transaction
 
 ACTIVITY_MS, COUNT_MS = 20.0, 0.05

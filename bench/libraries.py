@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from postroom.pipeline.counters import SharedCounters
-from postroom.providers.embeddings.minilm import MAX_PIECES, WEIGHTS, MiniLM, Vocabulary
+from postroom.providers.embeddings import MAX_PIECES, MiniLM, Vocabulary, weights_folder
 from postroom.surfaces.rest.metrics import BUCKETS_S, Metrics
 
 ROOT = Path(__file__).parents[1]
-VOCABULARY = WEIGHTS / "vocabulary.txt"
+VOCABULARY = weights_folder() / "vocabulary.txt"
 ROUTES = [f"/v1/route{number}" for number in range(80)]
 
 

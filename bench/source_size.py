@@ -19,8 +19,7 @@ SOURCE = Path(postroom.__file__).parent
 FEATURES = {
     "web pages": ("surfaces/web/*", "mail/text/marks.py"),
     "Python client": ("client/*", "surfaces/rest/client.py"),
-    "OAuth server": ("surfaces/oauth.py", "calls/oauth.py", "*/oauth_*.py", "model/oauth.py",
-                     "pipeline/oauth.py"),
+    "OAuth server": ("surfaces/oauth.py", "calls/oauth.py", "*/oauth_*.py"),
     "approval": ("approval.py", "*/approval.py", "*/approvals.py", "*/outbox/holds.py"),
     "toolset agent": ("operations/agent/*", "*/mcp/agent_tools.py", "model/agent.py"),
     "visibility of HTML": ("mail/html/*",),
@@ -29,7 +28,6 @@ FEATURES = {
     "terminal": ("*/cli/tables.py", "*/cli/lists.py", "*/cli/views.py",
                  "*/cli/editor.py", "*/cli/completion.py", "*/cli/terminal.py",
                  "*/cli/backends.py"),
-    "cells": ("pipeline/cell_senders.py",),
 }  # fmt: skip
 """Features that came after the engine, with the files that they have to themselves."""
 

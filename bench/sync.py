@@ -37,7 +37,7 @@ from postroom.operations.accounts import add_account
 from postroom.operations.inboxes import create_inbox
 from postroom.operations.mail.messages import search_messages
 from postroom.pipeline.maintenance import compact_all
-from postroom.pipeline.sync.scheduler import SyncScheduler, sync_once
+from postroom.pipeline.sync import SyncScheduler, sync_once
 from postroom.pipeline.transfer.import_export import import_mail
 from postroom.pipeline.transfer.mail_files import open_source
 from tests.servers.dovecot import PASSWORD, Dovecot, _roles

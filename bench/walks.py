@@ -37,7 +37,7 @@ from postroom.operations.memories import memory_add
 from postroom.operations.memory_search import memory_search
 from postroom.operations.outgoing.sending import send_message
 from postroom.operations.rules import apply_rule_plan, create_rule, run_rule_plan
-from postroom.pipeline.sync.scheduler import sync_once
+from postroom.pipeline.sync import sync_once
 from postroom.surfaces.mcp.call_tool import call_tool
 from postroom.surfaces.mcp.toolsets import choose_tools
 from postroom.surfaces.smtp.server import listening

@@ -77,7 +77,7 @@ def renamed(source: Tensors) -> Tensors:
 
 def examples(words: np.ndarray, places: np.ndarray, vocabulary: Path) -> list[np.ndarray]:
     """What the layers get to see of some usual texts."""
-    from postroom.providers.embeddings.minilm import Vocabulary
+    from postroom.providers.embeddings import Vocabulary
 
     known = Vocabulary(vocabulary)
     texts = [line.partition("\t")[0] for line in EXAMPLES.read_text("utf-8").splitlines()]

@@ -42,7 +42,11 @@ def test_imports_point_down_only():
         ("intruder/__init__.py", "", "Imports point down only"),
         ("surfaces/cli/intruder.py", "import postroom.surfaces.rest.intruder", "The command line"),
         ("surfaces/rest/intruder.py", "import postroom.surfaces.mcp", "Surfaces do not know"),
-        ("pipeline/intruder.py", "import postroom.store.sql.keys", "The store is used through"),
+        (
+            "pipeline/intruder.py",
+            "import postroom.store.sql.credentials",
+            "The store is used through",
+        ),
         ("pipeline/intruder.py", "import postroom.store.sqlite", "Inside there is no HTTP"),
         ("store/intruder.py", "import postroom.store.search.query.scan", "The search index"),
         ("store/intruder.py", "import postroom.store.ranking.scoring", "The ranking index"),

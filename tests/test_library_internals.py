@@ -84,7 +84,7 @@ def test_uvicorn_has_what_the_server_overrides():
 
 
 async def test_aiosmtplib_has_what_the_relay_uses():
-    module = "postroom.providers.smtp.relay"
+    module = "postroom.providers.smtp_relay"
 
     check("aiosmtplib", aiosmtplib.SMTP(), ["protocol", "is_ehlo_or_helo_needed"], module)
     protocol = aiosmtplib.protocol.SMTPProtocol

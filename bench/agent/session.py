@@ -15,7 +15,7 @@ from postroom.model.message import Message
 from postroom.model.page import Slice
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
-from postroom.providers.embeddings.minilm import WEIGHTS, Vocabulary
+from postroom.providers.embeddings import Vocabulary, weights_folder
 
 
 class CallFailed(Exception):
@@ -51,7 +51,7 @@ class Session:
 
 @cache
 def _vocabulary() -> Vocabulary:
-    return Vocabulary(WEIGHTS / "vocabulary.txt")
+    return Vocabulary(weights_folder() / "vocabulary.txt")
 
 
 def count_tokens(text: str) -> int:

@@ -154,7 +154,7 @@ class App:
     @asynccontextmanager
     async def _working(self) -> AsyncIterator[None]:
         from postroom.pipeline.maintenance import background_tasks, run_maintenance
-        from postroom.pipeline.sync.scheduler import SyncScheduler
+        from postroom.pipeline.sync import SyncScheduler
         from postroom.pipeline.webhooks import Webhooks
 
         async with _running(
@@ -184,8 +184,8 @@ class App:
 
     def outbox(self, *, only_relays: bool = False) -> Outbox:
         """The outbox worker with the relay of the settings, and those of other cells."""
-        from postroom.pipeline.cell_senders import CellSenders
         from postroom.pipeline.outbox import Outbox
+        from postroom.pipeline.routing import CellSenders
 
         cells = CellSenders(make_cell_relays(self.settings))
         return Outbox(
@@ -341,7 +341,7 @@ async def _open_services(
 ) -> Services:
     """The services of the settings; *closing* closes those that need it."""
     from postroom.providers.allowed_hosts import Guard
-    from postroom.providers.webhooks import HttpPoster
+    from postroom.providers.http_clients import HttpPoster
 
     calls, parser = CallCounts(store.count_calls), Parser(settings.limits)
     closing.push_async_callback(calls.close)

@@ -16,17 +16,16 @@ from postroom.extras import is_installed, require
 from postroom.mail.authentication import Trust
 from postroom.model.page import Slice
 from postroom.model.view import EVERYTHING
-from postroom.pipeline.oauth import OAuthOptions
+from postroom.pipeline.services import OAuthOptions
 from postroom.ports.blobs import BlobStore
-from postroom.ports.embeddings import Embedder
 from postroom.ports.imap import LiveImap
-from postroom.ports.provider import Bucket, Fetcher, Inbound, Leases, Sender
+from postroom.ports.provider import Bucket, Embedder, Fetcher, Inbound, Leases, Sender
 
 if TYPE_CHECKING:
     from postroom.model.account import Account
     from postroom.model.imap import ImapAccount
     from postroom.providers.accounts import Accounts
-    from postroom.providers.smtp.relay import SmtpRelay
+    from postroom.providers.smtp_relay import SmtpRelay
     from postroom.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -43,12 +42,10 @@ def make_embedder(settings: Settings) -> Embedder | None:
     """What computes embeddings, if anything does."""
     if settings.embeddings == "none" or not settings.memory_search or lacks_model(settings):
         return None
-    from postroom.providers.embeddings.bundled import BundledEmbedder, RecentEmbedder
+    from postroom.providers.embeddings import BundledEmbedder, EndpointEmbedder, RecentEmbedder
 
     if settings.embeddings == "bundled":
         return RecentEmbedder(BundledEmbedder())
-    from postroom.providers.embeddings.endpoint import EndpointEmbedder
-
     endpoint = EndpointEmbedder(
         settings.embeddings, settings.embeddings_model, settings.embeddings_key
     )
@@ -107,8 +104,7 @@ def make_sender(settings: Settings) -> Sender | None:
 
 
 def _smtp_relay(settings: Settings, field: str, url: str) -> SmtpRelay:
-    from postroom.providers.smtp.relay import SmtpRelay, load_signer, tls_context
-    from postroom.providers.smtp.url import parse_relay_url
+    from postroom.providers.smtp_relay import SmtpRelay, load_signer, parse_relay_url, tls_context
 
     address = parse_relay_url(url)
     try:
@@ -137,26 +133,26 @@ def make_inbound(settings: Settings, leases: Leases) -> dict[str, Inbound]:
     window = timedelta(seconds=settings.inbound_window_s)
     found: dict[str, Inbound] = {}
     if settings.mailgun_signing_key is not None:
-        from postroom.providers.inbound.form_posts import Mailgun
+        from postroom.providers.inbound_forms import Mailgun
 
         found["mailgun"] = Mailgun(settings.mailgun_signing_key, window, leases)
     if settings.postmark_login is not None:
-        from postroom.providers.inbound.json_posts import Postmark
+        from postroom.providers.inbound_json import Postmark
 
         found["postmark"] = Postmark(settings.postmark_login)
     if settings.resend_signing_secret is not None:
         if settings.resend_api_key is None:
             raise InvalidInput("POSTROOM_RESEND_API_KEY: is needed too; it fetches the mail")
-        from postroom.providers.inbound.json_posts import Resend, key_of
+        from postroom.providers.inbound_json import Resend, key_of
 
         key = key_of(settings.resend_signing_secret)
         found["resend"] = Resend(key, settings.resend_api_key, window, _fetcher(settings))
     if settings.sendgrid_public_key is not None:
-        from postroom.providers.inbound.form_posts import SendGrid, load_public_key
+        from postroom.providers.inbound_forms import SendGrid, load_public_key
 
         found["sendgrid"] = SendGrid(load_public_key(settings.sendgrid_public_key), window)
     if settings.ses_topics:
-        from postroom.providers.inbound.json_posts import Ses
+        from postroom.providers.inbound_json import Ses
 
         found["ses"] = Ses(settings.ses_topics, _fetcher(settings), _bucket(settings))
     return found
@@ -165,14 +161,14 @@ def make_inbound(settings: Settings, leases: Leases) -> dict[str, Inbound]:
 def _bucket(settings: Settings) -> Bucket | None:
     if settings.ses_bucket is None:
         return None
-    from postroom.providers.inbound.fetch import MailBucket
+    from postroom.providers.inbound_json import MailBucket
 
     return MailBucket.named(settings.ses_bucket, settings.limits.message_bytes)
 
 
 def _fetcher(settings: Settings) -> Fetcher:
     from postroom.providers.allowed_hosts import Guard
-    from postroom.providers.https_fetcher import HttpsFetcher
+    from postroom.providers.http_clients import HttpsFetcher
 
     return HttpsFetcher(Guard(settings.webhook_allow), settings.limits.message_bytes)
 
@@ -180,7 +176,7 @@ def _fetcher(settings: Settings) -> Fetcher:
 def make_oauth(settings: Settings) -> OAuthOptions:
     """The settings of the OAuth server; metadata documents are fetched as webhooks are posted."""
     from postroom.providers.allowed_hosts import Guard
-    from postroom.providers.https_fetcher import HttpsFetcher
+    from postroom.providers.http_clients import HttpsFetcher
 
     guard = Guard(settings.webhook_allow)
     return OAuthOptions(

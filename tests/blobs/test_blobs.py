@@ -17,7 +17,7 @@ import obstore
 import pytest
 from obstore.store import S3Store
 
-from postroom.blobs import filesystems
+from postroom.blobs import files
 from postroom.blobs.files import FileBlobs
 from postroom.blobs.objects import ObjectBlobs
 from postroom.errors import MailError, NotFound
@@ -210,11 +210,11 @@ async def test_after_a_failed_sync_nothing_more_is_kept_until_a_restart(
 PUT_MANY = """
 import asyncio, sys
 from pathlib import Path
-from postroom.blobs import filesystems
+from postroom.blobs import files
 from postroom.blobs.files import FileBlobs
 
 if sys.argv[2] == "each":
-    filesystems._SAFE_KINDS = frozenset()
+    files._SAFE_KINDS = frozenset()
 asyncio.run(FileBlobs(Path(sys.argv[1])).put([b"%d" % n * 100 for n in range(50)]))
 """
 IN_FOLDER = re.compile(r"blobs/(../[^\">]+|..(?=>))")
@@ -244,7 +244,7 @@ def test_many_files_are_on_disk_before_they_have_a_name(tmp_path: Path, syncs: s
 
     assert not named
     assert 50 == sum("rename(" in line for line in lines)
-    is_together = syncs == "together" and filesystems._kind(tmp_path) in filesystems._SAFE_KINDS
+    is_together = syncs == "together" and files._kind(tmp_path) in files._SAFE_KINDS
     assert is_together == any("syncfs(" in line for line in lines)
 
 
@@ -254,7 +254,7 @@ def test_many_files_are_not_kept_if_their_sync_failed(
     def broken(_descriptor: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(filesystems, "_syncfs", lambda: broken)
+    monkeypatch.setattr(files, "_syncfs", lambda: broken)
     monkeypatch.setattr(os, "fsync", broken)
 
     with pytest.raises(MailError, match="disk failed"):

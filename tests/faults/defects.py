@@ -59,7 +59,7 @@ def keep_every_repeat() -> None:
 
 def send_what_is_unknown_again() -> None:
     """A lost answer is taken for a refusal that is not for ever."""
-    from postroom.providers.smtp.relay import SmtpRelay
+    from postroom.providers.smtp_relay import SmtpRelay
 
     transmit = SmtpRelay.transmit
 
@@ -112,7 +112,7 @@ def never_sync() -> None:
     """Nothing is ever forced to the disk."""
     import os
 
-    from postroom.blobs import filesystems
+    from postroom.blobs import files
     from postroom.store.sqlite import engine
 
     connect = engine.connect
@@ -124,7 +124,7 @@ def never_sync() -> None:
 
     engine.connect = careless
     os.fsync = lambda fd: None
-    filesystems._syncfs = lambda: lambda descriptor: None
+    files._syncfs = lambda: lambda descriptor: None
 
 
 def forget_a_failed_sync() -> None:
@@ -182,7 +182,7 @@ def never_wait() -> None:
 
 def remember_the_place_first() -> None:
     """How far an account was read is written down before its mail is."""
-    from postroom.pipeline.sync.pull import Pull
+    from postroom.pipeline.pull import Pull
 
     fetch = Pull._fetch
 
@@ -237,9 +237,8 @@ DEFECTS = {
 def leave_quickly() -> None:
     """Let claims of the dead end soon, and lots be small: a drill meets more in less time."""
     from postroom.app import App
-    from postroom.pipeline import cell_senders, webhooks
     from postroom.pipeline import outbox as pipeline
-    from postroom.pipeline.sync import pull, scheduler
+    from postroom.pipeline import pull, routing, sync, webhooks
 
     outbox = App.outbox
 
@@ -252,10 +251,10 @@ def leave_quickly() -> None:
         timedelta(seconds=1),
         timedelta(seconds=2),
     )
-    cell_senders.PAUSE_S = 0.5
+    routing.PAUSE_S = 0.5
     webhooks.LEASE = timedelta(seconds=LEASE_S)
     webhooks.MAX_WAIT_S = 1.0
-    scheduler.LEASE, scheduler.RENEW_S = timedelta(seconds=1), 0.3
+    sync.LEASE, sync.RENEW_S = timedelta(seconds=1), 0.3
     pull.BATCH_MAILS = 3
 
 

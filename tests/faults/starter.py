@@ -24,7 +24,7 @@ from typing import ClassVar
 FOLDER = Path(__file__).parents[2]
 PYTHONPATH = f"{FOLDER / 'src'}{os.pathsep}{FOLDER}"
 _MODULES = (
-    "postroom.app", "postroom.blobs.files", "postroom.providers.smtp.relay",
+    "postroom.app", "postroom.blobs.files", "postroom.providers.smtp_relay",
     "postroom.providers.imap.provider", "postroom.store.postgres",
     "postroom.store.sqlite", "postroom.surfaces.cli.commands.serve",
     "postroom.surfaces.cli.commands.files",

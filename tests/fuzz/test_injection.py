@@ -20,10 +20,9 @@ from email.utils import getaddresses
 import pytest
 
 from postroom.errors import InvalidInput
-from postroom.mail import addresses
+from postroom.mail import addresses, verification
 from postroom.mail.addresses import parse_address_list
-from postroom.mail.composing import verification
-from postroom.mail.composing.compose import Outgoing, OutgoingAttachment, compose
+from postroom.mail.compose import Outgoing, OutgoingAttachment, compose
 
 CASES = int(os.environ.get("INJECTIONS", "4000"))
 SLY = (

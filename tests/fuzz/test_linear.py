@@ -13,7 +13,7 @@ from postroom.errors import InvalidInput
 from postroom.mail.addresses import parse_address_list, parse_mailboxes
 from postroom.mail.authentication import read_auth
 from postroom.mail.bounces import notification, read_deliveries
-from postroom.mail.composing.compose import reply_subject
+from postroom.mail.compose import reply_subject
 from postroom.mail.dkim import check_signatures, read_keys
 from postroom.mail.html.html import html_to_text, text_differs
 from postroom.mail.message import parse_date, parse_in_reply_to, parse_references

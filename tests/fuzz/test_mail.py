@@ -14,7 +14,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from postroom.errors import InvalidInput
 from postroom.mail.addresses import parse_address_list
-from postroom.mail.composing.compose import Outgoing, OutgoingAttachment, compose
+from postroom.mail.compose import Outgoing, OutgoingAttachment, compose
 from postroom.mail.html.html import html_to_text, sanitise_html
 from postroom.mail.message import fingerprint
 from postroom.mail.mime.attachments import content_disposition, safe_filename

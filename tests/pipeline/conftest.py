@@ -14,7 +14,7 @@ from postroom.config import read_settings
 from postroom.model.inbox import Inbox
 from postroom.model.key import OWNER
 from postroom.providers.allowed_hosts import Guard
-from postroom.providers.webhooks import HttpPoster
+from postroom.providers.http_clients import HttpPoster
 from tests.mails import new_inbox
 from tests.pipeline.clock import Clock
 from tests.pipeline.receiver import LOOPBACK, Receiver, receiving

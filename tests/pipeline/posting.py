@@ -14,8 +14,7 @@ from postroom.model.sending import Sent
 from postroom.model.view import EVERYTHING
 from postroom.operations.outgoing.sending import send_message
 from postroom.pipeline.outbox import Outbox
-from postroom.providers.smtp.relay import SmtpRelay
-from postroom.providers.smtp.url import parse_relay_url
+from postroom.providers.smtp_relay import SmtpRelay, parse_relay_url
 from tests.servers.relay import Relay
 
 OUTGOING = {"to": ["ana@example.com"], "subject": "Hello", "body_text": "Good morning."}

@@ -18,15 +18,14 @@ from postroom.config import ConfigError, read_settings
 from postroom.model.key import OWNER
 from postroom.model.sending import Sent
 from postroom.operations.outgoing.approvals import set_policy
-from postroom.pipeline.cell_senders import PAUSE_S, SLOW_S, CellSenders
 from postroom.pipeline.outbox import (
     CELL_FIRST_WAIT,
     CELL_LONGEST_WAIT,
     Outbox,
     wait_after,
 )
-from postroom.providers.smtp.relay import SmtpRelay
-from postroom.providers.smtp.url import parse_relay_url
+from postroom.pipeline.routing import PAUSE_S, SLOW_S, CellSenders
+from postroom.providers.smtp_relay import SmtpRelay, parse_relay_url
 from tests.mails import new_inbox
 from tests.pipeline.clock import Clock
 from tests.pipeline.posting import at_work, send, statuses, types, until

@@ -11,7 +11,7 @@ import pytest
 from postroom.app import App
 from postroom.pipeline.outbox import Outbox
 from postroom.pipeline.services import Services
-from postroom.pipeline.sync.scheduler import SyncScheduler
+from postroom.pipeline.sync import SyncScheduler
 from postroom.pipeline.webhooks import Webhooks
 
 WORKERS = (lambda services: Outbox(services, None), Webhooks, SyncScheduler)

@@ -29,13 +29,12 @@ from postroom.operations.outgoing.sending import send_message
 from postroom.operations.webhooks import create_webhook
 from postroom.pipeline.counters import FAILED
 from postroom.pipeline.outbox import Outbox
-from postroom.pipeline.sync.scheduler import SyncScheduler
+from postroom.pipeline.sync import SyncScheduler
 from postroom.pipeline.webhooks import Webhooks
 from postroom.ports.provider import Provider
 from postroom.providers.allowed_hosts import Guard
-from postroom.providers.smtp.relay import SmtpRelay
-from postroom.providers.smtp.url import parse_relay_url
-from postroom.providers.webhooks import HttpPoster
+from postroom.providers.http_clients import HttpPoster
+from postroom.providers.smtp_relay import SmtpRelay, parse_relay_url
 from postroom.store.store import Store
 from postroom.surfaces.mcp.call_tool import call_tool
 from postroom.surfaces.mcp.tool import Tool

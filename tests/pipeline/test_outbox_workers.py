@@ -17,8 +17,7 @@ from postroom.operations.outgoing.drafts import create_draft, send_draft
 from postroom.operations.outgoing.outbox import cancel_message, list_outbox
 from postroom.operations.outgoing.sending import send_message
 from postroom.pipeline.outbox import Outbox, claim_retry_s
-from postroom.providers.smtp.relay import SmtpRelay
-from postroom.providers.smtp.url import parse_relay_url
+from postroom.providers.smtp_relay import SmtpRelay, parse_relay_url
 from postroom.store.store import Store
 from tests.mails import SOME
 from tests.pipeline.clock import Clock

@@ -19,8 +19,7 @@ from postroom.model.view import EVERYTHING
 from postroom.operations.mail.messages import wait_for_message
 from postroom.operations.outgoing.sending import send_message
 from postroom.pipeline.outbox import Outbox
-from postroom.providers.smtp.relay import SmtpRelay
-from postroom.providers.smtp.url import parse_relay_url
+from postroom.providers.smtp_relay import SmtpRelay, parse_relay_url
 from postroom.surfaces.smtp.server import listening
 from tests.mails import mail, new_inbox
 from tests.servers.postfix import postfix

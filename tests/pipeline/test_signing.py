@@ -12,8 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.operations.outgoing.sending import reply_to_message
-from postroom.providers.smtp.relay import SmtpRelay, load_signer
-from postroom.providers.smtp.url import parse_relay_url
+from postroom.providers.smtp_relay import SmtpRelay, load_signer, parse_relay_url
 from tests.mails import deliver, mail
 from tests.pipeline.posting import send, working
 from tests.providers.test_relay import ONE, RAW, nothing

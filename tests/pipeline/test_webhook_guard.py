@@ -9,7 +9,7 @@ import pytest
 from postroom.errors import InvalidInput
 from postroom.model.event import Posted
 from postroom.providers.allowed_hosts import Guard, parse_target
-from postroom.providers.webhooks import HttpPoster
+from postroom.providers.http_clients import HttpPoster
 
 PRIVATE = [
     "127.0.0.1", "127.1", "127.0.0.2", "0.0.0.0", "0", "10.0.0.1", "10.255.255.255", "172.16.0.1",

@@ -17,7 +17,7 @@ from postroom.model.inbox import Inbox
 from postroom.operations.webhooks import create_webhook, list_deliveries, redeliver
 from postroom.pipeline.webhooks import Webhooks, wait_after
 from postroom.providers.allowed_hosts import Guard
-from postroom.providers.webhooks import HttpPoster
+from postroom.providers.http_clients import HttpPoster
 from tests.mails import deliver, mail, new_inbox
 from tests.pipeline.clock import Clock
 from tests.pipeline.receiver import LOOPBACK, Receiver, settled, telling

@@ -10,8 +10,7 @@ import pytest
 
 from postroom.config import ConfigError, Settings
 from postroom.model.sending import Envelope
-from postroom.providers.smtp.relay import SmtpRelay
-from postroom.providers.smtp.url import parse_relay_url
+from postroom.providers.smtp_relay import SmtpRelay, parse_relay_url
 from postroom.wiring import make_sender
 from tests.servers.relay import CUT, HANG, Part, Relay, relaying
 

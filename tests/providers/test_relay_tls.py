@@ -17,8 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from postroom.model.sending import Outcome
-from postroom.providers.smtp.relay import SmtpRelay
-from postroom.providers.smtp.url import parse_relay_url
+from postroom.providers.smtp_relay import SmtpRelay, parse_relay_url
 from tests.providers.test_relay import ONE, RAW, nothing
 from tests.servers.certificates import Certificate, certificate
 from tests.servers.relay import CUT, Relay, relaying

@@ -14,7 +14,7 @@ from postroom.model.inbox import OWNERS_RIGHTS, AddressRights, Inbox
 from postroom.model.page import Slice
 from postroom.model.view import EVERYTHING, only
 from postroom.pipeline.services import Services
-from postroom.pipeline.sync.sync_pass import SyncPass
+from postroom.pipeline.sync import SyncPass
 from tests.mails import new_inbox
 from tests.stores.accounts import new_account
 

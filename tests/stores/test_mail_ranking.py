@@ -9,7 +9,7 @@ from postroom.model.page import Slice
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING, only
 from postroom.pipeline.services import Services
-from postroom.store.ranking import documents
+from postroom.store.ranking import index
 from tests.mails import deliver, mail, new_inbox
 
 
@@ -65,8 +65,8 @@ async def test_all_other_mail_is_indexed_in_the_background(
 async def test_mail_is_only_trimmed_by_mail_of_its_own_inbox(
     services: Services, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(documents, "MAX_MAIL", 3)
-    monkeypatch.setattr(documents, "CHECK_EVERY", 1)
+    monkeypatch.setattr(index, "MAX_MAIL", 3)
+    monkeypatch.setattr(index, "CHECK_EVERY", 1)
     other = await new_inbox(services, "other")
     own = [(await deliver(services, inbox, mail("tea"))).message_id for _ in range(3)]
     await shelve(services, inbox)

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from postroom.model.key import Key
-from postroom.model.oauth import OAuthClient, OAuthToken, TokenKind
+from postroom.model.key import Key, OAuthClient, OAuthToken, TokenKind
 from postroom.model.view import EVERYTHING
-from postroom.store.sql.oauth import MAX_UNUSED_CLIENTS, remove_surplus_tokens
+from postroom.store.sql.credentials import MAX_UNUSED_CLIENTS, remove_surplus_tokens
 from postroom.store.store import Store
 from tests.stores.memories import NOW
 

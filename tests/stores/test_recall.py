@@ -15,7 +15,7 @@ import pytest
 from postroom.mail.text.terms import count_terms, question_terms, terms_of
 from postroom.model.memory import Keyword, MemoryHit, MemoryQuery
 from postroom.model.page import Found, Slice
-from postroom.store.ranking import documents, scoring, vectors
+from postroom.store.ranking import index, scoring, vectors
 from postroom.store.store import Store
 from tests.stores.conftest import OpenAgain
 from tests.stores.memories import NOW, put
@@ -50,8 +50,8 @@ async def test_the_index_agrees_with_an_oracle_through_any_history(
     store: Store, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Small segments and few tombstones, so that a few hundred writes cover all paths."""
-    monkeypatch.setattr(documents, "BUFFERED_DOCUMENTS", 8)
-    monkeypatch.setattr(documents, "MAX_TOMBSTONES", 12)
+    monkeypatch.setattr(index, "BUFFERED_DOCUMENTS", 8)
+    monkeypatch.setattr(index, "MAX_TOMBSTONES", 12)
     chance = random.Random(seed)
     oracle = Oracle()
     for step in range(400):
@@ -86,7 +86,7 @@ async def check(store: Store, oracle: Oracle, chance: random.Random) -> None:
 async def test_another_process_sees_what_this_one_writes(
     store: Store, open_again: OpenAgain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(documents, "BUFFERED_DOCUMENTS", 4)
+    monkeypatch.setattr(index, "BUFFERED_DOCUMENTS", 4)
     other = await open_again()
     try:
         for number in range(30):
@@ -232,7 +232,7 @@ async def test_near_duplicates_under_other_keys_are_similar(store: Store) -> Non
 async def test_searches_during_writes_find_all_existing_memories(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(documents, "BUFFERED_DOCUMENTS", 4)
+    monkeypatch.setattr(index, "BUFFERED_DOCUMENTS", 4)
     await put(store, "first", "tea")
 
     async def write() -> None:

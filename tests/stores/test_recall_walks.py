@@ -15,7 +15,7 @@ from postroom.model.page import Place, Slice
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
-from postroom.store.ranking import documents, scoring, vectors
+from postroom.store.ranking import index, scoring, vectors
 from postroom.store.store import Store
 from tests.mails import deliver, mail
 from tests.stores.conftest import OpenAgain
@@ -89,7 +89,7 @@ async def test_pages_show_each_lasting_document_once(
     asked: bytes,
     kind: str,
 ) -> None:
-    monkeypatch.setattr(documents, "BUFFERED_DOCUMENTS", 32)
+    monkeypatch.setattr(index, "BUFFERED_DOCUMENTS", 32)
     monkeypatch.setattr(scoring, "_BEST_BY_TERMS", 10)
     if kind == "meaning among many":
         monkeypatch.setattr(vectors, "_EXHAUSTIVE", 20)
@@ -134,7 +134,7 @@ async def test_mail_that_arrives_between_pages_does_not_shift_them(
     asked: bytes,
 ) -> None:
     """The collection is full, so new mail displaces the oldest."""
-    monkeypatch.setattr(documents, "MAX_MAIL", 60)
+    monkeypatch.setattr(index, "MAX_MAIL", 60)
     store = services.store
 
     async def come(count: int) -> None:
@@ -177,8 +177,8 @@ async def test_a_cursor_continues_after_most_of_its_collection_is_removed(
     kind: str,
 ) -> None:
     """Segments are dissolved, written and merged again; a new process reads the last page."""
-    monkeypatch.setattr(documents, "MAX_TOMBSTONES", 20)
-    monkeypatch.setattr(documents, "BUFFERED_DOCUMENTS", 6)
+    monkeypatch.setattr(index, "MAX_TOMBSTONES", 20)
+    monkeypatch.setattr(index, "BUFFERED_DOCUMENTS", 6)
     if kind == "meaning among many":
         monkeypatch.setattr(vectors, "_EXHAUSTIVE", 20)
         monkeypatch.setattr(vectors, "_COMPARED", 40)
@@ -211,8 +211,8 @@ async def test_a_cursor_continues_after_most_of_its_collection_is_removed(
 async def test_removed_documents_are_not_counted_after_a_merge(
     store: Store, open_again: OpenAgain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(documents, "MAX_TOMBSTONES", 20)
-    monkeypatch.setattr(documents, "BUFFERED_DOCUMENTS", 6)
+    monkeypatch.setattr(index, "MAX_TOMBSTONES", 20)
+    monkeypatch.setattr(index, "BUFFERED_DOCUMENTS", 6)
     for number in range(18):
         await put(store, f"k{number}", "tea")
     for number in range(24):

@@ -8,7 +8,7 @@ from postroom.errors import Conflict
 from postroom.model.inbox import Visible
 from postroom.model.rule import Rule
 from postroom.model.view import EVERYTHING, only
-from postroom.store.sql.rules import rules
+from postroom.store.sql import rules
 from postroom.store.store import Store
 from tests.stores.memories import NOW
 

@@ -15,7 +15,7 @@ from postroom.model.rule import Loss
 from postroom.model.view import EVERYTHING, only
 from postroom.rules.definition import authority_of_rule
 from postroom.store.sql.audit import AuditHmac
-from postroom.store.sql.events.rule_deliveries import Signer, insert_rule_delivery
+from postroom.store.sql.events import Signer, insert_rule_delivery
 from postroom.store.store import Store
 from postroom.store.transaction import Transaction
 from tests.stores.old_stores import OLDEST, OldStore

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.store.sql.rules.rules import all_rules
+from postroom.store.sql.rules import all_rules
 from postroom.store.transaction import Transaction
 from tests.stores.old_stores import OLDEST, OldStore
 

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from postroom.store.sqlite.connection import Role, connect
-from postroom.store.sqlite.migrations import migrate
+from postroom.store.sqlite.engine import migrate
 
 COLUMNS = """
     SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,

@@ -21,7 +21,7 @@ from postroom.store import postgres, sqlite
 from postroom.store.maintenance.database_files import installation_of, secret_of
 from postroom.store.postgres import connection as connections
 from postroom.store.postgres.migrations import migrate as migrate_server
-from postroom.store.sqlite.migrations import migrate
+from postroom.store.sqlite.engine import migrate
 from postroom.store.store import Store
 from postroom.store.upgrade import COLUMNS, TABLES, VERSION
 from tests.stores.memories import NOW
@@ -259,7 +259,7 @@ KILLED_AT = """
 import os, sys
 from pathlib import Path
 from postroom.store.sqlite.connection import Role, connect
-from postroom.store.sqlite.migrations import migrate
+from postroom.store.sqlite.engine import migrate
 left = int(sys.argv[2])
 def trace(cursor, sql, bindings):
     global left

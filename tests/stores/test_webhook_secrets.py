@@ -18,12 +18,12 @@ from postroom.model.inbox import Inbox
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
 from postroom.pipeline.webhooks import Webhooks, sign
-from postroom.ports.events import NoWebhookClient
+from postroom.ports.provider import NoWebhookClient
 from postroom.store import sqlite, webhooks
 from postroom.store.open import KEY_FILE, load_key
 from postroom.store.sql.audit import AuditHmac
-from postroom.store.sql.events.rule_deliveries import Signer, insert_rule_delivery
-from postroom.store.sql.events.webhooks import add_webhook
+from postroom.store.sql.events import Signer, insert_rule_delivery
+from postroom.store.sql.webhooks import add_webhook
 from postroom.store.store import Store
 from postroom.store.webhooks import CannotDecrypt, decrypt_secret, encrypt_secret
 from tests.mails import deliver, mail

@@ -17,7 +17,7 @@ from postroom.model.page import Place, Slice
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING, View, only
 from postroom.pipeline.services import Services
-from postroom.store.ranking import documents
+from postroom.store.ranking import index
 from postroom.store.store import Store
 from tests.mails import deliver, mail, new_inbox
 from tests.stores.conftest import OpenAgain
@@ -54,8 +54,8 @@ async def by_terms(store: Store, question: str, page: Slice, **filters: Any) -> 
 async def test_memories_have_the_same_order_and_relevance_through_any_history(
     store: Store, open_again: OpenAgain, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(documents, "BUFFERED_DOCUMENTS", 7)
-    monkeypatch.setattr(documents, "MAX_TOMBSTONES", 40)
+    monkeypatch.setattr(index, "BUFFERED_DOCUMENTS", 7)
+    monkeypatch.setattr(index, "MAX_TOMBSTONES", 40)
     chance = random.Random(seed)
     plain = await open_without_numpy(open_again)
     wrong = []
@@ -75,7 +75,7 @@ async def test_memories_have_the_same_order_and_relevance_through_any_history(
 async def test_keywords_and_phrases_find_the_same(
     store: Store, open_again: OpenAgain, monkeypatch: pytest.MonkeyPatch, needs_all: bool
 ) -> None:
-    monkeypatch.setattr(documents, "BUFFERED_DOCUMENTS", 7)
+    monkeypatch.setattr(index, "BUFFERED_DOCUMENTS", 7)
     chance = random.Random(5)
     plain = await open_without_numpy(open_again)
     for _ in range(5):
@@ -101,7 +101,7 @@ async def test_keywords_and_phrases_find_the_same(
 async def test_one_continues_the_cursor_of_the_other(
     store: Store, open_again: OpenAgain, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(documents, "BUFFERED_DOCUMENTS", 16)
+    monkeypatch.setattr(index, "BUFFERED_DOCUMENTS", 16)
     chance = random.Random(6)
     plain = await open_without_numpy(open_again)
     for key in KEYS:
@@ -129,7 +129,7 @@ async def test_one_continues_the_cursor_of_the_other(
 async def test_mail_has_the_same_order_and_relevance_for_all_and_for_some_inboxes(
     services: Services, inbox: Inbox, open_again: OpenAgain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(documents, "BUFFERED_DOCUMENTS", 7)
+    monkeypatch.setattr(index, "BUFFERED_DOCUMENTS", 7)
     chance = random.Random(7)
     other = await new_inbox(services, "other")
     plain = await open_without_numpy(open_again)

@@ -15,7 +15,7 @@ from postroom.model.key import OWNER
 from postroom.model.rule import Rule, State
 from postroom.model.view import EVERYTHING, NOTHING
 from postroom.operations import accounts, inboxes, keys, rules, webhooks
-from postroom.store.sql.rules import rules as kept_rules
+from postroom.store.sql import rules as kept_rules
 from postroom.surfaces.mcp.server import make_server
 from tests.mails import deliver, mail
 from tests.surfaces.rest.conftest import visiting

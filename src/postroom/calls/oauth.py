@@ -24,8 +24,14 @@ from postroom.calls.authentication import hash_secret, random_secret
 from postroom.errors import FeatureDisabled, InvalidInput, MailError, NotFound, Unauthenticated
 from postroom.mail.text.invisible import cleaned
 from postroom.model.event import AuditRecord
-from postroom.model.key import Key
-from postroom.model.oauth import IssuedTokens, OAuthClient, OAuthToken, TokenKind, is_document_url
+from postroom.model.key import (
+    IssuedTokens,
+    Key,
+    OAuthClient,
+    OAuthToken,
+    TokenKind,
+    is_document_url,
+)
 from postroom.model.values import dataclass
 from postroom.pipeline.services import Services
 

@@ -116,7 +116,7 @@ def _read_client_key(raw: object) -> str:
 
 
 def _read_signing_secret(raw: object) -> str:
-    from postroom.providers.inbound.json_posts import key_of
+    from postroom.providers.inbound_json import key_of
 
     secret = SECRET.read(raw)
     key_of(secret)
@@ -124,7 +124,7 @@ def _read_signing_secret(raw: object) -> str:
 
 
 def _read_public_key(raw: object) -> str:
-    from postroom.providers.inbound.form_posts import load_public_key
+    from postroom.providers.inbound_forms import load_public_key
 
     key = SECRET.read(raw)
     load_public_key(key)
@@ -132,7 +132,7 @@ def _read_public_key(raw: object) -> str:
 
 
 def _read_relay(raw: object) -> str:
-    from postroom.providers.smtp.url import parse_relay_url
+    from postroom.providers.smtp_relay import parse_relay_url
 
     url = _read_text(raw)
     parse_relay_url(url)

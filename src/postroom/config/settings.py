@@ -11,8 +11,8 @@ from postroom.config import readers
 from postroom.config.readers import Reader, whole_number
 from postroom.model.approval import Approval
 from postroom.model.imap import ImapSettings
+from postroom.model.key import ACCESS_FOR_S, REFRESH_FOR_S
 from postroom.model.limits import Limits
-from postroom.model.oauth import ACCESS_FOR_S, REFRESH_FOR_S
 from postroom.model.values import dataclass
 
 PREFIX = "POSTROOM_"

@@ -6,7 +6,7 @@
     quoting            new text, quoted text and signature of a reply
     reports            bounces, delivery reports, automatic mail
     authentication     Authentication-Results, look-alike senders; DKIM is in `dkim`
-    composing          from a request to the bytes of RFC 5322, and back for verification
+    compose            from a request to the bytes of RFC 5322; `verification` reads them back
     extraction         one-time codes and action links
     text               folding, invisible characters, terms, excerpts
     threads            which thread a mail belongs to

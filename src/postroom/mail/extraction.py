@@ -14,7 +14,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from postroom.mail.data import load, pattern
-from postroom.mail.html.styles import host_of
+from postroom.mail.html.elements import host_of
 from postroom.mail.message import Link
 
 _WORDS = load("one_time_codes")

@@ -39,6 +39,11 @@ class Limits:
     memory_bytes: int = 64 * KB
 
 
+def attachment_mb(mail_bytes: int) -> int:
+    """How many MB of attachments fit into a mail of this size; base64 adds a third."""
+    return max(mail_bytes * 3 // 4 // 2**20, 1)
+
+
 MAX_DEPTH = 64
 """The maximum nesting of JSON; `{}` is one level."""
 

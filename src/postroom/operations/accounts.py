@@ -29,7 +29,7 @@ from postroom.model.page import Page, Slice
 from postroom.model.view import EVERYTHING
 from postroom.operations.inboxes import Name
 from postroom.pipeline.blobs import discard_unused
-from postroom.pipeline.sync.scheduler import sign_in_advice
+from postroom.pipeline.sync import sign_in_advice
 
 AccountId = Annotated[
     str, argument("The account.", "work", min_length=1, max_length=64, pattern=request.HANDLE)

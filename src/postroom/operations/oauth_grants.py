@@ -23,8 +23,7 @@ from postroom.calls.oauth import (
 from postroom.calls.operation import operation
 from postroom.calls.request import InboxName, Request, argument
 from postroom.errors import Forbidden, InvalidInput
-from postroom.model.key import Scope
-from postroom.model.oauth import OAuthClient, OAuthToken
+from postroom.model.key import OAuthClient, OAuthToken, Scope
 from postroom.model.values import dataclass
 from postroom.operations.keys import CreateKey, Expiry, new_key
 from postroom.operations.outgoing.approvals import refuse_if_limited

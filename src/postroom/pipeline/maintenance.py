@@ -19,7 +19,7 @@ from postroom.model.memory import CollectionName, Unembedded
 from postroom.model.storage import MessageQuery
 from postroom.pipeline.blobs import sweep_blobs
 from postroom.pipeline.services import Services
-from postroom.ports.embeddings import Embedder
+from postroom.ports.provider import Embedder
 
 EMBED_LIMIT = 256
 """A search embeds up to so many texts first, which takes some seconds, once."""

@@ -17,7 +17,6 @@ from postroom.model.message import Recipient
 from postroom.model.sending import GIVE_UP_AFTER, TRANSPORTS, Claimed, OutboxJob, Outcome, Transport
 from postroom.model.view import only
 from postroom.pipeline.apply_rules import send_refusal
-from postroom.pipeline.cell_senders import SLOW_S, CellSenders
 from postroom.pipeline.counters import HAPPENED
 from postroom.pipeline.ingest import (
     Arrival,
@@ -27,7 +26,9 @@ from postroom.pipeline.ingest import (
     write_blobs,
 )
 from postroom.pipeline.routing import (
+    SLOW_S,
     AccountSenders,
+    CellSenders,
     NoLogin,
     inboxes_for,
     is_without_relay,

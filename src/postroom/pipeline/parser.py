@@ -149,7 +149,7 @@ async def extract_text(data: bytes, max_chars: int) -> ExtractedText:
         FeatureDisabled: it is a PDF, and the package that reads them is not installed.
     """
     # Imported on first use, as a start does not need them.
-    from postroom.blocking.processes import Bounds, WorkFailed, in_process
+    from postroom.blocking import Bounds, WorkFailed, in_process
     from postroom.mail.text_extraction import extract
 
     kind = extract.file_kind(data)

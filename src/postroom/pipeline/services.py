@@ -1,10 +1,12 @@
-"""The services that requests and background tasks share; heartbeats of running processes."""
+"""The services that requests and background tasks share, OAuth options, and heartbeats."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import secrets
+import time
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import field
@@ -13,25 +15,71 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from postroom.errors import MailError
+from postroom.errors import MailError, ProviderError
 from postroom.mail.authentication import Trust
 from postroom.model.health import Finding
+from postroom.model.key import ACCESS_FOR_S, REFRESH_FOR_S, OAuthClient
 from postroom.model.limits import Limits
 from postroom.model.page import random_id
 from postroom.model.storage import Gate
 from postroom.model.values import dataclass
 from postroom.pipeline.counters import CallCounts, Counts
 from postroom.pipeline.event_watch import Watch
-from postroom.pipeline.oauth import OAuthOptions
 from postroom.pipeline.parser import Parser, TextExtractor
 from postroom.ports.blobs import BlobStore
-from postroom.ports.embeddings import Embedder
-from postroom.ports.events import NoWebhookClient, Topic, WebhookClient
 from postroom.ports.imap import LiveImap
-from postroom.ports.provider import Inbound, NoProviders, Providers
+from postroom.ports.provider import (
+    Embedder,
+    Fetcher,
+    Inbound,
+    NoProviders,
+    NoWebhookClient,
+    Providers,
+    WebhookClient,
+)
+from postroom.store.transaction import Topic
 
-if TYPE_CHECKING:  # an import that takes time
+if TYPE_CHECKING:
     from postroom.store.store import Store
+
+_MAX_RECENT = 200
+_RECENT_S = 300.0
+
+
+class NoFetcher:
+    """For an installation that fetches nothing."""
+
+    async def get(self, url: str, headers: Mapping[str, str]) -> bytes:
+        raise ProviderError("nothing is fetched here")
+
+
+@dataclass(frozen=True, slots=True)
+class RecentClients:
+    """Clients by the URL of their metadata document, for a few minutes after it was read."""
+
+    clock: Callable[[], float] = time.monotonic
+    _read: OrderedDict[str, tuple[float, OAuthClient]] = field(default_factory=OrderedDict)
+
+    def get(self, client_id: str) -> OAuthClient | None:
+        at, client = self._read.get(client_id, (0.0, None))
+        return client if self.clock() < at + _RECENT_S else None
+
+    def put(self, client: OAuthClient) -> None:
+        self._read[client.id] = self.clock(), client
+        self._read.move_to_end(client.id)
+        if len(self._read) > _MAX_RECENT:
+            self._read.popitem(last=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthOptions:
+    """Whether clients may register, how long tokens last, and how documents are fetched."""
+
+    registration: bool = True
+    access_for_s: int = ACCESS_FOR_S
+    refresh_for_s: int = REFRESH_FOR_S
+    documents: Fetcher = field(default_factory=NoFetcher)
+    recent: RecentClients = field(default_factory=RecentClients)
 
 
 async def wait_for_notification(

@@ -1,4 +1,4 @@
-"""Accounts at providers: vault, sender, provider, abilities; mail that a provider posts to us."""
+"""Outside systems: accounts at providers, vault, senders, inbound mail, webhooks, embeddings."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from postroom.model.account import (
     RemoteRef,
     SignIn,
 )
+from postroom.model.event import Posted
+from postroom.model.memory import Vector
 from postroom.model.sending import Envelope, Outcome
 from postroom.model.values import dataclass
 
@@ -287,3 +289,43 @@ class Leases(Protocol):
 
     async def claim(self, name: str, holder: str, *, now: datetime, lasting: timedelta) -> bool:
         """Take or renew a lease; False while another holder has it."""
+
+
+class WebhookClient(Protocol):
+    """Posts to untrusted servers."""
+
+    def check(self, url: str) -> None:
+        """Raise InvalidInput if the URL is not permitted."""
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Posted:
+        """Post once; redirects are not followed. Does not raise."""
+
+
+class NoWebhookClient:
+    """For an installation without webhooks."""
+
+    def check(self, url: str) -> None:
+        """Permit every URL: none is called."""
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Posted:
+        return Posted(None, "webhooks are not available here")
+
+
+class Embedder(Protocol):
+    """Computes vectors of texts; similar texts have similar vectors.
+
+    `model` names the model: vectors of two models cannot be compared.
+    """
+
+    @property
+    def model(self) -> str: ...
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """One vector for each text.
+
+        Raises:
+            ProviderError: the endpoint failed.
+        """
+
+    async def close(self) -> None:
+        """Close connections."""

@@ -22,19 +22,19 @@ from postroom.model.account import (
     RemoteIdentity,
     SignIn,
 )
+from postroom.model.limits import attachment_mb
 from postroom.model.values import dataclass
 from postroom.model.view import ANYWHERE, Anywhere, Network, PublicOnly, Reach
 from postroom.ports.provider import Provider, Secret, Sender, SupportsAliases, Vault
-from postroom.providers.sending import attachment_mb
 
 if TYPE_CHECKING:
     from postroom.model.imap import ImapAccount
-    from postroom.providers.gmail.client import GmailClient
-    from postroom.providers.graph.client import GraphClient
-    from postroom.providers.jmap.provider import JmapProvider
     from postroom.providers.oauth import Client
-    from postroom.providers.smtp.relay import SmtpRelay
+    from postroom.providers.smtp_relay import SmtpRelay
     from postroom.providers.web.api import Api, Authorizer, RateLimiter
+    from postroom.providers.web.gmail_client import GmailClient
+    from postroom.providers.web.graph_client import GraphClient
+    from postroom.providers.web.jmap import JmapProvider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +110,11 @@ class Accounts:
                 mail_bytes=account.options.get("mail_bytes"),
             )
         if account.provider == "gmail":
-            from postroom.providers.gmail.provider import GmailProvider
+            from postroom.providers.web.gmail import GmailProvider
 
             return GmailProvider(self._gmail(account, secret), account.address, can_send)
         if account.provider == "outlook":
-            from postroom.providers.graph.provider import GraphProvider
+            from postroom.providers.web.graph import GraphProvider
 
             return GraphProvider(self._graph(account, secret), account.address, can_send)
         return self._jmap(account, secret)
@@ -125,31 +125,31 @@ class Accounts:
         if account.provider == "imap":
             return self._smtp(account, self.secret(account))
         if account.provider == "gmail":
-            from postroom.providers.gmail.provider import GmailSender
+            from postroom.providers.web.gmail import GmailSender
 
             return GmailSender(self._gmail(account, None))
         if account.provider == "outlook":
-            from postroom.providers.graph.sender import GraphSender
+            from postroom.providers.web.graph_sender import GraphSender
 
             return GraphSender(self._graph(account, None))
-        from postroom.providers.jmap.sender import JmapSender
+        from postroom.providers.web.jmap_sender import JmapSender
 
         return JmapSender(self._jmap(account, None))
 
     def _gmail(self, account: Account, secret: Secret | None) -> GmailClient:
-        from postroom.providers.gmail.client import RATES, GmailClient
+        from postroom.providers.web.gmail_client import RATES, GmailClient
 
         return GmailClient(self._oauth_api(account, self.endpoints.gmail, secret, RATES))
 
     def _graph(self, account: Account, secret: Secret | None) -> GraphClient:
-        from postroom.providers.graph.client import RATES, GraphClient
+        from postroom.providers.web.graph_client import RATES, GraphClient
 
         return GraphClient(self._oauth_api(account, self.endpoints.outlook, secret, RATES))
 
     def _jmap(self, account: Account, secret: Secret | None) -> JmapProvider:
-        from postroom.providers.jmap.client import RATES, JmapClient
-        from postroom.providers.jmap.provider import JmapProvider
         from postroom.providers.web.api import FixedHeader
+        from postroom.providers.web.jmap import JmapProvider
+        from postroom.providers.web.jmap_client import RATES, JmapClient
 
         password = (secret or self.secret(account))["password"]
         authorization = f"Bearer {password}"
@@ -278,8 +278,7 @@ class Accounts:
         )
 
     def _smtp(self, account: Account, secret: Secret) -> SmtpRelay:
-        from postroom.providers.smtp.relay import SmtpRelay
-        from postroom.providers.smtp.url import RelayAddress, is_loopback
+        from postroom.providers.smtp_relay import RelayAddress, SmtpRelay, is_loopback
 
         options = account.options
         if options["smtp_security"] == "none" and not is_loopback(options["smtp_host"]):

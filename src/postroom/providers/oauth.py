@@ -23,8 +23,7 @@ from postroom.blocking import in_thread
 from postroom.errors import InvalidInput, ProviderAuthFailed, ProviderError
 from postroom.model.account import SLOW_DOWN_S, DeviceAnswer, DeviceSignIn, SignIn
 from postroom.ports.provider import Secret, Vault
-from postroom.providers.web.api import require_https
-from postroom.providers.web.responses import checks_response
+from postroom.providers.web.api import checks_response, require_https
 
 _checked = checks_response("the sign-in server")
 _DEVICE = "urn:ietf:params:oauth:grant-type:device_code"

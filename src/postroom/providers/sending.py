@@ -12,7 +12,7 @@ from typing import ClassVar
 from postroom.errors import MailError, ProviderAuthFailed, ProviderError, RateLimited
 from postroom.model.sending import Envelope, Outcome
 from postroom.ports.provider import Accepted
-from postroom.providers.web.responses import response_errors
+from postroom.providers.web.api import response_errors
 
 BeforeSubmit = Callable[[], Awaitable[None]]
 
@@ -31,11 +31,6 @@ def with_bcc(raw: bytes, recipients: Sequence[str]) -> bytes:
     if not hidden:
         return raw
     return b"Bcc: " + ",\r\n ".join(hidden).encode() + b"\r\n" + raw
-
-
-def attachment_mb(mail_bytes: int) -> int:
-    """How many MB of attachments fit into a mail of this size; base64 adds a third."""
-    return max(mail_bytes * 3 // 4 // 2**20, 1)
 
 
 def message_id_of(raw: bytes) -> str:

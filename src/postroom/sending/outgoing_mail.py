@@ -18,7 +18,7 @@ from postroom.calls.receipts import needs_read
 from postroom.calls.request import Accepts, Constraint, Request, argument
 from postroom.errors import Conflict, InvalidInput, NotFound, TooLarge, no_such
 from postroom.mail.addresses import parse_address
-from postroom.mail.composing.compose import (
+from postroom.mail.compose import (
     Outgoing,
     OutgoingAttachment,
     reply_references,

@@ -16,9 +16,9 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import MessageId, message_of
 from postroom.errors import Conflict, Forbidden
 from postroom.mail.addresses import written_address
-from postroom.mail.composing.compose import Correspondent, OutgoingAttachment, reply_subject
-from postroom.mail.composing.read_back import Composition, read_back
+from postroom.mail.compose import Correspondent, OutgoingAttachment, reply_subject
 from postroom.mail.html.html import sanitise_html
+from postroom.mail.verification import Composition, read_back
 from postroom.model.event import AuditRecord
 from postroom.model.key import Caller
 from postroom.model.message import Message

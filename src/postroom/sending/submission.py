@@ -18,7 +18,7 @@ from postroom.blocking import in_thread
 from postroom.calls.context import RequestContext
 from postroom.calls.request import argument
 from postroom.errors import InvalidInput, MailError
-from postroom.mail.composing.compose import compose
+from postroom.mail.compose import compose
 from postroom.mail.html.html import html_to_text
 from postroom.model.inbox import Inbox
 from postroom.model.key import NOTICES

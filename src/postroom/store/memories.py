@@ -25,7 +25,7 @@ from postroom.model.page import Found, Slice
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.store.methods import AuditedStore, is_found, reads, writes, writes_unaudited
-from postroom.store.ranking import documents
+from postroom.store.ranking import index as ranking_index
 from postroom.store.ranking.index import Question, RankingIndex
 from postroom.store.search.index import IndexSearcher
 from postroom.store.sql.audit import AuditHmac
@@ -42,8 +42,8 @@ def _has_ranking_work(tx: Transaction, now: datetime, *, learns: bool) -> bool:
     return (
         sql_memories.has_expired(tx, now)
         or mail_texts.has_missing_digests(tx)
-        or documents.has_unindexed(tx)
-        or (learns and documents.has_unembedded(tx))
+        or ranking_index.has_unindexed(tx)
+        or (learns and ranking_index.has_unembedded(tx))
     )
 
 
@@ -63,10 +63,10 @@ class MemoryStore(AuditedStore):
     memories_about = reads(memory_links.memories_about)
     tied_memories = reads(memory_links.tied_memories)
     has_ranking_work = reads(_has_ranking_work)
-    index_messages = writes_unaudited(documents.index_messages)
-    count_unembedded = reads(documents.count_unembedded)
-    unembedded = reads(documents.unembedded)
-    embedded_by_others = reads(documents.embedded_by_others)
+    index_messages = writes_unaudited(ranking_index.index_messages)
+    count_unembedded = reads(ranking_index.count_unembedded)
+    unembedded = reads(ranking_index.unembedded)
+    embedded_by_others = reads(ranking_index.embedded_by_others)
 
     async def save_memory(
         self, change: MemoryChange, author: Author, *, now: datetime, is_new_allowed: bool
@@ -161,9 +161,9 @@ class MemoryStore(AuditedStore):
 
         The index has the newest 50,000 messages. It is empty until a call with *starts*.
         """
-        if not await self.engine.read(lambda tx: documents.has_unindexed(tx, starts=starts)):
+        if not await self.engine.read(lambda tx: ranking_index.has_unindexed(tx, starts=starts)):
             return 0
-        return await self.engine.write(lambda tx: documents.index_mail(tx, limit))
+        return await self.engine.write(lambda tx: ranking_index.index_mail(tx, limit))
 
     async def unembedded_mail(
         self, query: MessageQuery, *, model: str, limit: int
@@ -171,15 +171,17 @@ class MemoryStore(AuditedStore):
         """Those of the newest matches that have no vector of this model. Raises NotFound."""
         newest = replace(query, q=None, page=Slice(limit=limit))
         return await self.engine.read(
-            lambda tx: documents.unembedded_mail(
+            lambda tx: ranking_index.unembedded_mail(
                 tx, matching_numbers(tx, newest, self._searcher), model
             )
         )
 
     async def store_vectors(self, model: str, vectors: Sequence[tuple[Unembedded, Vector]]) -> None:
-        await self.engine.write(lambda tx: documents.store_vectors(tx, model, vectors))
+        await self.engine.write(lambda tx: ranking_index.store_vectors(tx, model, vectors))
 
     async def remove_vectors_of_other_models(self, model: str) -> None:
-        found = await self.engine.read(lambda tx: documents.collections_of_other_models(tx, model))
+        found = await self.engine.read(
+            lambda tx: ranking_index.collections_of_other_models(tx, model)
+        )
         if found:
-            await self.engine.write(lambda tx: documents.delete_vectors(tx, found))
+            await self.engine.write(lambda tx: ranking_index.delete_vectors(tx, found))

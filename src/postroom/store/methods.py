@@ -1,7 +1,7 @@
 """How a method of the store is declared: a function on a transaction, run as a read or a write.
 
     inbox = reads(sql_inboxes.get_inbox)                    # await store.inbox(inbox_id, visible)
-    remove_key = writes(sql_keys.remove_key, audit_if=bool)
+    remove_key = writes(sql_credentials.remove_key, audit_if=bool)
 
 The method has the parameters of the function without `tx`. Every write of a caller goes through
 `AuditedStore.write`, which adds the audit entry in the same transaction.

@@ -19,31 +19,30 @@ from postroom.errors import MailError
 from postroom.model.event import AuditCheck
 from postroom.model.health import StorageSizes
 from postroom.model.inbox import AddressRights, Label, Mailbox, Visible
-from postroom.model.key import Key, WebSession
+from postroom.model.key import Key, OAuthToken, WebSession
 from postroom.model.message import BlobKey, MessageRow
-from postroom.model.oauth import OAuthToken
 from postroom.model.page import Found, Slice
 from postroom.model.sending import StoredDraft
 from postroom.model.storage import MessageQuery, RawMessage
-from postroom.ports.events import Notifier
 from postroom.store.maintenance import lifecycle
 from postroom.store.memories import MemoryStore
 from postroom.store.methods import is_found, never, reads, writes, writes_unaudited
 from postroom.store.search.index import compact, find_problems, purge, rebuild
 from postroom.store.sql import audit as sql_audit
-from postroom.store.sql import conditions as sql_blobs
+from postroom.store.sql import credentials as sql_credentials
+from postroom.store.sql import events as sql_activity
+from postroom.store.sql import events as sql_events
 from postroom.store.sql import inboxes as sql_inboxes
 from postroom.store.sql import installation as sql_health
 from postroom.store.sql import installation as sql_installation
-from postroom.store.sql import keys as sql_keys
-from postroom.store.sql import oauth as sql_oauth
-from postroom.store.sql import web_sessions as sql_web_sessions
+from postroom.store.sql import rule_jobs
+from postroom.store.sql import rule_plans as sql_plans
+from postroom.store.sql import rules as sql_rules
+from postroom.store.sql import values as sql_values
 from postroom.store.sql.accounts import accounts as sql_accounts
 from postroom.store.sql.accounts import identities as sql_identities
 from postroom.store.sql.accounts import pushes, remotes
 from postroom.store.sql.audit import AuditHmac
-from postroom.store.sql.events import events as sql_activity
-from postroom.store.sql.events import events as sql_events
 from postroom.store.sql.messages import mailboxes as sql_mailboxes
 from postroom.store.sql.messages import (
     message_changes,
@@ -56,9 +55,7 @@ from postroom.store.sql.messages import thread_choice as sql_contacts
 from postroom.store.sql.messages import threads as sql_threads
 from postroom.store.sql.outbox import claims, holds, queue, sends
 from postroom.store.sql.outbox import drafts as sql_drafts
-from postroom.store.sql.rules import plans, rule_jobs, rule_runs
-from postroom.store.sql.rules import rules as sql_rules
-from postroom.store.transaction import Engine, Transaction
+from postroom.store.transaction import Engine, Notifier, Transaction
 from postroom.store.webhooks import WebhookStore
 
 _AT_ONCE = 500
@@ -204,15 +201,15 @@ class Store(MemoryStore, WebhookStore):
     change_rule = writes(sql_rules.change_rule)
     replace_rule = writes(sql_rules.replace_rule)
     remove_rule = writes(sql_rules.remove_rule)
-    rule_days = reads(rule_runs.rule_days)
-    rule_plans = reads(rule_runs.list_plans)
-    rule_plan = reads(rule_runs.get_plan)
+    rule_days = reads(rule_jobs.rule_days)
+    rule_plans = reads(rule_jobs.list_plans)
+    rule_plan = reads(rule_jobs.get_plan)
     facts = reads(sql_rules.read_facts)
-    save_plan = writes_unaudited(plans.save_plan)  # planning changes nothing
-    plan_items = reads(plans.plan_items)
-    plan_acts = reads(plans.plan_acts)
-    apply_plan = writes(plans.apply_plan, audit_if=never)
-    undo_plan = writes(plans.undo_plan, audit_if=never)
+    save_plan = writes_unaudited(sql_plans.save_plan)  # planning changes nothing
+    plan_items = reads(sql_plans.plan_items)
+    plan_acts = reads(sql_plans.plan_acts)
+    apply_plan = writes(sql_plans.apply_plan, audit_if=never)
+    undo_plan = writes(sql_plans.undo_plan, audit_if=never)
     claim_rule_jobs = writes(rule_jobs.claim_rule_jobs)
     next_rule_job_at = reads(rule_jobs.next_rule_job_at)
     settle_rule_job = writes(rule_jobs.settle_rule_job)
@@ -263,15 +260,15 @@ class Store(MemoryStore, WebhookStore):
         await self.engine.read(lambda tx: sql_identities.check_alias(tx, email, inbox_id, rights))
 
     # Keys
-    has_key = reads(sql_keys.has_key)
-    keys = reads(sql_keys.list_keys)
-    keys_by_id = reads(sql_keys.keys_by_id)
-    update_key = writes(sql_keys.update_key, audit_if=is_found)
-    remove_key = writes(sql_keys.remove_key, audit_if=bool)
+    has_key = reads(sql_credentials.has_key)
+    keys = reads(sql_credentials.list_keys)
+    keys_by_id = reads(sql_credentials.keys_by_id)
+    update_key = writes(sql_credentials.update_key, audit_if=is_found)
+    remove_key = writes(sql_credentials.remove_key, audit_if=bool)
 
     async def add_key(self, key: Key, secret_hash: bytes, *, replaces: bool = True) -> bool:
         return await self.write(
-            lambda tx: sql_keys.add_key(tx, key, secret_hash, replaces=replaces),
+            lambda tx: sql_credentials.add_key(tx, key, secret_hash, replaces=replaces),
             audit_if=bool,
             target=key.id,
         )
@@ -281,8 +278,8 @@ class Store(MemoryStore, WebhookStore):
         updated at most once a minute, until it expires."""
 
         def read(tx: Transaction) -> Key | None:
-            found = sql_keys.key_by_hash(tx, secret_hash)
-            return found or sql_oauth.key_by_access_token(tx, secret_hash, now)
+            found = sql_credentials.key_by_hash(tx, secret_hash)
+            return found or sql_credentials.key_by_access_token(tx, secret_hash, now)
 
         key = await self.engine.read(read)
         if key is None or key.has_expired(now):
@@ -290,41 +287,44 @@ class Store(MemoryStore, WebhookStore):
         if key.last_used_at is None or now - key.last_used_at > _USE_NOTED_EVERY:
             key_id = key.id
             with suppress(MailError):  # a read must succeed even if the database cannot be written
-                await self.write(lambda tx: sql_keys.mark_used(tx, key_id, now))
+                await self.write(lambda tx: sql_credentials.mark_key_used(tx, key_id, now))
         return key
 
     # OAuth
-    add_oauth_client = writes(sql_oauth.add_oauth_client)
-    oauth_client = reads(sql_oauth.oauth_client)
-    oauth_token = reads(sql_oauth.oauth_token)
-    exchange_token = writes(sql_oauth.exchange_token, audit_if=lambda key: key is None)
-    remove_token = writes(sql_oauth.remove_token, audit_if=bool)
-    unfinished_grants = reads(sql_oauth.unfinished_grants)
-    signed_in_grants = reads(sql_oauth.signed_in_grants)
-    remove_expired_tokens = writes_unaudited(sql_oauth.remove_expired_tokens)
+    add_oauth_client = writes(sql_credentials.add_oauth_client)
+    oauth_client = reads(sql_credentials.oauth_client)
+    oauth_token = reads(sql_credentials.oauth_token)
+    exchange_token = writes(sql_credentials.exchange_token, audit_if=lambda key: key is None)
+    remove_token = writes(sql_credentials.remove_token, audit_if=bool)
+    unfinished_grants = reads(sql_credentials.unfinished_grants)
+    signed_in_grants = reads(sql_credentials.signed_in_grants)
+    remove_expired_tokens = writes_unaudited(sql_credentials.remove_expired_tokens)
 
     async def add_grant(
         self, key: Key, secret_hash: bytes, code: OAuthToken, code_hash: bytes
     ) -> None:
         await self.write(
-            lambda tx: sql_oauth.add_grant(tx, key, secret_hash, code, code_hash), target=key.id
+            lambda tx: sql_credentials.add_grant(tx, key, secret_hash, code, code_hash),
+            target=key.id,
         )
 
     # Sessions of the web pages
-    add_sign_in_link = writes(sql_web_sessions.add_sign_in_link)
-    add_web_session = writes(sql_web_sessions.add_web_session, audit_if=bool)
-    web_sessions = reads(sql_web_sessions.list_web_sessions)
-    remove_web_sessions = writes(sql_web_sessions.remove_web_sessions, audit_if=bool)
+    add_sign_in_link = writes(sql_credentials.add_sign_in_link)
+    add_web_session = writes(sql_credentials.add_web_session, audit_if=bool)
+    web_sessions = reads(sql_credentials.list_web_sessions)
+    remove_web_sessions = writes(sql_credentials.remove_web_sessions, audit_if=bool)
 
     async def web_session(self, secret_hash: bytes, now: datetime) -> WebSession | None:
         """The session with this hash; its `last_used_at` is updated at most once a minute."""
         session = await self.engine.read(
-            lambda tx: sql_web_sessions.web_session(tx, secret_hash, now)
+            lambda tx: sql_credentials.web_session(tx, secret_hash, now)
         )
         if session is not None and now - session.last_used_at > _USE_NOTED_EVERY:
             session_id = session.id
             with suppress(MailError):  # as for keys
-                await self.engine.write(lambda tx: sql_web_sessions.mark_used(tx, session_id, now))
+                await self.engine.write(
+                    lambda tx: sql_credentials.mark_session_used(tx, session_id, now)
+                )
         return session
 
     # Leases and heartbeats
@@ -364,7 +364,7 @@ class Store(MemoryStore, WebhookStore):
     installation_id = reads(sql_installation.installation_id)
     replace_installation_id = writes_unaudited(sql_installation.replace_installation_id)
     count_messages = reads(message_reads.count_messages)
-    used_blobs = reads(sql_blobs.used_blobs)
+    used_blobs = reads(sql_values.used_blobs)
     readings = reads(lifecycle.readings)
     ping = writes_unaudited(sql_installation.ping)
 
@@ -385,7 +385,7 @@ class Store(MemoryStore, WebhookStore):
         """Every blob that must exist, with its size in bytes."""
         after = ""
         while found := await self.engine.read(
-            partial(sql_blobs.blobs_after, after=after, limit=_AT_ONCE)
+            partial(sql_values.blobs_after, after=after, limit=_AT_ONCE)
         ):
             for key, size in found:
                 yield key, size

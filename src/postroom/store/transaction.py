@@ -1,16 +1,31 @@
-"""The protocols of a database: a transaction, and the engine that runs them; waiting for topics."""
+"""The protocols of a database: a transaction, the engine that runs them, and the notifier."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
-
-from postroom.ports.events import Notifier, Topic
+from typing import Any, Literal, Protocol, TypeVar
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
+
+
+Topic = Literal["accounts", "events", "outbox", "webhooks", "rule_jobs", "keys", "heartbeats"]
+"""What a commit can announce."""
+
+
+class Notifier(Protocol):
+    """Counts the commits that announced a topic, in every process on the same data.
+
+    To miss nothing, read `position` first, then the data, and then wait for a higher position.
+    """
+
+    def position(self, topic: Topic) -> int:
+        """The number of announcements since this process subscribed, which this call does."""
+
+    async def wait(self, topic: Topic, seen: int) -> int:
+        """Return the new position once it is higher than *seen*."""
 
 
 class Transaction(Protocol):

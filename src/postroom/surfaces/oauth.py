@@ -37,7 +37,7 @@ from postroom.calls.oauth import (
     revoke_token,
 )
 from postroom.errors import InvalidInput, MailError, NotFound
-from postroom.model.oauth import IssuedTokens
+from postroom.model.key import IssuedTokens
 from postroom.operations.oauth_grants import GRANTABLE
 from postroom.surfaces.http import KINDS, RESOURCE_METADATA, server_url
 

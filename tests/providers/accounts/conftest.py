@@ -19,7 +19,7 @@ from postroom.model.message import Message, MessageRow
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.operations.accounts import add_account
-from postroom.pipeline.sync.scheduler import sync_once
+from postroom.pipeline.sync import sync_once
 from tests.providers.accounts.worlds import PROXIED, World, open_world
 
 AS_ROOT = pytest.mark.may_skip("Cyrus starts only as root")

@@ -15,12 +15,12 @@ from postroom.errors import ProviderError
 from postroom.model.account import RemoteChanges
 from postroom.model.storage import Change
 from postroom.model.view import EVERYTHING
-from postroom.pipeline.sync.sync_pass import SyncPass
-from postroom.providers.gmail import provider as gmail_provider
-from postroom.providers.graph import client as graph_client
-from postroom.providers.graph import provider as graph_provider
+from postroom.pipeline.sync import SyncPass
 from postroom.providers.imap import changes as imap_reading
-from postroom.providers.jmap import provider as jmap_provider
+from postroom.providers.web import gmail as gmail_provider
+from postroom.providers.web import graph as graph_provider
+from postroom.providers.web import graph_client
+from postroom.providers.web import jmap as jmap_provider
 from tests.providers.accounts.conftest import AS_ROOT, Desk, needs_root, open_desk
 from tests.providers.accounts.test_every_provider import outgoing_mail
 from tests.providers.accounts.worlds import World, open_world

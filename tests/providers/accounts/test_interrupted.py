@@ -25,8 +25,8 @@ from postroom.model.key import OWNER
 from postroom.model.storage import Change, MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.operations.accounts import add_account, remove_account
-from postroom.pipeline.sync import pull
-from postroom.pipeline.sync.scheduler import sync_once
+from postroom.pipeline import pull
+from postroom.pipeline.sync import sync_once
 from tests.mails import mail
 from tests.providers.accounts.worlds import ADDRESS, ImapWorld, World, open_world
 from tests.servers.postroom import command, environment

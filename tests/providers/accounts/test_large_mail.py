@@ -14,7 +14,7 @@ import pytest
 from postroom.app import open_app
 from postroom.config import read_settings
 from postroom.operations.outgoing import sending
-from postroom.providers.graph.sender import AmbiguousParts, sent_copy, split_attachments
+from postroom.providers.web.graph_sender import AmbiguousParts, sent_copy, split_attachments
 from tests.providers.accounts.conftest import open_desk
 from tests.providers.accounts.test_every_provider import ask
 from tests.providers.accounts.test_sent_copies import OUTSIDE, send, working

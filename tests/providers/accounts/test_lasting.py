@@ -14,7 +14,7 @@ import pytest
 
 from postroom.app import open_app
 from postroom.config import read_settings
-from postroom.pipeline.sync.sync_pass import SyncPass
+from postroom.pipeline.sync import SyncPass
 from postroom.ports.provider import SupportsPush
 from postroom.providers.imap import provider as imap_account
 from tests.providers.accounts.conftest import open_desk

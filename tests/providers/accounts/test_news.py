@@ -23,10 +23,10 @@ from postroom.operations.accounts import add_account, check_account, list_accoun
 from postroom.operations.mail.messages import search_messages, wait_for_message
 from postroom.operations.outgoing.outbox import list_outbox
 from postroom.operations.outgoing.sending import send_message
+from postroom.pipeline import sync as pipeline_syncing
 from postroom.pipeline.outbox import NO_LOGIN_WAIT, Outbox
 from postroom.pipeline.services import Services
-from postroom.pipeline.sync import scheduler as pipeline_syncing
-from postroom.pipeline.sync.scheduler import SyncScheduler, sync_once
+from postroom.pipeline.sync import SyncScheduler, sync_once
 from postroom.providers.accounts import Accounts
 from postroom.providers.imap import client as imap_client
 from postroom.providers.imap import connection as imap_connection

@@ -22,7 +22,7 @@ from postroom.errors import MailError
 from postroom.model.account import RateLimits
 from postroom.model.storage import Change, MessageQuery
 from postroom.model.view import EVERYTHING
-from postroom.pipeline.sync.scheduler import sync_once
+from postroom.pipeline.sync import sync_once
 from tests.providers.accounts.conftest import open_desk
 from tests.providers.accounts.test_every_provider import outgoing_mail
 from tests.providers.accounts.worlds import ADDRESS, GmailWorld, GraphWorld, World

@@ -14,8 +14,7 @@ from postroom.config import read_settings
 from postroom.errors import TooLarge
 from postroom.operations import accounts, inboxes
 from postroom.operations.outgoing import drafts, sending
-from postroom.providers.gmail import provider as gmail
-from postroom.providers.graph import provider as graph
+from postroom.providers.web import gmail, graph
 from tests.providers.accounts import worlds
 from tests.providers.accounts.conftest import KINDS, Desk, needs_root, open_desk
 from tests.providers.accounts.test_every_provider import ask

@@ -23,7 +23,7 @@ from postroom.model.key import AGENT, OWNER, Caller
 from postroom.model.view import PublicOnly
 from postroom.operations.accounts import add_account, log_in_account
 from postroom.operations.imap.accounts import verify_live_account
-from postroom.pipeline.sync.scheduler import sync_once
+from postroom.pipeline.sync import sync_once
 from postroom.providers.imap.errors import Unreachable
 from postroom.providers.imap.pool import connect
 from tests.callers import a_caller

@@ -24,7 +24,7 @@ from postroom.model.view import EVERYTHING
 from postroom.operations import accounts
 from postroom.operations.mail import messages
 from postroom.operations.outgoing import sending
-from postroom.pipeline.sync.scheduler import sync_once
+from postroom.pipeline.sync import sync_once
 from tests.providers.accounts.test_every_provider import outgoing_mail
 from tests.providers.accounts.worlds import ADDRESS, GREETING
 from tests.servers.gmail import Gmail

@@ -21,7 +21,7 @@ from postroom.operations.mail import message_changes
 from postroom.operations.outgoing import drafts, outbox, sending
 from postroom.pipeline.outbox import Outbox
 from postroom.ports.provider import Accepted
-from postroom.providers.jmap.client import JmapClient
+from postroom.providers.web.jmap_client import JmapClient
 from postroom.store.store import Store
 from tests.providers.accounts.conftest import AS_ROOT, Desk, open_desk
 from tests.providers.accounts.test_every_provider import ask, outgoing_mail

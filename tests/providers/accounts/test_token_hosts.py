@@ -10,11 +10,17 @@ import pytest
 
 from postroom.errors import ProviderError
 from postroom.model.account import RateLimits
-from postroom.providers.gmail.client import GmailClient
-from postroom.providers.graph.client import GraphClient
-from postroom.providers.jmap.client import JmapClient
-from postroom.providers.web.api import Api, FixedHeader, RateLimiter
-from postroom.providers.web.responses import TOKEN_HOSTS, UPLOAD_HOSTS, check_url
+from postroom.providers.web.api import (
+    TOKEN_HOSTS,
+    UPLOAD_HOSTS,
+    Api,
+    FixedHeader,
+    RateLimiter,
+    check_url,
+)
+from postroom.providers.web.gmail_client import GmailClient
+from postroom.providers.web.graph_client import GraphClient
+from postroom.providers.web.jmap_client import JmapClient
 from tests.servers.web import Answer, Asked, WebServer
 
 CAPABILITIES = ("urn:ietf:params:jmap:core", "urn:ietf:params:jmap:mail")

@@ -15,8 +15,7 @@ from postroom.app import open_app
 from postroom.config import read_settings
 from postroom.errors import ProviderError
 from postroom.model.view import EVERYTHING
-from postroom.pipeline.sync.scheduler import SyncScheduler
-from postroom.pipeline.sync.sync_pass import SyncPass
+from postroom.pipeline.sync import SyncPass, SyncScheduler
 from postroom.providers.imap import changes as imap_reading
 from postroom.providers.imap import client as imap_client
 from postroom.providers.imap import provider as imap_account

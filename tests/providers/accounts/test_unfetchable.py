@@ -19,8 +19,8 @@ from postroom.errors import ProviderError
 from postroom.model.account import RemoteRef
 from postroom.model.page import Slice
 from postroom.model.view import EVERYTHING
-from postroom.pipeline.sync import pull
-from postroom.pipeline.sync.pull import AccountIngest, RemoteMail
+from postroom.pipeline import pull
+from postroom.pipeline.pull import AccountIngest, RemoteMail
 from tests.mails import mail
 from tests.providers.accounts.conftest import Desk, open_desk
 from tests.providers.accounts.test_nonsense import JmapWorld

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from postroom.providers.https_fetcher import HttpsFetcher
+from postroom.providers.http_clients import HttpsFetcher
 from tests.surfaces.oauth.conftest import CALLBACK, Program, decide, parameters
 from tests.surfaces.oauth.documents import DocumentHost
 from tests.surfaces.web.conftest import Office, Person, words

@@ -21,7 +21,7 @@ from postroom.operations.inboxes import delete_inbox
 from postroom.operations.mail.message_changes import delete_message
 from postroom.operations.mail.messages import search_messages
 from postroom.pipeline.maintenance import embed_pending
-from postroom.store.ranking import documents, scoring, searchers, vectors
+from postroom.store.ranking import index, scoring, searchers, vectors
 from tests.mails import deliver, mail, new_inbox
 from tests.surfaces.rest.conftest import visiting
 
@@ -53,14 +53,14 @@ def summed(words):
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """What takes thousands of mails happens with a few: folding, burying, sketches and limits."""
-    monkeypatch.setattr(documents, "BUFFERED_DOCUMENTS", 4)
-    monkeypatch.setattr(documents, "MAX_TOMBSTONES", 6)
+    monkeypatch.setattr(index, "BUFFERED_DOCUMENTS", 4)
+    monkeypatch.setattr(index, "MAX_TOMBSTONES", 6)
     monkeypatch.setattr(vectors, "_EXHAUSTIVE", 15)
     monkeypatch.setattr(vectors, "_COMPARED", 8)
     monkeypatch.setattr(scoring, "_BEST_BY_TERMS", 6)
-    for module in (documents, searchers):
+    for module in (index, searchers):
         monkeypatch.setattr(module, "MAX_MAIL", OWN + 2)
-    monkeypatch.setattr(documents, "CHECK_EVERY", 1)
+    monkeypatch.setattr(index, "CHECK_EVERY", 1)
 
 
 def a_mail(chance, number):

@@ -15,7 +15,7 @@ from postroom.calls.operation import call
 from postroom.errors import NotFound
 from postroom.model.account import Account
 from postroom.operations.accounts import get_account
-from postroom.pipeline.sync.scheduler import sync_once
+from postroom.pipeline.sync import sync_once
 from tests.pipeline.clock import Clock
 from tests.servers.dovecot import PASSWORD, Dovecot
 from tests.servers.graph import TOKEN, Graph

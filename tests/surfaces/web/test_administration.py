@@ -12,7 +12,7 @@ from postroom.calls.operation import call
 from postroom.operations.accounts import get_account
 from postroom.operations.memories import memory_add, memory_update
 from postroom.operations.webhooks import create_webhook, list_webhooks
-from postroom.pipeline.sync.scheduler import sync_once
+from postroom.pipeline.sync import sync_once
 from tests.mails import deliver, mail, new_inbox
 from tests.pipeline.receiver import receiving, settled, telling
 from tests.servers.dovecot import PASSWORD, Dovecot

@@ -16,8 +16,7 @@ from playwright.async_api import Browser, expect
 from postroom.app import App, open_app
 from postroom.calls.operation import call
 from postroom.config import read_settings
-from postroom.model.key import OWNER
-from postroom.model.oauth import OAuthClient
+from postroom.model.key import OWNER, OAuthClient
 from postroom.operations.keys import create_key
 from postroom.operations.mail.messages import search_messages
 from postroom.operations.outgoing.drafts import list_drafts

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.blocking.processes import Bounds, WorkFailed, in_process
+from postroom.blocking import Bounds, WorkFailed, in_process
 from tests.servers import strange_work as work
 
 MB = 1024 * 1024
@@ -68,7 +68,7 @@ def children() -> list[int]:
             parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
             if (
                 int(parent) == os.getpid()
-                and b"blocking.processes" in (folder / "cmdline").read_bytes()
+                and b"blocking import child_main" in (folder / "cmdline").read_bytes()
             ):
                 found.append(int(folder.name))
     return found

@@ -9,7 +9,7 @@ import pytest
 
 from postroom.errors import InvalidInput
 from postroom.mail.addresses import parse_address, parse_address_list, parse_own_address
-from postroom.mail.composing.compose import (
+from postroom.mail.compose import (
     Outgoing,
     OutgoingAttachment,
     compose,

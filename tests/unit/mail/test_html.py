@@ -97,7 +97,7 @@ def test_sanitised_html_keeps_what_is_harmless() -> None:
 
 def test_heavy_libraries_are_only_loaded_for_html() -> None:
     code = (
-        "import sys, postroom.mail.parse as p, postroom.mail.composing.compose;"
+        "import sys, postroom.mail.parse as p, postroom.mail.compose;"
         "p.parse_message(b'Subject: x\\n\\nplain');"
         "print(sorted({'selectolax', 'nh3', 'chardet'} & set(sys.modules)))"
     )

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from postroom.blocking.processes import Bounds, WorkFailed, in_process
+from postroom.blocking import Bounds, WorkFailed, in_process
 from postroom.mail.text_extraction.extract import (
     PDF,
     ExtractedText,

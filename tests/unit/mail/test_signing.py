@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroom.mail.composing.compose import with_signature
+from postroom.mail.compose import with_signature
 
 
 def test_both_versions_are_signed_and_a_mail_without_one_is_not() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroom.model.account import RemoteIdentity, RemoteMessage, RemoteRef
-from postroom.pipeline.sync.pull import is_valid_identity, storable_messages
+from postroom.pipeline.pull import is_valid_identity, storable_messages
 
 
 def message(key: str = "1", **names: tuple[str, ...]) -> RemoteMessage:

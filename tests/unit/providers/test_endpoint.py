@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from postroom.errors import ProviderAuthFailed, ProviderError
-from postroom.providers.embeddings.bundled import RecentEmbedder
-from postroom.providers.embeddings.endpoint import EndpointEmbedder
+from postroom.providers.embeddings import EndpointEmbedder, RecentEmbedder
 from tests.servers.web import Answer, Asked, WebServer
 
 

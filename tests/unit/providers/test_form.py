@@ -13,8 +13,8 @@ from postroom.errors import Malformed, Unauthenticated
 from postroom.mail.mime import forms as module
 from postroom.mail.mime.forms import read_form
 from postroom.ports.provider import InboundRequest
-from postroom.providers.inbound import form_posts
-from postroom.providers.inbound.form_posts import Mailgun
+from postroom.providers import inbound_forms
+from postroom.providers.inbound_forms import Mailgun
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 URLENCODED = "application/x-www-form-urlencoded"
@@ -90,7 +90,7 @@ def test_only_what_is_asked_for_is_read_and_it_must_be_short(kind):
 
 async def test_before_the_signature_is_known_to_be_good_nothing_else_is_decoded(monkeypatch):
     decoded, threads = [], set()
-    unquoted, read = module._unquoted, form_posts.read_form
+    unquoted, read = module._unquoted, inbound_forms.read_form
 
     def watched(data):
         decoded.append(len(data))
@@ -101,7 +101,7 @@ async def test_before_the_signature_is_known_to_be_good_nothing_else_is_decoded(
         return read(*args)
 
     monkeypatch.setattr(module, "_unquoted", watched)
-    monkeypatch.setattr(form_posts, "read_form", reading)
+    monkeypatch.setattr(inbound_forms, "read_form", reading)
     body = b"timestamp=1&token=x&signature=00&body-mime=" + b"%41" * 100_000
     reader = Mailgun("key-123456", timedelta(minutes=5), leases=None)
 

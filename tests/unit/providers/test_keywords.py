@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from postroom.providers.imap.client import Listed
 from postroom.providers.imap.mailboxes import Vanished, remote_mailboxes
 from postroom.providers.imap.syntax import Frame, is_flag
-from postroom.providers.keywords import Labels, flags_in, keyword_of
+from postroom.providers.server_text import Labels, flags_in, keyword_of
 
 
 def read_back(label: str) -> str:

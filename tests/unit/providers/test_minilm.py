@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from postroom.errors import MailError
-from postroom.providers.embeddings.bundled import BundledEmbedder
-from postroom.providers.embeddings.minilm import (
+from postroom.providers.embeddings import (
     DIMENSIONS,
     MAX_PIECES,
-    WEIGHTS,
+    BundledEmbedder,
     MiniLM,
     Vocabulary,
+    weights_folder,
 )
 
 CASES = json.loads((Path(__file__).parents[2] / "golden" / "embeddings.json").read_text("utf-8"))
@@ -29,7 +29,7 @@ def model() -> MiniLM:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["text"][:20])
 def test_a_text_is_cut_into_the_same_pieces(case):
-    vocabulary = Vocabulary(WEIGHTS / "vocabulary.txt")
+    vocabulary = Vocabulary(weights_folder() / "vocabulary.txt")
 
     assert case["pieces"] == vocabulary.numbers(case["text"], MAX_PIECES)
 
@@ -55,7 +55,7 @@ def test_texts_together_get_the_vectors_they_get_alone(model):
 
 def test_damaged_weights_are_noticed(tmp_path):
     folder = tmp_path / "weights"
-    shutil.copytree(WEIGHTS, folder)
+    shutil.copytree(weights_folder(), folder)
     with (folder / "vocabulary.txt").open("ab") as file:
         file.write(b"x")
 

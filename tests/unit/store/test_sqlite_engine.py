@@ -19,8 +19,7 @@ from postroom.store.sqlite.connection import (
     connect,
     wait_for_locks,
 )
-from postroom.store.sqlite.engine import READERS, SqliteEngine
-from postroom.store.sqlite.migrations import migrate
+from postroom.store.sqlite.engine import READERS, SqliteEngine, migrate
 from postroom.store.transaction import Transaction, remembered
 from postroom.store.upgrade import VERSION
 
@@ -222,7 +221,7 @@ KILLED_AT = """
 import os, sys
 from pathlib import Path
 from postroom.store.sqlite.connection import Role, connect
-from postroom.store.sqlite.migrations import migrate
+from postroom.store.sqlite.engine import migrate
 left = int(sys.argv[2])
 def trace(cursor, sql, bindings):
     global left

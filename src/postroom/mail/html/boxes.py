@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from postroom.mail.data import load
-from postroom.mail.html.css import words
+from postroom.mail.html.css import HEIGHT, WIDTH, Base, length, number, words
 from postroom.mail.html.properties import could_be_anything
 from postroom.mail.html.transforms import drawn, is_clipped, is_cut_away
-from postroom.mail.html.values import HEIGHT, WIDTH, Base, length, number
 
 _BOX: frozenset[str] = frozenset(load("html")["properties"]["box"])
 _CLIPS = frozenset(("hidden", "auto", "scroll", "overlay"))

@@ -14,10 +14,9 @@ from functools import lru_cache
 from postroom.mail.data import load
 from postroom.mail.html import boxes
 from postroom.mail.html.colours import BLACK, WHITE, Colour
-from postroom.mail.html.css import Block, Declaration, functions, words
+from postroom.mail.html.css import Base, Block, Declaration, functions, length, number, words
 from postroom.mail.html.paint import FAINT, Paint, Tone, hidden_by_colour, is_masked
 from postroom.mail.html.properties import could_be_anything, has_variables, longhands, substituted
-from postroom.mail.html.values import Base, length, number
 
 _SMALL_PX = 3.0
 _MAX_CUSTOM = 300

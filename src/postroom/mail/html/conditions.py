@@ -6,8 +6,7 @@ import re
 from functools import lru_cache
 
 from postroom.mail.data import load
-from postroom.mail.html.css import split
-from postroom.mail.html.values import HEIGHT, WIDTH, Base, length
+from postroom.mail.html.css import HEIGHT, WIDTH, Base, length, split
 
 _DATA = load("html")
 _FEATURES: dict[str, list[str]] = _DATA["media_features"]

@@ -1,8 +1,10 @@
-"""The syntax of CSS: declarations and rules, with the error recovery of browsers (CSS Syntax 3)."""
+"""The syntax of CSS with the error recovery of browsers (CSS Syntax 3), its lengths and numbers."""
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
@@ -186,3 +188,231 @@ def _declare(rule: RawRule, text: str) -> None:
     found = declaration(text) if ":" in text else None
     if found:
         rule.declarations.append(found)
+
+
+WIDTH, HEIGHT = 800.0, 600.0
+"""The window in which mail is thought to be read."""
+
+_NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)([a-z]*|%)")
+_PX = {"px": 1.0, "pt": 4 / 3, "in": 96.0, "cm": 96 / 2.54, "mm": 9.6 / 2.54, "q": 2.4 / 2.54,
+       "pc": 16.0, "twip": 1 / 15}  # fmt: skip
+_EM = {"em": 1.0, "ex": 0.5, "ch": 0.5, "ic": 1.0, "cap": 0.7, "lh": 1.2}
+_REM = {"rem": 1.0, "rex": 0.5, "rch": 0.5, "ric": 1.0, "rcap": 0.7, "rlh": 1.2}
+_VIEW = {"vw": (1, 0), "vi": (1, 0), "vh": (0, 1), "vb": (0, 1), "cqw": (1, 0), "cqi": (1, 0),
+         "cqh": (0, 1), "cqb": (0, 1)}  # fmt: skip
+_ANGLES = {"deg": 1.0, "grad": 0.9, "rad": 180 / math.pi, "turn": 360.0}
+_CONSTANTS = {"pi": math.pi, "e": math.e, "infinity": 1e9, "-infinity": -1e9, "nan": 0.0}
+_MAX_CHARS = 400
+_MAX_NESTING = 12
+_TOKEN = re.compile(
+    r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?(?:[a-z]+|%)?|[a-z-]+\(|-?[a-z]+|[()*/,+-]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What relative lengths are relative to, in pixels."""
+
+    em: float = 16.0
+    whole: float = WIDTH
+    width: float = WIDTH
+    height: float = HEIGHT
+
+
+Expression = Callable[[Base], float]
+
+
+def px(number: float, unit: str) -> Expression | None:
+    """A dimension as a function of what it is relative to."""
+    unit = unit.removeprefix("s").removeprefix("l").removeprefix("d") if unit[1:] in _VIEW else unit
+    if unit in ("", "px"):
+        return lambda base: number
+    if unit == "%":
+        return lambda base: number / 100 * base.whole
+    if unit in _PX:
+        factor = _PX[unit]
+        return lambda base: number * factor
+    if unit in _EM:
+        factor = _EM[unit]
+        return lambda base: number * factor * base.em
+    if unit in _REM:
+        factor = _REM[unit]
+        return lambda base: number * factor * 16.0
+    if unit in _VIEW:
+        wide, high = _VIEW[unit]
+        return lambda base: number / 100 * (wide * base.width + high * base.height)
+    if unit in ("vmin", "vmax"):
+        pick = min if unit == "vmin" else max
+        return lambda base: number / 100 * pick(base.width, base.height)
+    if unit in _ANGLES:
+        factor = _ANGLES[unit]
+        return lambda base: number * factor
+    return None
+
+
+@lru_cache(maxsize=2048)
+def expression(value: str) -> Expression | None:
+    """A length, a percentage, a number or an angle, None if the value is none of them."""
+    match = _NUMBER.fullmatch(value)
+    if match:
+        return px(_float(match[1]), match[2])
+    if "(" not in value or len(value) > _MAX_CHARS:
+        return None
+    try:
+        return _Parser(_tokens(value.removeprefix("-webkit-").removeprefix("-moz-"))).parse()
+    except (ValueError, IndexError):
+        return None
+
+
+def length(value: str, base: Base) -> float | None:
+    """A length in pixels (or a number, or degrees), None if the value is none."""
+    found = expression(value)
+    if found is None:
+        return None
+    try:
+        return max(min(found(base), 1e12), -1e12)
+    except (ArithmeticError, ValueError):
+        return 0.0
+
+
+def number(value: str) -> float | None:
+    """A number or a percentage of one."""
+    return length(value, _ONE)
+
+
+_ONE = Base(whole=1.0)
+
+
+def _float(text: str) -> float:
+    found = float(text)
+    return found if math.isfinite(found) else math.copysign(1e12, found)
+
+
+def _tokens(value: str) -> list[str]:
+    tokens = _TOKEN.findall(value)
+    if sum(map(len, tokens)) != len("".join(value.split())):
+        raise ValueError("not arithmetic")
+    return tokens
+
+
+class _Parser:
+    """Arithmetic by recursive descent; each result is a function of the `Base`."""
+
+    def __init__(self, tokens: list[str]) -> None:
+        self.tokens = tokens
+        self.at = 0
+        self.depth = 0
+
+    def parse(self) -> Expression:
+        found = self._factor()
+        if self.at != len(self.tokens):
+            raise ValueError("more than one value")
+        return found
+
+    def _peek(self) -> str:
+        return self.tokens[self.at] if self.at < len(self.tokens) else ""
+
+    def _next(self) -> str:
+        self.at += 1
+        return self.tokens[self.at - 1]
+
+    def _sum(self) -> Expression:
+        left = self._product()
+        while (sign := self._peek()) and (sign in "+-" or sign[0] in "+-"):
+            if sign in "+-":
+                self._next()
+                left = _added(left, self._product(), 1 if sign == "+" else -1)
+            else:  # `1px -2px` without a space is one more term
+                left = _added(left, self._product(), 1)
+        return left
+
+    def _product(self) -> Expression:
+        left = self._factor()
+        while self._peek() in ("*", "/"):
+            sign = self._next()
+            left = _scaled(left, self._factor(), is_division=sign == "/")
+        return left
+
+    def _factor(self) -> Expression:
+        said = self._next()
+        self.depth += 1
+        if self.depth > _MAX_NESTING * 8:
+            raise ValueError("too deep")
+        if said == "(" or said in ("calc(", "-webkit-calc("):
+            found = self._sum()
+            self._expect(")")
+            return found
+        if said.endswith("("):
+            return _call(said[:-1], self._arguments())
+        if said in _CONSTANTS:
+            constant = _CONSTANTS[said]
+            return lambda base: constant
+        match = _NUMBER.fullmatch(said)
+        found_px = px(_float(match[1]), match[2]) if match else None
+        if found_px is None:
+            raise ValueError(said)
+        return found_px
+
+    def _arguments(self) -> list[Expression]:
+        while self._peek().isalpha() and self._peek() not in _CONSTANTS:
+            self._next()  # the strategy of round()
+            self._expect(",")
+        found = [self._sum()]
+        while self._peek() == ",":
+            self._next()
+            found.append(self._sum())
+        self._expect(")")
+        return found
+
+    def _expect(self, token: str) -> None:
+        if self._next() != token:
+            raise ValueError("unbalanced")
+
+
+def _added(left: Expression, right: Expression, sign: int) -> Expression:
+    return lambda base: left(base) + sign * right(base)
+
+
+def _scaled(left: Expression, right: Expression, *, is_division: bool) -> Expression:
+    def scaled(base: Base) -> float:
+        by = right(base)
+        if not is_division:
+            return left(base) * by
+        return left(base) / by if by else math.copysign(1e9, left(base) or 1.0)
+
+    return scaled
+
+
+_FUNCTIONS: dict[str, Callable[..., float]] = {
+    "min": min, "max": max, "abs": abs, "hypot": math.hypot, "sqrt": lambda x: math.sqrt(abs(x)),
+    "sign": lambda x: (x > 0) - (x < 0), "pow": lambda x, y: x**y, "exp": math.exp,
+    "clamp": lambda low, x, high: max(low, min(x, high)),
+    "round": lambda x, step=1.0: round(x / step) * step if step else x,
+    "mod": lambda x, y: x % y if y else 0.0, "rem": lambda x, y: math.fmod(x, y) if y else 0.0,
+    "sin": lambda x: math.sin(math.radians(x)), "cos": lambda x: math.cos(math.radians(x)),
+    "tan": lambda x: math.tan(math.radians(x)), "log": lambda x, *_: math.log(x) if x > 0 else 0.0,
+    "asin": lambda x: math.degrees(math.asin(x)), "acos": lambda x: math.degrees(math.acos(x)),
+    "atan": lambda x: math.degrees(math.atan(x)),
+    "atan2": lambda y, x: math.degrees(math.atan2(y, x)),
+}  # fmt: skip
+
+
+def _call(name: str, arguments: list[Expression]) -> Expression:
+    name = name.removeprefix("-webkit-")
+    if name == "minmax" or name not in _FUNCTIONS:
+        raise ValueError(name)
+    apply = _FUNCTIONS[name]
+
+    def called(base: Base) -> float:
+        try:
+            return float(apply(*(argument(base) for argument in arguments)))
+        except (TypeError, ValueError, ArithmeticError):
+            return 0.0
+
+    return called
+
+
+def lengths(value: str, base: Base) -> list[float]:
+    """The lengths that a value lists; what is none is left out."""
+    found = (length(word, base) for word in split(value, " ") if word)
+    return [one for one in found if one is not None]

@@ -10,9 +10,8 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from postroom.mail.html.colours import parse_colour
 from postroom.mail.html.computed_style import Style
-from postroom.mail.html.css import words
+from postroom.mail.html.css import WIDTH, Base, length, number, words
 from postroom.mail.html.elements import Attributes
-from postroom.mail.html.values import WIDTH, Base, length, number
 
 TABLE_TAGS = frozenset(("table", "col", "colgroup", "tr", "td", "th"))
 _MAX_COLUMNS = 1_000

@@ -22,6 +22,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from postroom.mail.data import load
+from postroom.mail.html.elements import Attributes, host_of, parse_declarations
 from postroom.mail.html.html import (
     ELSEWHERE,
     HtmlText,
@@ -32,7 +33,6 @@ from postroom.mail.html.html import (
     shown_picture,
     without_tags,
 )
-from postroom.mail.html.styles import Attributes, host_of, parse_declarations
 from postroom.mail.html.visible_text import render
 from postroom.mail.text.invisible import cleaned
 from postroom.mail.text.marks import (

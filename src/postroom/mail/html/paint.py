@@ -17,8 +17,7 @@ from postroom.mail.html.colours import (
     gradient_colours,
     parse_colour,
 )
-from postroom.mail.html.css import functions, split, words
-from postroom.mail.html.values import WIDTH, Base, lengths, number
+from postroom.mail.html.css import WIDTH, Base, functions, lengths, number, split, words
 
 if TYPE_CHECKING:
     from postroom.mail.html.computed_style import Style
@@ -85,19 +84,11 @@ def _tones(values: Values, parent: Style) -> tuple[Tone, ...]:
     for name, inner in functions(values.get("filter", "")):
         amount = number(inner) if inner else 1.0
         if name != "blur" and amount is not None:
-            found.append(partial(_filtered, name=name, amount=amount))
+            found.append(partial(filtered, name=name, amount=amount))
     mode = values.get("mix-blend-mode", "normal")
     if mode != "normal" and parent.background is not None:
-        found.append(partial(_blended, mode=mode, below=parent.background))
+        found.append(partial(blended, mode, below=parent.background))
     return tuple(reversed(found))  # what is last is done first
-
-
-def _filtered(colour: Colour, *, name: str, amount: float) -> Colour:
-    return filtered(colour, name, amount)
-
-
-def _blended(colour: Colour, *, mode: str, below: Colour) -> Colour:
-    return blended(mode, colour, below)
 
 
 def _toned(colour: Colour, tone: tuple[Tone, ...]) -> Colour:

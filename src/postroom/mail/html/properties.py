@@ -10,8 +10,7 @@ from functools import lru_cache
 
 from postroom.mail.data import load
 from postroom.mail.html.colours import is_colour_function, parse_colour
-from postroom.mail.html.css import split, words
-from postroom.mail.html.values import expression
+from postroom.mail.html.css import expression, split, words
 
 _DATA = load("html")["properties"]
 _ALIASES: dict[str, str] = _DATA["aliases"]
@@ -27,7 +26,6 @@ _WORDS_FOR_LENGTHS = frozenset(
      "-webkit-fill-available", "xx-small", "x-small", "small", "medium", "large", "x-large",
      "xx-large", "xxx-large", "smaller", "larger", "math", "thin", "thick")
 )  # fmt: skip
-_SIZE_OF_FONT = re.compile(r"(?:[+-]?[\d.]+(?:e-?\d+)?(?:[a-z]+|%)?|[a-z-]+\(.*\)|[a-z-]+)$")
 _VAR = re.compile(r"\b(?:var|env|attr)\(", re.IGNORECASE)
 _NOT_UNDERSTOOD = re.compile(r"(?:^|[\s(,])(?:if|--[\w-]+|anchor|anchor-size|sibling-index|attr)\(")
 _MAX_DEPTH = 10

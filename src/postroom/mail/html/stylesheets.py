@@ -13,9 +13,8 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from postroom.mail.html.computed_style import Sheets, Style, styled, unstyled
 from postroom.mail.html.conditions import container_applies, is_supported, media_applies
 from postroom.mail.html.css import Block, Declaration, RawRule, declarations_of, parse_rules
-from postroom.mail.html.elements import Element
+from postroom.mail.html.elements import Element, presentation
 from postroom.mail.html.selectors import Budget, Selector, parse_selectors
-from postroom.mail.html.styles import presentation
 
 _MAX_CHECKS = 500_000
 _MAX_RULES = 20_000

@@ -12,7 +12,14 @@ from postroom.mail.data import load
 from postroom.mail.html.boxes import Place, covers, height_px
 from postroom.mail.html.colours import BLACK, LINK
 from postroom.mail.html.computed_style import Style, unstyled
-from postroom.mail.html.elements import Attributes, Element, names_of
+from postroom.mail.html.elements import (
+    Attributes,
+    Element,
+    host_of,
+    is_citation,
+    is_pixel,
+    names_of,
+)
 from postroom.mail.html.hidden_texts import HiddenTexts, Observer
 from postroom.mail.html.html import QUOTE, HtmlText, Page
 from postroom.mail.html.layout import (
@@ -27,7 +34,6 @@ from postroom.mail.html.layout import (
     may_cover,
 )
 from postroom.mail.html.paint import BY_COLOUR
-from postroom.mail.html.styles import host_of, is_citation, is_pixel
 from postroom.mail.html.stylesheets import StyleResolver, Stylesheet, is_quirky, sheets_in
 from postroom.mail.message import Link
 from postroom.mail.mime.decoding import clean
@@ -72,7 +78,7 @@ def render(
         covered=below.union(covers.values()), covers=covers, folds=folds,
         lays_out=has_layout(said),
     )  # fmt: skip
-    if tree.root is not None and not walker.walk(tree.root):
+    if not walker.walk(tree.root):
         defects = (*defects, f"HTML with more than {_MAX_NODES} nodes, read up to there")
     if sheet.is_partial:
         defects = (*defects, "HTML styles beyond measure, text taken as hidden")
@@ -97,16 +103,14 @@ def _covered(
 ) -> tuple[dict[int, int], set[int]]:
     """Boxes that lie over the box they are placed in, and elements under the box behind them."""
     walker = _Walker(resolver, folds=folds)
-    if tree.root is not None:
-        walker.walk(tree.root)
+    walker.walk(tree.root)
     return walker.covers, walker.below.ids
 
 
 def _at_a_second_look(tree: LexborHTMLParser, resolver: StyleResolver, *, folds: bool) -> str:
     """The text of a mail that shows nothing, whatever its colours: hidden beside what?"""
     walker = _Walker(resolver, sees_colours=False, folds=folds)
-    if tree.root is not None:
-        walker.walk(tree.root)
+    walker.walk(tree.root)
     text = clean(walker.page.text())
     return text if _LETTER.search(text) else ""
 
@@ -159,13 +163,12 @@ class _Walker:
     folds: bool = True
     lays_out: bool = False
 
-    def walk(self, root: LexborNode) -> bool:
+    def walk(self, node: LexborNode | None) -> bool:
         """Depth first without recursion: mail nests deeper than Python does.
 
         Returns whether the end was reached before `_MAX_NODES`.
         """
         self.frames.append(_Frame(Element("", folds=self.folds), Style(), ""))
-        node: LexborNode | None = root
         depth = nodes = 0
         while node is not None and nodes < _MAX_NODES:
             nodes += 1
@@ -175,7 +178,7 @@ class _Walker:
                 continue
             while node is not None and node.next is None and depth:
                 node, depth = node.parent, depth - 1
-                self._close()
+                self._end(self.frames.pop())
             if not depth or node is None:
                 break
             node = node.next
@@ -212,9 +215,6 @@ class _Walker:
             above = self.frames[-1]
             above.hidden = "display"
             above.style = replace(above.style, hidden_below="display", hidden="display")
-
-    def _close(self) -> None:
-        self._end(self.frames.pop())
 
     def _end_row(self) -> None:
         self.flow += self.row_px
@@ -291,28 +291,24 @@ class _Walker:
 
     def _place(self, frame: _Frame, node: LexborNode) -> None:
         """Note what a style says about rows, and about boxes that lie over others."""
-        if "height" in frame.style.values and _is_row(frame):
+        values = frame.style.values
+        if "height" in values and _is_row(frame):
             self._end_row()
             frame.start = self.flow
         if frame.style.box.starts_clip:
-            frame.line = line_of(frame.style.values, frame.style.inherited, frame.style.size_px)
+            frame.line = line_of(values, frame.style.inherited, frame.style.size_px)
             frame.clip_start = []  # where the first text in it stands, once there is one
         if self.covered and node.mem_id in self.covered:
             frame.unseen = "covered"
-        if "position" in frame.style.values or "transform" in frame.style.values:
+        if "position" in values or "transform" in values:
             self.below.look(node, frame.style, len(self.page.lines))
-        position = frame.style.values.get("position", "static")
+        position = values.get("position", "static")
         if position == "static":
             return
-        if frame.unseen == "covered" and (
-            node.mem_id in self.covers or covers(frame.style.values, 0)
-        ):
+        if frame.unseen == "covered" and (node.mem_id in self.covers or covers(values, 0)):
             frame.unseen = ""
-        if (
-            not self.covered
-            and covers(frame.style.values, len(self.page.lines))
-            and is_opaque(frame.style)
-        ):
+        lines = len(self.page.lines)
+        if not self.covered and covers(values, lines) and is_opaque(frame.style):
             self.covers[node.mem_id] = self._anchor(position)
 
     def _anchor(self, position: str) -> int:

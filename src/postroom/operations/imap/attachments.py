@@ -7,8 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from postroom.blocking import in_thread
-from postroom.blocking.processes import WorkFailed
+from postroom.blocking import WorkFailed, in_thread
 from postroom.mail.html.html import sanitise_html
 from postroom.mail.mime.remote_parts import RemotePart, estimated_bytes, fill, read_text, text_parts
 from postroom.mail.parse import Words, parse_message

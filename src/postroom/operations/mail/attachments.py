@@ -7,8 +7,7 @@ from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from postroom.blocking import in_thread
-from postroom.blocking.processes import WorkFailed
+from postroom.blocking import WorkFailed, in_thread
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import MessageId, attachment_of, message_of, operation
 from postroom.calls.request import (

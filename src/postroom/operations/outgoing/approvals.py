@@ -20,8 +20,8 @@ from postroom.calls.request import (
     argument,
 )
 from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound, no_such
-from postroom.mail.composing.read_back import read_back
 from postroom.mail.text.fold import as_key
+from postroom.mail.verification import read_back
 from postroom.model.approval import (
     OPEN_POLICY,
     Approval,

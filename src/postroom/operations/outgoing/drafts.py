@@ -28,7 +28,7 @@ from postroom.calls.request import (
 )
 from postroom.errors import Conflict, InvalidInput, NotFound, no_such
 from postroom.mail.addresses import written_address
-from postroom.mail.composing.compose import reply_subject
+from postroom.mail.compose import reply_subject
 from postroom.model.key import Scope
 from postroom.model.message import Header, Message
 from postroom.model.page import Found, Page

@@ -23,7 +23,7 @@ from postroom.calls.request import (
 )
 from postroom.errors import about_mail
 from postroom.mail.addresses import parse_address_list, written_address
-from postroom.mail.composing.compose import reply_subject
+from postroom.mail.compose import reply_subject
 from postroom.mail.html.html import html_to_text
 from postroom.model.key import Scope
 from postroom.model.sending import Answer, Sent

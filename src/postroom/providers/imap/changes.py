@@ -21,7 +21,7 @@ from postroom.providers.imap.mailboxes import (
 )
 from postroom.providers.imap.pool import IdleListener, InboxEvents
 from postroom.providers.imap.responses import Position, Row
-from postroom.providers.keywords import Labels, flags_in
+from postroom.providers.server_text import Labels, flags_in
 
 Parts: TypeAlias = AsyncGenerator[RemoteChanges, None]
 Messages: TypeAlias = tuple[RemoteMessage, ...]

@@ -33,7 +33,7 @@ from postroom.store.maintenance.lifecycle import (
     unmark_migrated,
 )
 from postroom.store.sql.outbox.queue import restore_backup
-from postroom.store.sqlite.migrations import migrate
+from postroom.store.sqlite.engine import migrate
 from postroom.store.transaction import Engine, Row, Transaction
 
 _AT_ONCE = 200

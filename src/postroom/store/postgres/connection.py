@@ -17,8 +17,7 @@ from psycopg.pq import PGconn, Ping
 from psycopg.types.numeric import Int8BinaryDumper, NumericBinaryLoader
 
 from postroom.errors import InvalidInput, MailError, StorageFull, Unavailable, Unstorable
-from postroom.ports.events import Topic
-from postroom.store.transaction import ReadCache, Row
+from postroom.store.transaction import ReadCache, Row, Topic
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,7 @@ from postroom.errors import InvalidInput
 from postroom.model.memory import CollectionName
 from postroom.model.page import Place, Slice
 from postroom.model.view import Numbers as InboxNumbers
-from postroom.store.ranking.documents import find_collection, inboxes_of_messages
-from postroom.store.ranking.index import Question
+from postroom.store.ranking.index import Question, find_collection, inboxes_of_messages
 from postroom.store.sql.values import any_of, from_text
 from postroom.store.transaction import Row, Transaction
 

@@ -24,8 +24,7 @@ from postroom.model.message import MessageRow
 from postroom.model.page import Found, Slice
 from postroom.model.storage import MessageQuery
 from postroom.store.ranking.collection import CollectionCache, Ranked, RankedCollection, Selection
-from postroom.store.ranking.documents import MAIL_CHARS, MAX_MAIL, count_unembedded
-from postroom.store.ranking.index import Question
+from postroom.store.ranking.index import MAIL_CHARS, MAX_MAIL, Question, count_unembedded
 from postroom.store.search.index import IndexSearcher, SearchQuery
 from postroom.store.sql.memories.memories import conditions_of
 from postroom.store.sql.messages.message_search import message_row, message_rows, search_query_of

@@ -22,8 +22,9 @@ from postroom.model.sending import Sent
 from postroom.model.storage import Added
 from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING, Everything, Only, View, view_of
-from postroom.store.sql.conditions import Conditions, Listing
 from postroom.store.sql.values import (
+    Conditions,
+    Listing,
     any_of,
     dumps,
     from_text,

@@ -8,29 +8,27 @@ from postroom.errors import Conflict
 from postroom.model.inbox import OWNERS_RIGHTS, STANDARD_MAILBOXES, AddressRights, Inbox, Visible
 from postroom.model.message import BlobKey
 from postroom.model.page import Found, Slice
-from postroom.store.ranking.documents import unindex_mail
+from postroom.store.ranking.index import unindex_mail
 from postroom.store.search.index import unindex_inbox
 from postroom.store.sql.accounts.identities import add_own_identity, is_taken, refuse_claim
-from postroom.store.sql.conditions import (
-    OF_MESSAGES,
-    Conditions,
-    Listing,
-    remove_inbox_references,
-    unused_of,
-)
-from postroom.store.sql.events.events import remove_events
+from postroom.store.sql.events import remove_events
 from postroom.store.sql.memories.memories import remove_without_mail
 from postroom.store.sql.memories.memory_links import memories_from_mail
 from postroom.store.sql.outbox.sends import retain_send_outcomes
-from postroom.store.sql.rules.plans import remove_inbox_from_plans
+from postroom.store.sql.rule_plans import remove_inbox_from_plans
 from postroom.store.sql.values import (
+    OF_MESSAGES,
+    Conditions,
+    Listing,
     any_of,
     caseless,
     inbox_number,
     insert,
     insert_numbered,
     moment,
+    remove_inbox_references,
     seconds,
+    unused_of,
 )
 from postroom.store.transaction import Row, Transaction
 

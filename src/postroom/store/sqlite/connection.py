@@ -20,8 +20,7 @@ from typing import Any
 import apsw
 
 from postroom.errors import MailError, StorageFull, Unavailable, Unstorable
-from postroom.ports.events import Topic
-from postroom.store.transaction import ReadCache, Row, Subscriptions
+from postroom.store.transaction import ReadCache, Row, Subscriptions, Topic
 
 MIN_SQLITE_VERSION = 3_051_003
 """Before 3.51.3, concurrent writes and checkpoints can corrupt a WAL."""

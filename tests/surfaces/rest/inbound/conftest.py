@@ -15,8 +15,8 @@ from postroom.app import App, open_app
 from postroom.config import read_settings
 from postroom.model.key import OWNER
 from postroom.providers.allowed_hosts import Guard
-from postroom.providers.https_fetcher import HttpsFetcher
-from postroom.providers.inbound.json_posts import Ses
+from postroom.providers.http_clients import HttpsFetcher
+from postroom.providers.inbound_json import Ses
 from tests.mails import new_inbox
 from tests.servers.certificates import certificate
 from tests.servers.https import Pages, pages

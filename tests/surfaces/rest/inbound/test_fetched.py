@@ -11,8 +11,7 @@ import pytest
 from postroom.app import App
 from postroom.config import read_settings
 from postroom.model.view import EVERYTHING
-from postroom.providers.inbound.fetch import MailBucket
-from postroom.providers.inbound.json_posts import Ses
+from postroom.providers.inbound_json import MailBucket, Ses
 from postroom.wiring import make_inbound
 from tests.servers.s3 import environment as s3_environment
 from tests.servers.s3 import running as running_s3

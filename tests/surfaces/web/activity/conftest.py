@@ -10,7 +10,7 @@ from postroom.calls.operation import call
 from postroom.model.health import CallCount
 from postroom.operations.keys import delete_key
 from postroom.operations.rules import create_rule
-from postroom.store.sql.events.events import count_mail
+from postroom.store.sql.events import count_mail
 from postroom.store.transaction import Transaction
 from tests.mails import deliver, mail
 from tests.stores.accounts import new_account

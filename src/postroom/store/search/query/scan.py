@@ -14,8 +14,15 @@ from postroom.store.search.segments.segment import (
     SUBJECT,
 )
 from postroom.store.search.tokens.boundaries import split_query
-from postroom.store.sql.conditions import within
-from postroom.store.sql.values import CONTAINS, any_of, flag_bits, is_storable, padded, pattern
+from postroom.store.sql.values import (
+    CONTAINS,
+    any_of,
+    flag_bits,
+    is_storable,
+    padded,
+    pattern,
+    within,
+)
 from postroom.store.transaction import Transaction
 
 EVERYWHERE = "*"

@@ -10,9 +10,10 @@ from postroom.errors import Conflict, NotFound, no_such
 from postroom.model.account import Account, AccountState, RefusedChange, RemoteRef, Unfetched
 from postroom.model.inbox import OWNERS_RIGHTS, AddressRights, Inbox, Visible
 from postroom.model.page import Found, Slice
-from postroom.store.sql.conditions import Conditions, Listing
 from postroom.store.sql.inboxes import add_inbox
 from postroom.store.sql.values import (
+    Conditions,
+    Listing,
     any_of,
     dumps,
     from_text,

@@ -23,8 +23,9 @@ from postroom.model.inbox import (
     Visible,
 )
 from postroom.model.page import Found, Slice
-from postroom.store.sql.conditions import Conditions, Listing
 from postroom.store.sql.values import (
+    Conditions,
+    Listing,
     dumps,
     from_text,
     inbox_number,

@@ -20,7 +20,7 @@ from postroom.model.storage import Added, Change, NewMessage
 from postroom.model.view import EVERYTHING
 from postroom.store.sql.accounts.accounts import account_number, set_refusal
 from postroom.store.sql.accounts.pushes import Delta, insert_push, insert_removal_push, origin_of
-from postroom.store.sql.events.events import About, add_event
+from postroom.store.sql.events import About, add_event
 from postroom.store.sql.messages.message_changes import (
     MessageState,
     change_messages,

@@ -19,16 +19,15 @@ from postroom.model.memory import (
 )
 from postroom.model.page import Found, Slice
 from postroom.model.values import dataclass
-from postroom.store.ranking.documents import (
-    find_collection,
-    unindex_document,
-)
-from postroom.store.sql.conditions import Conditions, Listing, page_of
+from postroom.store.ranking.index import find_collection, unindex_document
 from postroom.store.sql.memories import mail_texts, memory_links
 from postroom.store.sql.values import (
+    Conditions,
+    Listing,
     from_text,
     moment,
     moment_or_none,
+    page_of,
     seconds,
 )
 from postroom.store.transaction import Row, Transaction

@@ -12,8 +12,15 @@ from postroom.errors import Forbidden, NotFound
 from postroom.model.inbox import Visible
 from postroom.model.memory import Link, Namespaces, RecalledMemory, TiedMemory, summary_of
 from postroom.model.view import EVERYTHING, Everything
-from postroom.store.sql.conditions import Conditions
-from postroom.store.sql.values import any_of, batches, from_text, insert_many, moment, seconds
+from postroom.store.sql.values import (
+    Conditions,
+    any_of,
+    batches,
+    from_text,
+    insert_many,
+    moment,
+    seconds,
+)
 from postroom.store.transaction import Row, Transaction
 
 _MIN_WORDS, _SHINGLE_WORDS = 2, 4

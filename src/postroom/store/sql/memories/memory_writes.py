@@ -19,11 +19,7 @@ from postroom.model.memory import (
     trust_of,
 )
 from postroom.model.values import dataclass
-from postroom.store.ranking.documents import (
-    collection_for,
-    index_document,
-    memory_text,
-)
+from postroom.store.ranking.index import collection_for, index_document, memory_text
 from postroom.store.sql.memories import memory_links
 from postroom.store.sql.memories.mail_texts import repeated_memories, store_digests
 from postroom.store.sql.memories.memories import (
@@ -33,13 +29,7 @@ from postroom.store.sql.memories.memories import (
     is_expired,
     remove_document,
 )
-from postroom.store.sql.values import (
-    dumps,
-    insert_many,
-    insert_numbered,
-    seconds,
-    seconds_or_none,
-)
+from postroom.store.sql.values import dumps, insert_many, insert_numbered, seconds, seconds_or_none
 from postroom.store.transaction import Transaction
 
 MAX_VERSIONS = 50

@@ -13,7 +13,7 @@ from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, OUTBOX, SENT, STANDARD_
 from postroom.model.message import FLAGS, ActionResult, BlobKey, FailedAction
 from postroom.model.storage import Change
 from postroom.model.view import only
-from postroom.store.ranking.documents import unindex_mail
+from postroom.store.ranking.index import unindex_mail
 from postroom.store.search.index import (
     SetChange,
     mutable_sets,
@@ -27,8 +27,7 @@ from postroom.store.sql.accounts.pushes import (
     insert_push,
     origin_of,
 )
-from postroom.store.sql.conditions import OF_MESSAGES, unused_of
-from postroom.store.sql.events.events import remove_events
+from postroom.store.sql.events import remove_events
 from postroom.store.sql.memories.memories import remove_without_mail
 from postroom.store.sql.memories.memory_links import memories_from_mail
 from postroom.store.sql.messages.mailboxes import canonical_mailbox
@@ -36,6 +35,7 @@ from postroom.store.sql.messages.message_insert import insert_names, is_hidden, 
 from postroom.store.sql.messages.thread_choice import recount
 from postroom.store.sql.outbox.sends import refuse_unfinished, retain_send_outcome
 from postroom.store.sql.values import (
+    OF_MESSAGES,
     any_of,
     batches,
     caseless,
@@ -43,6 +43,7 @@ from postroom.store.sql.values import (
     flag_names,
     from_text,
     scalar,
+    unused_of,
 )
 from postroom.store.transaction import Row, Transaction
 

@@ -12,8 +12,7 @@ from postroom.model.message import findings_of
 from postroom.model.storage import Added, NewMessage
 from postroom.model.view import Numbers
 from postroom.store.search.index import index_message
-from postroom.store.sql.conditions import within
-from postroom.store.sql.events.events import About, add_event, add_outcomes, count_mail
+from postroom.store.sql.events import About, add_event, add_outcomes, count_mail
 from postroom.store.sql.messages.thread_choice import (
     choose_thread,
     count_in,
@@ -21,7 +20,7 @@ from postroom.store.sql.messages.thread_choice import (
     update_contacts,
 )
 from postroom.store.sql.outbox.queue import apply_report
-from postroom.store.sql.rules.rules import apply_rule_effects
+from postroom.store.sql.rules import apply_rule_effects
 from postroom.store.sql.values import (
     caseless,
     dumps,
@@ -30,6 +29,7 @@ from postroom.store.sql.values import (
     insert_many,
     insert_numbered,
     seconds,
+    within,
 )
 from postroom.store.transaction import Transaction
 

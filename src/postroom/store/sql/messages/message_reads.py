@@ -10,7 +10,6 @@ from postroom.model.message import Attachment, Message, MessageRow
 from postroom.model.page import Found
 from postroom.model.storage import AttachmentQuery, RawMessage, SearchTexts
 from postroom.model.view import EVERYTHING
-from postroom.store.sql.conditions import Conditions, Listing
 from postroom.store.sql.messages.message_search import (
     ATTACHMENT_COLUMNS,
     MESSAGE_COLUMNS,
@@ -25,6 +24,8 @@ from postroom.store.sql.messages.message_search import (
 )
 from postroom.store.sql.messages.thread_choice import NAMED
 from postroom.store.sql.values import (
+    Conditions,
+    Listing,
     any_of,
     batches,
     flag_names,

@@ -32,7 +32,6 @@ from postroom.model.storage import FIELD_BORDER, MessageQuery
 from postroom.model.values import late_pattern
 from postroom.model.view import Numbers, only
 from postroom.store.search.index import IndexSearcher, SearchQuery
-from postroom.store.sql.conditions import within
 from postroom.store.sql.messages.mailboxes import canonical_mailbox
 from postroom.store.sql.messages.thread_choice import NAMED
 from postroom.store.sql.values import (
@@ -47,6 +46,7 @@ from postroom.store.sql.values import (
     scalar,
     seconds_or_none,
     visible_numbers,
+    within,
 )
 from postroom.store.transaction import Row, Transaction
 

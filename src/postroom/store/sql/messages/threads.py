@@ -13,7 +13,6 @@ from postroom.model.message import Thread, ThreadRow
 from postroom.model.page import Found
 from postroom.model.storage import ThreadQuery
 from postroom.model.view import only
-from postroom.store.sql.conditions import Conditions, Listing, within
 from postroom.store.sql.messages.message_insert import numbers_named
 from postroom.store.sql.messages.message_search import (
     MESSAGE_TABLES,
@@ -23,7 +22,16 @@ from postroom.store.sql.messages.message_search import (
     visible_inbox,
 )
 from postroom.store.sql.messages.thread_choice import NAMED, join_threads, recount
-from postroom.store.sql.values import any_of, from_text, insert_numbered, moment, visible_numbers
+from postroom.store.sql.values import (
+    Conditions,
+    Listing,
+    any_of,
+    from_text,
+    insert_numbered,
+    moment,
+    visible_numbers,
+    within,
+)
 from postroom.store.transaction import Row, Transaction
 
 _PEOPLE_SEEN = 50

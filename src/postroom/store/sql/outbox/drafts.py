@@ -25,8 +25,7 @@ from postroom.store.sql.accounts.pushes import (
     origin_of,
     remove_sent_copy,
 )
-from postroom.store.sql.conditions import Conditions, Listing
-from postroom.store.sql.keys import keys_by_id
+from postroom.store.sql.credentials import keys_by_id
 from postroom.store.sql.outbox.holds import known_addresses, pass_gate, set_hold
 from postroom.store.sql.outbox.queue import (
     ROW_KEY,
@@ -37,6 +36,8 @@ from postroom.store.sql.outbox.queue import (
     set_recipients,
 )
 from postroom.store.sql.values import (
+    Conditions,
+    Listing,
     dumps,
     from_text,
     hold_in,

@@ -30,8 +30,8 @@ from postroom.model.inbox import Visible
 from postroom.model.key import AGENT, NOTICES, OWNER
 from postroom.model.message import Recipient, findings_of
 from postroom.model.storage import Gate
-from postroom.store.sql.events.events import About, add_event
-from postroom.store.sql.keys import keys_by_id, recipient_lists
+from postroom.store.sql.credentials import keys_by_id, recipient_lists
+from postroom.store.sql.events import About, add_event
 from postroom.store.sql.outbox.queue import ABOUT, ROW_KEY, set_recipients
 from postroom.store.sql.values import (
     any_of,

@@ -25,10 +25,11 @@ from postroom.model.sending import (
 from postroom.model.storage import DeliveryReport, RecipientStatus
 from postroom.store.maintenance.lifecycle import CLEAR_STATE, refuse_sending
 from postroom.store.sql.accounts.pushes import drop_draft, insert_sent_copy
-from postroom.store.sql.conditions import Conditions, Listing
-from postroom.store.sql.events.events import About, add_event, add_outcomes
+from postroom.store.sql.events import About, add_event, add_outcomes
 from postroom.store.sql.messages.thread_choice import add_reached
 from postroom.store.sql.values import (
+    Conditions,
+    Listing,
     dumps,
     from_text,
     hold_in,

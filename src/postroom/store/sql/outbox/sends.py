@@ -17,7 +17,7 @@ from postroom.model.sending import PAUSED, WAITING, Sent, mailbox_of, overall_st
 from postroom.model.storage import NewSend, ReplyLimit
 from postroom.store.search.index import SetChange, flag_set, update_message_sets
 from postroom.store.sql.accounts.pushes import Delta, insert_push, insert_sent_copy, origin_of
-from postroom.store.sql.events.events import count_send
+from postroom.store.sql.events import count_send
 from postroom.store.sql.messages.message_insert import add_message
 from postroom.store.sql.messages.thread_choice import NAMED
 from postroom.store.sql.outbox.drafts import mark_sent, sent_as

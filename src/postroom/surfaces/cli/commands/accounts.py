@@ -124,7 +124,7 @@ def sync(session: Session, /, *, account_id: str) -> None:
     from postroom.calls.operation import account_of
     from postroom.model.key import OWNER
     from postroom.operations.accounts import sync_account
-    from postroom.pipeline.sync.scheduler import sync_once
+    from postroom.pipeline.sync import sync_once
     from postroom.surfaces.cli.output import perform
 
     if session.server is not None:

@@ -1,1 +1,0 @@
-"""Texts as vectors: a bundled model, an endpoint that others run, or none."""

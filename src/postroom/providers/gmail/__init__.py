@@ -1,1 +1,0 @@
-"""Gmail accounts over the Gmail API: client, provider and sender."""

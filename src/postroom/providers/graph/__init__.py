@@ -1,1 +1,0 @@
-"""Microsoft accounts over Microsoft Graph: client, provider and sender."""

@@ -1,1 +1,0 @@
-"""Inbound webhooks: mail that providers received for us and post to us."""

@@ -1,1 +1,0 @@
-"""JMAP accounts (Fastmail, Cyrus): client, reader, provider and sender."""

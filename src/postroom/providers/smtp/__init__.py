@@ -1,1 +1,0 @@
-"""The SMTP relay and its URL."""

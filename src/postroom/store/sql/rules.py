@@ -1,0 +1,381 @@
+"""Rules, the facts about messages that they match, and the jobs that they cause."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from postroom.errors import Conflict, MailError, NotFound
+from postroom.model.event import AuditRecord
+from postroom.model.inbox import Visible
+from postroom.model.key import AGENT, OWNER
+from postroom.model.memory import DEFAULT_NAMESPACE, Author, Link, MemoryChange
+from postroom.model.message import NamedAddress
+from postroom.model.page import Found, Slice, random_id
+from postroom.model.rule import Action, Facts, Loss, Rule, RuleEffect, State, text_sha256
+from postroom.model.storage import FIELD_BORDER, MessageQuery
+from postroom.model.view import EVERYTHING, Everything, named_in
+from postroom.store.search.index import IndexSearcher
+from postroom.store.sql.audit import ARRIVED, SEEN_IN, add_action_entries
+from postroom.store.sql.events import About, Signer, add_event, count_mail, insert_rule_delivery
+from postroom.store.sql.memories.memory_writes import save_memory
+from postroom.store.sql.messages.message_search import direction, search_query_of
+from postroom.store.sql.values import (
+    any_of,
+    dumps,
+    flag_names,
+    from_text,
+    insert,
+    moment,
+    page_of,
+    scalar,
+    seconds,
+    stored_view,
+    view_in,
+)
+from postroom.store.transaction import Row, Transaction
+
+MAX_RULES = 1_000
+"""The limit for callers who see only some inboxes; rules that they do not see do not count."""
+
+MAX_RULES_TOTAL = 20_000
+"""The limit for callers who see all rules."""
+
+_COLUMNS = """id, name, description, enabled, position, yaml, created_at, updated_at, inboxes,
+    authority, visible_inboxes, made_by"""
+
+
+def add_rule(tx: Transaction, rule: Rule, visible: Visible) -> Rule:
+    """Insert a rule after all others. Raises Conflict when the caller sees too many."""
+    count = len(seen_rules(tx, visible))
+    if count >= (MAX_RULES_TOTAL if isinstance(visible, Everything) else MAX_RULES):
+        raise Conflict(
+            f"there are {count} rules already, which is the limit; delete_rule removes an unused"
+            " one, and one rule can have several conditions"
+        )
+    last = scalar(tx, "SELECT coalesce(max(position), 0) FROM rules")
+    insert(
+        tx,
+        "rules",
+        id=rule.id,
+        name=rule.name,
+        description=rule.description,
+        enabled=int(rule.enabled),
+        position=last + 1,
+        yaml=rule.yaml,
+        created_at=seconds(rule.created_at),
+        updated_at=seconds(rule.updated_at),
+        inboxes=stored_view(rule.inboxes),
+        authority=rule.authority,
+        made_by=rule.authority,
+    )
+    return get_rule(tx, rule.id, visible)
+
+
+def _rule(row: Row) -> Rule:
+    return Rule(
+        id=row[0],
+        name=row[1],
+        description=row[2],
+        enabled=bool(row[3]),
+        position=row[4],
+        yaml=row[5],
+        created_at=moment(row[6]),
+        updated_at=moment(row[7]),
+        inboxes=view_in(row[8]),
+        authority=row[9],
+        made_for=None if row[10] is None else view_in(row[10]),
+        made_by=row[11],
+    )
+
+
+def all_rules(tx: Transaction) -> list[Rule]:
+    """All rules, in the order in which they run."""
+    return [_rule(row) for row in tx.all(f"SELECT {_COLUMNS} FROM rules ORDER BY position, id")]
+
+
+def upgrade_losses(tx: Transaction) -> list[Loss]:
+    """The data that upgrades have dropped."""
+    rows = tx.all("SELECT kind, subject, lost FROM upgrade_losses ORDER BY number")
+    return [Loss(*row) for row in rows]
+
+
+def seen_rules(tx: Transaction, visible: Visible) -> list[Rule]:
+    """The rules that a caller sees, with positions counted among them from 1."""
+    rules = all_rules(tx)
+    if isinstance(visible, Everything):
+        return rules
+    seen = (rule for rule in rules if visible.covers(rule.known_in))
+    return [replace(rule, position=place) for place, rule in enumerate(seen, 1)]
+
+
+def list_rules(tx: Transaction, visible: Visible, page: Slice) -> Found[Rule]:
+    """One page of rules, in the order in which they run."""
+    return page_of(seen_rules(tx, visible), page)
+
+
+def get_rule(tx: Transaction, rule_id: str, visible: Visible) -> Rule:
+    """One rule. Raises NotFound."""
+    if isinstance(visible, Everything):
+        row = tx.one(f"SELECT {_COLUMNS} FROM rules WHERE id = :id", id=rule_id)
+        found = None if row is None else _rule(row)
+    else:
+        found = next((rule for rule in seen_rules(tx, visible) if rule.id == rule_id), None)
+    if found is None:
+        raise NotFound(f"no rule {rule_id}; list_rules shows the existing rules")
+    return found
+
+
+def change_rule(
+    tx: Transaction,
+    rule_id: str,
+    visible: Visible,
+    *,
+    enabled: bool | None,
+    position: int | None,
+    authority: str | None = None,
+    now: datetime,
+) -> Rule:
+    """Enable, disable or move a rule, or replace the key on whose authority it runs.
+
+    Raises NotFound.
+    """
+    rule = get_rule(tx, rule_id, visible)
+    if enabled is not None:
+        tx.run("UPDATE rules SET enabled = :on WHERE id = :id", on=int(enabled), id=rule_id)
+    if position is not None:
+        _place(tx, rule, position, visible)
+    if authority is not None:
+        tx.run("UPDATE rules SET authority = :key WHERE id = :id", key=authority, id=rule_id)
+    tx.run("UPDATE rules SET updated_at = :now WHERE id = :id", now=seconds(now), id=rule_id)
+    return get_rule(tx, rule_id, visible)
+
+
+def replace_rule(tx: Transaction, rule: Rule, visible: Visible, *, sha256: str) -> Rule:
+    """Replace the text of a rule and what follows from it.
+
+    Raises:
+        NotFound: there is no such rule for the caller.
+        Conflict: its text is another one than the caller has seen.
+    """
+    if text_sha256(get_rule(tx, rule.id, visible).yaml) != sha256:
+        raise Conflict(
+            f"{rule.id} was changed by somebody else since you opened it; nothing was saved"
+        )
+    tx.run(
+        """UPDATE rules SET name = :name, description = :description, enabled = :enabled,
+                  yaml = :yaml, inboxes = :inboxes, visible_inboxes = :known_in,
+                  authority = :authority, made_by = :made_by, updated_at = :now
+            WHERE id = :id""",
+        id=rule.id,
+        name=rule.name,
+        description=rule.description,
+        enabled=int(rule.enabled),
+        yaml=rule.yaml,
+        inboxes=stored_view(rule.inboxes),
+        known_in=None if rule.made_for is None else stored_view(rule.made_for),
+        authority=rule.authority,
+        made_by=rule.made_by,
+        now=seconds(rule.updated_at),
+    )
+    return get_rule(tx, rule.id, visible)
+
+
+def _place(tx: Transaction, rule: Rule, position: int, visible: Visible) -> None:
+    """Move a rule to a position among the visible rules, counted from 1."""
+    order = [other for other in all_rules(tx) if other.id != rule.id]
+    seen = [place for place, other in enumerate(order) if visible.covers(other.known_in)]
+    before = seen[position - 1] if position <= len(seen) else seen[-1] + 1 if seen else 0
+    order.insert(before, rule)
+    for place, other in enumerate(order, 1):
+        tx.run("UPDATE rules SET position = :place WHERE id = :id", place=place, id=other.id)
+
+
+def remove_rule(tx: Transaction, rule_id: str, visible: Visible) -> Rule:
+    """Remove a rule; its plans can be undone, but no longer applied. Raises NotFound."""
+    rule = get_rule(tx, rule_id, visible)
+    tx.run("DELETE FROM rules WHERE id = :id", id=rule_id)
+    return rule
+
+
+ALL = Slice(limit=2**31 - 1)
+FACTS = """
+    SELECT m.number, m.id, i.id, t.id, m.is_outbound, m.subject, m.addresses, m.date, m.size_bytes,
+           m.labels, m.flags, m.mailboxes, m.has_attachment, m.details, m.raw, s.searchable, m.inbox
+      FROM messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
+      JOIN inboxes i ON i.number = +m.inbox
+      JOIN search_texts s ON +s.inbox = +m.inbox AND s.message = m.number
+     WHERE m.number {among} ORDER BY m.date DESC, m.number DESC
+"""
+FILES = """
+    SELECT message, filename, content_type FROM attachments
+     WHERE +inbox {inboxes} AND message {among} ORDER BY number
+"""
+TEXTS = "SELECT message, text FROM bodies WHERE inbox {inboxes} AND message {among}"
+
+
+def candidates(
+    tx: Transaction, queries: Sequence[MessageQuery], searcher: IndexSearcher
+) -> list[int]:
+    """The numbers of all messages that match one of the queries."""
+    found: set[int] = set()
+    for query in queries:
+        found.update(searcher.search(tx, search_query_of(tx, replace(query, page=ALL))).numbers)
+    return sorted(found, reverse=True)
+
+
+def read_facts(
+    tx: Transaction, numbers: Sequence[int], *, with_text: bool, with_files: bool
+) -> list[Facts]:
+    """The facts about messages; texts and files only on request."""
+    among, params = any_of("number", numbers)
+    rows = tx.all(FACTS.format(among=among), **params)
+    inboxes, scope = any_of("inbox", sorted({row[16] for row in rows}))
+    files: dict[int, list[tuple[str, str]]] = {}
+    if with_files:
+        sql = FILES.format(inboxes=inboxes, among=among)
+        for number, filename, kind in tx.all(sql, **params, **scope):
+            files.setdefault(number, []).append((filename, kind))
+    texts: dict[int, str] = {}
+    if with_text:
+        sql = TEXTS.format(inboxes=inboxes, among=among)
+        texts.update((row[0], row[1]) for row in tx.all(sql, **params, **scope))
+    return [_facts(row, texts.get(row[0], ""), files.get(row[0], ())) for row in rows]
+
+
+def _facts(row: Row, text: str, files: Sequence[tuple[str, str]]) -> Facts:
+    lines = from_text(row[6])
+    folded = row[15].split(FIELD_BORDER, 2)
+    auth = from_text(row[13])["auth"]
+    return Facts(
+        message_id=row[1],
+        inbox_id=row[2],
+        thread_id=row[3],
+        direction=direction(row[4]),
+        subject=row[5],
+        folded_subject=folded[0],
+        senders=_people(lines, "from"),
+        to=_people(lines, "to"),
+        cc=_people(lines, "cc"),
+        date=moment(row[7]),
+        size_bytes=row[8],
+        state=State(tuple(from_text(row[9])), flag_names(row[10]), tuple(from_text(row[11]))),
+        text=text,
+        folded_text=folded[1] if text else "",
+        files=tuple(files),
+        has_attachment=bool(row[12]),
+        auth=tuple(f"{name}={verdict}".lower() for name, verdict in auth.items()),
+        raw=row[14],
+        number=row[0],
+        reply_to=tuple(person.address for person in _people(lines, "reply_to")),
+    )
+
+
+def _people(lines: Sequence[Sequence[str]], role: str) -> tuple[NamedAddress, ...]:
+    return tuple(NamedAddress(name, address) for kind, name, address in lines if kind == role)
+
+
+ABOUT = """
+    SELECT m.inbox, t.id, m.id
+      FROM messages m JOIN threads t ON +t.inbox = +m.inbox AND t.number = m.thread
+     WHERE m.id = :id
+"""
+
+
+def run_side_effects(
+    tx: Transaction,
+    effect: RuleEffect,
+    about: About,
+    now: datetime,
+    *,
+    plan_id: str | None = None,
+) -> list[str]:
+    """Run the actions that do not change the message, and return descriptions of the failures."""
+    failed = list(effect.problems)
+    for act in effect.actions:
+        try:
+            _run_side_effect(tx, effect, act, about, now, plan_id)
+        except MailError as error:
+            failed.append(str(error))
+    for problem in failed:
+        data = {"rule_id": effect.rule_id, "rule": effect.rule_name, "detail": problem[:500]}
+        add_event(tx, "rule.failed", now, about, {**data, **known_in(effect.seen_in)})
+    return failed
+
+
+def known_in(view: Visible) -> dict[str, object]:
+    return {SEEN_IN: named_in(view)}
+
+
+def _run_side_effect(
+    tx: Transaction,
+    effect: RuleEffect,
+    act: Action,
+    about: About,
+    now: datetime,
+    plan_id: str | None,
+) -> None:
+    if act.type == "webhook":
+        data: dict[str, object] = {"rule_id": effect.rule_id, "rule": effect.rule_name}
+        event = add_event(tx, "rule.matched", now, about, {**data, **known_in(effect.seen_in)})
+        # An agent without a key acts for the owner, also for a URL that both use.
+        authority = OWNER.key_id if effect.authority == AGENT.key_id else effect.authority
+        signer = Signer(authority, effect.caller.inboxes)
+        insert_rule_delivery(tx, act.value, event, about.inbox, signer, now)
+    elif act.type in ("forward", "reply"):
+        insert(
+            tx,
+            "rule_jobs",
+            id=random_id("ern"),
+            rule=effect.rule_id,
+            name=effect.rule_name,
+            plan=plan_id,
+            message=about.message_id,
+            inbox=about.inbox,
+            action=dumps(act),
+            state="waiting",
+            attempts=0,
+            next_at=seconds(now),
+            authority=effect.authority,
+            authors=dumps(list(dict.fromkeys((effect.authority, *effect.authors)))),
+        )
+        tx.announce("rule_jobs")
+    elif act.type == "remember":
+        _store_memory(tx, act, about, now)
+
+
+def _store_memory(tx: Transaction, act: Action, about: About, now: datetime) -> None:
+    """Store a memory with trust `mail` and a link to its message."""
+    change = MemoryChange(
+        DEFAULT_NAMESPACE,
+        act.key,
+        text=act.value,
+        links=(Link("learnt_from", about.message_id),),
+        at_most="mail",
+    )
+    author = Author(is_owner=False, visible=EVERYTHING, namespaces=EVERYTHING)
+    save_memory(tx, change, author, now, is_new_allowed=True)
+
+
+def apply_rule_effects(
+    tx: Transaction, effects: Sequence[RuleEffect], about: About, inbox_id: str, now: datetime
+) -> None:
+    """Run and audit the effects of rules on a message that was just stored."""
+    for effect in effects:
+        failed = run_side_effects(tx, effect, about, now)
+        count_mail(tx, "rules", about.inbox, now)
+        details = {"rule": effect.rule_name, **known_in(effect.seen_in)}
+        record = AuditRecord(effect.rule_id, ARRIVED, now, (about.message_id,), details, via="rule")
+        add_action_entries(tx, record, effect.actions, inbox_id=inbox_id, failed=failed)
+
+
+def cancel_rule_jobs(tx: Transaction, plan_id: str, message_id: str) -> list[Action]:
+    """Delete the rule jobs of a message that no worker has claimed, and return their actions."""
+    rows = tx.all(
+        """DELETE FROM rule_jobs WHERE plan = :plan AND message = :message AND state = 'waiting'
+              AND holder IS NULL RETURNING action""",
+        plan=plan_id,
+        message=message_id,
+    )
+    return [Action(*from_text(row[0])) for row in rows]
