@@ -193,13 +193,13 @@ class Session:
             return await work(app)
 
 
-NAME = "owner.key"
+_KEY_FILE = "owner.key"
 _MAX_BYTES = 1_000
 
 
 def key_file(data_dir: Path) -> Path:
     """The file that may hold the owner's key."""
-    return data_dir.absolute() / NAME
+    return data_dir.absolute() / _KEY_FILE
 
 
 def read_key(data_dir: Path) -> str | None:
@@ -232,7 +232,7 @@ def read_key_file(path: str) -> str:
 
 def keep_key(data_dir: Path, key: str) -> None:
     """Write the key atomically to a file that only the owner can read."""
-    part = data_dir / f".{NAME}.{os.getpid()}"
+    part = data_dir / f".{_KEY_FILE}.{os.getpid()}"
     with open(part, "w", encoding="ascii", opener=private) as file:
         file.write(key + "\n")
         file.flush()
