@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from postroom.errors import ProviderError, ProviderTimeout
 from postroom.model.event import Posted
-from postroom.model.values import dataclass, late_pattern
+from postroom.model.values import late_pattern
 from postroom.providers.allowed_hosts import Address, Guard, Target, connection_error, parse_target
 
 _POST_TIMEOUT_S = 15.0
