@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +18,11 @@ from mcp import Client, StdioServerParameters
 from postroom.extras import EXTRAS
 from tests.mails import mail
 from tests.pdf import make_pdf
-from tests.servers.postroom import environment
+from tests.servers.postroom import environment, forked_command
 
 ROOT = Path(__file__).parents[2]
 INBOX = "me@postroom.localhost"
+Program = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
@@ -27,8 +31,17 @@ def data(tmp_path: Path) -> Path:
 
 
 def postroom(small: Path, data: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return _run([str(small / "postroom"), *words], data, env)
+
+
+def full(data: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """What the program of this environment says, which has all extras."""
+    return _run(forked_command(*words), data, env)
+
+
+def _run(command: list[str], data: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [small / "postroom", *words],
+        command,
         env=environment(data, env),
         cwd=data.parent,
         capture_output=True,
@@ -37,15 +50,22 @@ def postroom(small: Path, data: Path, *words: str, **env: str) -> subprocess.Com
     )
 
 
-@pytest.fixture
-def with_mail(small: Path, data: Path) -> Path:
+@pytest.fixture(scope="session")
+def filled(small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with a mail that has a PDF."""
+    data = tmp_path_factory.mktemp("small") / "data"
     raw = mail("Invoice 7", "Net 30.", to=INBOX, attachments=[("i.pdf", "application/pdf", PDF)])
     (data.parent / "one.eml").write_bytes(raw)
     for words in (("inbox", "create", "--username", "me"), ("import", "one.eml", "--inbox", INBOX)):
         done = postroom(small, data, *words)
         assert 0 == done.returncode, done.stderr
     return data
+
+
+@pytest.fixture
+def with_mail(filled: Path, data: Path) -> Path:
+    """A copy of it."""
+    return shutil.copytree(filled, data)
 
 
 PDF = make_pdf("Invoice", ["Amount due: 40 EUR"])
@@ -110,23 +130,23 @@ async def test_an_agent_finds_mail_and_memories_and_is_told_what_is_missing(smal
 
 def test_mail_and_memories_of_a_folder_are_the_same_with_and_without_an_index(small, with_mail):
     """A program with numpy and one without it take turns on one folder."""
-    full = Path(sys.executable).parent
     mbox = b"".join(
         b"From ana@example.com Thu Jan  1 00:00:00 2026\n%b\n\n"
         % mail(f"Tea {n}", f"Cup {n}", to=INBOX)
         for n in range(700)
     )
     (with_mail.parent / "many.mbox").write_bytes(mbox.replace(b"\r\n", b"\n"))
-    first = postroom(full, with_mail, "import", "many.mbox", "--inbox", INBOX)
-    listed = json.loads(postroom(full, with_mail, "inbox", "list", "-o", "json").stdout)
+    with_numpy, without_numpy = partial(full, with_mail), partial(postroom, small, with_mail)
+    first = with_numpy("import", "many.mbox", "--inbox", INBOX)
+    listed = json.loads(with_numpy("inbox", "list", "-o", "json").stdout)
     [inbox] = [row["id"] for row in listed["results"]]
-    for number, program in enumerate([small, full] * 3):
+    for number, program in enumerate([without_numpy, with_numpy] * 3):
         words = "memory", "add", "--key", f"k{number}", "--text", f"Ana likes tea {number}"
-        assert 0 == postroom(program, with_mail, *words).returncode
+        assert 0 == program(*words).returncode
 
-    def answers(program: Path) -> list[str]:
+    def answers(program: Program) -> list[str]:
         found = [
-            postroom(program, with_mail, *words.split(), "-o", "json", POSTROOM_EMBEDDINGS="none")
+            program(*words.split(), "-o", "json", POSTROOM_EMBEDDINGS="none")
             for words in (
                 f"message list --inbox-id {inbox} --q cup --limit 3 --offset 650",
                 f"message list --inbox-id {inbox} --limit 2 --unread",
@@ -138,8 +158,8 @@ def test_mail_and_memories_of_a_folder_are_the_same_with_and_without_an_index(sm
         assert [0] * len(found) == [one.returncode for one in found], found
         return [one.stdout for one in found]
 
-    with_index, without = answers(full), answers(small)
-    verified = [postroom(program, with_mail, "verify") for program in (small, full)]
+    with_index, without = answers(with_numpy), answers(without_numpy)
+    verified = [program("verify") for program in (without_numpy, with_numpy)]
 
     assert 0 == first.returncode, first.stderr
     assert 700 == json.loads(without[0])["total"]
@@ -162,14 +182,11 @@ WITHOUT_NUMPY = (
 )
 
 
-@pytest.mark.parametrize("contract", ["message_search", "memory_search"])
-def test_the_contracts_of_searching_hold_without_numpy(contract: str):
+def test_the_contracts_of_searching_hold_without_numpy():
+    contracts = [f"tests/contract/test_{name}.py" for name in ("message_search", "memory_search")]
+
     done = subprocess.run(
-        [*WITHOUT_NUMPY, f"tests/contract/test_{contract}.py"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+        [*WITHOUT_NUMPY, *contracts], cwd=ROOT, capture_output=True, text=True, check=False
     )
 
     assert 0 == done.returncode, done.stdout[-4000:]

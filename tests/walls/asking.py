@@ -10,6 +10,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 from typing import Any
 
@@ -76,6 +77,7 @@ def every_operation() -> dict[str, Operation[Any, Any]]:
     return found
 
 
+@cache
 def requests_of(operation: Operation[Any, Any], own: Tenant, other: Tenant) -> list[Asked]:
     """Everything by which a caller could reach what is the other's, in requests that are valid."""
     model = operation.request

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 from axe_playwright_python.async_playwright import Axe
 from axe_playwright_python.base import AxeResults
-from playwright.async_api import Browser, Page, ViewportSize, async_playwright
+from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
 
 if TYPE_CHECKING:
     from tests.surfaces.web.conftest import Office
@@ -19,6 +19,8 @@ PHONE, DESKTOP = ViewportSize(width=390, height=844), ViewportSize(width=1440, h
 COLOURS: tuple[Literal["light"], Literal["dark"]] = ("light", "dark")
 SIZES = pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
 SCHEMES = pytest.mark.parametrize("scheme", COLOURS)
+# A busy machine is no reason to fail: 5 seconds are not enough for an event, a request and a swap.
+expect.set_options(timeout=60_000)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 
 

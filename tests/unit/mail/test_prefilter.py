@@ -54,6 +54,7 @@ def texts() -> list[str]:
     return found
 
 
+@pytest.mark.one_python
 def test_no_quick_test_changes_what_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     given = texts()
     quick = [split_reply(text) for text in given]
