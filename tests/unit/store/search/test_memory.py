@@ -12,7 +12,7 @@ import pytest
 
 from postroom.errors import StorageFull
 from postroom.store.search.postings import token_pairs
-from postroom.store.search.postings.token_pairs import LEFT, find_endings
+from postroom.store.search.postings.token_pairs import find_endings
 from postroom.store.search.segments.builder import SegmentBuilder
 from postroom.store.search.segments.segment import SegmentRow
 from postroom.store.search.tokens import arrays, tokenizer
@@ -108,9 +108,9 @@ def _token_pairs(texts: list[str]) -> list[tuple[int, ...]]:
     endings = find_endings(text.terms)
     found = []
     for part in token_pairs.sorted_token_pairs(text, endings):
-        terms = (part.tokens(LEFT) & (text.space_flag - 1)) - 1
+        characters, _ = part.endings()
         following = [part.tokens(position) for position in range(1, 5)]
-        found.append(np.column_stack((endings.characters[terms], *following, part.docs())))
+        found.append(np.column_stack((characters, *following, part.docs())))
     text.close()
     return [tuple(row) for row in np.concatenate(found).tolist()]
 

@@ -8,7 +8,6 @@ from itertools import count, pairwise
 import numpy as np
 
 from postroom.store.search.postings.token_pairs import (
-    LEFT,
     Endings,
     TokenPairs,
     Tokens,
@@ -19,8 +18,8 @@ from postroom.store.search.segments.segment import ADJACENT, AFTER_SPACE, Kind, 
 from postroom.store.search.segments.snapshot import encode_mask
 from postroom.store.search.tokens.arrays import (
     PADDING,
-    U8,
     U16,
+    U32,
     Bools,
     Int,
     is_first,
@@ -61,18 +60,18 @@ class HotBigrams:
         self._bigram, self._key, self._pair_count = -1, b"", 0
         self._mask = np.zeros(size, np.bool_)
 
-    def add(self, pairs: TokenPairs, bigrams: Int, docs: Tokens) -> list[SegmentRow]:
+    def add(self, pairs: TokenPairs, bigrams: Int, firsts: Int, docs: Tokens) -> list[SegmentRow]:
         """Add pairs, and return the rows of bigrams that are complete."""
-        edges = np.append(np.flatnonzero(is_first(bigrams)), len(bigrams))
-        is_hot = np.diff(edges) > HOT_FROM
+        lasts = np.append(firsts[1:], len(bigrams))
+        is_hot = lasts - firsts > HOT_FROM
         is_hot[[0, -1]] = True
+        starts, stops = firsts.compress(is_hot), lasts.compress(is_hot)
+        names, ends = self._keys.of(pairs, bigrams, starts, np.ones(len(starts), np.bool_))
         rows: list[SegmentRow] = []
-        for at in np.flatnonzero(is_hot).tolist():
-            first, last = int(edges[at]), int(edges[at + 1])
+        for at, (first, last) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
             if bigrams[first] != self._bigram:
                 rows += self.finish()
-                key, _ = self._keys.of(pairs, edges[at : at + 1], np.array([True]))
-                self._bigram, self._key = int(bigrams[first]), key[:-1]
+                self._bigram, self._key = int(bigrams[first]), names[ends[at] : ends[at + 1] - 1]
             self._pair_count += last - first
             self._mask[docs[first:last]] = True
         return rows
@@ -99,25 +98,29 @@ def boundary_rows(text: TokenizedTexts, endings: Endings, size: int) -> Iterator
     parts = count()
     keys = BoundaryKeys(text, endings)
     hot = HotBigrams(keys, size)
-    ranks = by_token(endings.ranks, text.space_flag)
     for pairs in sorted_token_pairs(text, endings):
-        bigrams = keys.bigrams(pairs)
-        groups = _group_starts(bigrams)
-        starts_bigram = np.zeros(len(groups), np.bool_)
-        starts_bigram[1:] = bigrams[groups[1:]] != bigrams[groups[1:] - 1]
-        names, docs = keys.of(pairs, groups, starts_bigram), pairs.docs()
-        yield from _rows(docs, ranks.take(pairs.tokens(LEFT)), names, groups, parts)
-        yield from hot.add(pairs, bigrams, docs)
+        characters, ranks = pairs.endings()
+        bigrams, docs = keys.bigrams(characters, pairs.tokens(1)), pairs.docs()
+        firsts = np.flatnonzero(is_first(bigrams))
+        groups, starts_bigram = _groups(firsts, len(bigrams))
+        names = keys.of(pairs, bigrams, groups, starts_bigram)
+        yield from _rows(docs, ranks, names, groups, parts)
+        yield from hot.add(pairs, bigrams, firsts, docs)
     yield from hot.finish()
 
 
-def _group_starts(bigrams: Int) -> Int:
-    """A group starts with every bigram, and again after `PER_GROUP` pairs."""
-    starts = np.flatnonzero(is_first(bigrams))
-    counts = (np.diff(starts, append=len(bigrams)) + PER_GROUP - 1) // PER_GROUP
-    firsts = np.repeat(starts - PER_GROUP * (np.cumsum(counts) - counts), counts)
-    firsts += PER_GROUP * np.arange(len(firsts))
-    return firsts
+def _groups(firsts: Int, size: int) -> tuple[Int, Bools]:
+    """A group starts with every bigram, and again after `PER_GROUP` pairs.
+
+    The bigram of the first group can have started before.
+    """
+    counts = (np.diff(firsts, append=size) + PER_GROUP - 1) // PER_GROUP
+    before = np.cumsum(counts) - counts
+    groups = np.repeat(firsts - PER_GROUP * before, counts)
+    groups += PER_GROUP * np.arange(len(groups))
+    starts_bigram = np.zeros(len(groups), np.bool_)
+    starts_bigram[before[1:]] = True
+    return groups, starts_bigram
 
 
 def _rows(
@@ -146,71 +149,67 @@ def _rows(
         yield SegmentRow(Kind.BOUNDARY, key, next(parts), head + docs[first:last] + own)
 
 
+_CHARACTER_BITS = 32
+"""A bigram is the character before the boundary above the one after it, with these bits each."""
+
+
 class BoundaryKeys:
     """Keys and bigrams of token pairs."""
 
     def __init__(self, text: TokenizedTexts, endings: Endings) -> None:
         self._terms = terms = text.terms
-        self._endings, self._lookahead = endings, text.lookahead
-        self._space_flag = space_flag = text.space_flag
+        self._lookahead, self._space_flag = text.lookahead, text.space_flag
+        self._flat = np.append(terms.flat, np.frombuffer(ADJACENT + AFTER_SPACE, np.uint8))
+        """All bytes of which keys consist: the terms end with a separator, the markers follow."""
+        self._character_sizes = np.empty(len(terms), np.int64)
+        self._character_sizes[endings.characters] = endings.sizes
+        self._character_starts = np.empty(len(terms), np.int64)
+        self._character_starts[endings.characters] = terms.starts + terms.lengths - endings.sizes
         leads = terms.flat[terms.starts]
         self._first_sizes: Int = 1 + (leads >= 0xC0) + (leads >= 0xE0) + (leads >= 0xF0)
         """The number of bytes of the first character of each term."""
         values = masked_words(terms.flat, terms.starts, self._first_sizes)
         _, numbers = np.unique(values, return_inverse=True)
-        self._characters = by_token(endings.characters.astype(np.int64) << 32, space_flag)
-        self._numbers = by_token(numbers.astype(np.int64), space_flag)
-        self._numbers[space_flag:] += 1 << 31
+        self._numbers = by_token(numbers.astype(np.uint32), text.space_flag)
+        self._numbers[text.space_flag :] += np.uint32(1 << 31)
 
-    def bigrams(self, pairs: TokenPairs) -> Int:
+    def bigrams(self, characters: U32, following: Tokens) -> Int:
         """The two characters at each boundary, as one number."""
-        bigrams: Int = self._characters.take(pairs.tokens(LEFT))
-        bigrams += self._numbers.take(pairs.tokens(1))
+        bigrams: Int = characters.astype(np.int64)
+        bigrams <<= _CHARACTER_BITS
+        bigrams |= self._numbers.take(following)
         return bigrams
 
-    def of(self, pairs: TokenPairs, groups: Int, starts_bigram: Bools) -> tuple[bytes, list[int]]:
+    def of(
+        self, pairs: TokenPairs, bigrams: Int, groups: Int, starts_bigram: Bools
+    ) -> tuple[bytes, list[int]]:
         """The keys of groups, joined, and where each starts; one more for the end.
 
         A key is above everything before its group and not above what is in it. Where a bigram
         starts, the bigram is enough.
         """
-        terms, endings = self._terms, self._endings
+        terms, separator = self._terms, len(self._terms.flat) - 1
+        starts = np.empty((2 * self._lookahead + 2, len(groups)), np.int64)
+        lengths = np.zeros(starts.shape, np.int64)
         before = np.maximum(groups - 1, 0)
-        left = self._terms_of(pairs, groups)
-        sizes = endings.sizes.take(left)
-        ends = terms.starts.take(left) + terms.lengths.take(left)
-        pieces = [(ends - sizes, sizes, np.zeros(len(groups), np.int64))]
-        same = endings.characters[left] == endings.characters[self._terms_of(pairs, before)]
+        left = bigrams.take(groups) >> _CHARACTER_BITS
+        starts[0], lengths[0] = self._character_starts.take(left), self._character_sizes.take(left)
+        starts[-1], lengths[-1] = separator, 1
+        may_go_on = (left == bigrams.take(before) >> _CHARACTER_BITS) & ~starts_bigram
+        used = np.arange(len(groups))
         for position in range(1, self._lookahead + 1):
-            following = pairs.tokens(position, groups).astype(np.int64)
-            is_used = (following > 0) & (same | (position == 1))
-            own = np.maximum((following & (self._space_flag - 1)) - 1, 0)
-            marker = np.where(following >= self._space_flag, AFTER_SPACE[0], ADJACENT[0])
-            lengths = np.where(starts_bigram, self._first_sizes.take(own), terms.lengths.take(own))
-            lengths *= is_used
-            pieces.append((terms.starts.take(own), lengths, (marker + 1) * is_used))
-            same &= (following == pairs.tokens(position, before)) & ~starts_bigram
-        return _join_strings(terms.flat, pieces, len(groups))
-
-    def _terms_of(self, pairs: TokenPairs, at: Int) -> Int:
-        """The terms before some boundaries."""
-        return (pairs.tokens(LEFT, at) & np.uint32(self._space_flag - 1)).astype(np.int64) - 1
-
-
-def _join_strings(
-    flat: U8, pieces: list[tuple[Int, Int, Int]], count: int
-) -> tuple[bytes, list[int]]:
-    """Each string from its pieces, an optional byte before each, and a line feed at the end."""
-    total = np.ones(count, np.int64)
-    for _, lengths, markers in pieces:
-        total += lengths + (markers > 0)
-    ends = np.cumsum(total)
-    out = np.full(int(ends[-1]) if count else 0, 10, np.uint8)
-    offset = ends - total
-    for starts, lengths, markers in pieces:
-        marked = markers > 0
-        out[offset[marked]] = (markers[marked] - 1).astype(np.uint8)
-        offset = offset + marked
-        out[spans(offset, lengths)] = flat.take(spans(starts, lengths))
-        offset = offset + lengths
-    return out.tobytes(), [0, *ends.tolist()]
+            tokens = pairs.tokens(position, groups.take(used))
+            is_token = tokens > 0
+            used, tokens = used.compress(is_token), tokens.compress(is_token)
+            own = (tokens & np.uint32(self._space_flag - 1)).astype(np.int64) - 1
+            starts[2 * position - 1, used] = separator + 1 + (tokens >= self._space_flag)
+            lengths[2 * position - 1, used] = 1
+            starts[2 * position, used] = terms.starts.take(own)
+            lengths[2 * position, used] = np.where(
+                starts_bigram.take(used), self._first_sizes.take(own), terms.lengths.take(own)
+            )
+            goes_on = tokens == pairs.tokens(position, before.take(used))
+            used = used.compress(goes_on & may_go_on.take(used))
+        ends = np.cumsum(lengths.sum(axis=0)).tolist()
+        names = self._flat.take(spans(starts.T.ravel(), lengths.T.ravel())).tobytes()
+        return names, [0, *ends]

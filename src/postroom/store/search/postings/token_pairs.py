@@ -81,10 +81,11 @@ MAX_SORTED = 1 << 17
 
 _COARSE_BITS = 8
 _DIGIT_BITS = 12
-LEFT, _DOC = 0, -1
+_LEFT = 0
+_RANK_BITS = np.uint32(16)
 
 Tokens = NDArray[np.unsignedinteger]
-"""Elements of `TokenRun.sequence`, or doc ids."""
+"""Elements of `TokenRun.sequence`, doc ids, or endings (see `_endings_by_token`)."""
 
 
 class _Source(Protocol):
@@ -92,12 +93,12 @@ class _Source(Protocol):
 
     width: int
 
-    def portions(self, lookahead: int) -> Iterator[U32]:
-        """The records of all pairs in order of arrival, with at least so many tokens."""
+    def portions(self, lookahead: int) -> Iterator[tuple[U32, U32, U32]]:
+        """All pairs in order of arrival: records with at least so many tokens, endings, tokens."""
         ...
 
-    def column(self, records: U32, position: int) -> Tokens:
-        """The tokens so many positions after those before the boundaries, or the doc ids."""
+    def windows(self, records: U32) -> tuple[U32, Tokens]:
+        """A row with the ending before each boundary and the tokens after it, and the doc ids."""
         ...
 
 
@@ -106,80 +107,94 @@ class _Positions:
 
     width = 1
 
-    def __init__(self, text: TokenizedTexts, whole: TokenRun) -> None:
-        self._text, self._whole = text, whole
+    def __init__(self, text: TokenizedTexts, whole: TokenRun, endings: U32) -> None:
+        self._text, self._whole, self._endings = text, whole, endings
 
-    def portions(self, lookahead: int) -> Iterator[U32]:
+    def portions(self, lookahead: int) -> Iterator[tuple[U32, U32, U32]]:
         first = 0
         for run in self._text.runs():
-            yield (_boundaries(run) + first).astype(np.uint32)[:, None]
+            positions, endings, following = _boundaries(run, self._endings)
+            yield (positions + first).astype(np.uint32)[:, None], endings, following
             first += len(run.sequence)
 
-    def column(self, records: U32, position: int) -> Tokens:
-        values = self._whole.docs if position == _DOC else self._whole.sequence[position:]
-        return values.take(records[:, 0])
+    def windows(self, records: U32) -> tuple[U32, Tokens]:
+        positions, sequence = records[:, 0].astype(np.int64), self._whole.sequence
+        # Read at once, because most of the time goes to fetching each place from memory.
+        size = self._text.lookahead + 1
+        overlapping = np.ndarray(
+            (len(sequence) - size + 1,), f"V{4 * size}", sequence, strides=(4,)
+        )
+        windows = overlapping[positions].view(np.uint32).reshape(-1, size)
+        windows[:, _LEFT] = self._endings.take(windows[:, _LEFT])
+        return windows, self._whole.docs.take(positions)
 
 
 class _Windows:
-    """Texts that are too large for memory: a record holds the tokens and the doc id of a pair."""
+    """Texts that are too large for memory: a record holds ending, tokens and doc id of a pair."""
 
-    def __init__(self, text: TokenizedTexts) -> None:
-        self._text, self.width = text, text.lookahead + 2
+    def __init__(self, text: TokenizedTexts, endings: U32) -> None:
+        self._text, self._endings, self.width = text, endings, text.lookahead + 2
 
-    def portions(self, lookahead: int) -> Iterator[U32]:
+    def portions(self, lookahead: int) -> Iterator[tuple[U32, U32, U32]]:
         for run in self._text.runs():
-            positions = _boundaries(run)
+            positions, endings, following = _boundaries(run, self._endings)
             records = np.empty((len(positions), lookahead + 2), np.uint32)
-            for column in range(lookahead + 1):
+            records[:, _LEFT], records[:, 1] = endings, following
+            for column in range(2, lookahead + 1):
                 records[:, column] = run.sequence.take(positions + column)
-            records[:, _DOC] = run.docs.take(positions)
-            yield records
+            records[:, -1] = run.docs.take(positions)
+            yield records, endings, following
 
-    def column(self, records: U32, position: int) -> Tokens:
-        return np.ascontiguousarray(records[:, position])
+    def windows(self, records: U32) -> tuple[U32, Tokens]:
+        return records, records[:, -1]
 
 
-def _boundaries(run: TokenRun) -> Int:
-    """The positions of all tokens that another token follows."""
+def _boundaries(run: TokenRun, endings: U32) -> tuple[Int, U32, U32]:
+    """The positions of all tokens that another follows, their endings, and the following tokens."""
     is_token = run.sequence != 0
-    return np.flatnonzero(is_token[:-1] & is_token[1:])
+    positions = np.flatnonzero(is_token[:-1] & is_token[1:])
+    left, following = run.sequence.take(positions), run.sequence[1:].take(positions)
+    return positions, endings.take(left), following
 
 
 class _Columns:
-    """The columns of some pairs, read when they are needed."""
+    """The columns of some pairs: endings, the tokens after them one by one, and doc ids."""
 
     def __init__(self, source: _Source, records: U32) -> None:
-        self._source, self._records = source, records
-        self._known: dict[int, Tokens] = {}
+        self._windows, self.docs = source.windows(records)
+        self._known: dict[int, U32] = {}
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self._windows)
 
-    def __getitem__(self, position: int) -> Tokens:
+    def __getitem__(self, position: int) -> U32:
         if position not in self._known:
-            self._known[position] = self._source.column(self._records, position)
+            self._known[position] = np.ascontiguousarray(self._windows[:, position])
         return self._known[position]
 
 
 @dataclass(frozen=True, slots=True)
 class TokenPairs:
-    """Adjacent tokens in order: the token before the boundary, those after it, and the message."""
+    """Adjacent tokens in order: the ending before the boundary, what follows, and the message."""
 
     _columns: _Columns
-    _order: Int | slice
+    _order: Int
 
     def __len__(self) -> int:
         return len(self._columns)
 
-    def tokens(self, position: int, at: Int | slice = slice(None)) -> Tokens:
+    def endings(self) -> tuple[U32, U16]:
+        """The last character before each boundary, and the rank of the token that it ends."""
+        endings: U32 = self._columns[_LEFT].take(self._order)
+        return endings >> _RANK_BITS, endings.astype(np.uint16)
+
+    def tokens(self, position: int, at: Int | slice = slice(None)) -> U32:
         """The tokens so many positions after those before the boundaries; of some pairs only."""
-        if isinstance(self._order, slice):
-            return self._columns[position][at]
         order = self._order if isinstance(at, slice) else self._order.take(at)
         return self._columns[position].take(order)
 
     def docs(self) -> Tokens:
-        return self.tokens(_DOC)
+        return self._columns.docs.take(self._order)
 
 
 @dataclass(slots=True)
@@ -193,13 +208,22 @@ class _Group:
 
 def sorted_token_pairs(text: TokenizedTexts, endings: Endings) -> Iterator[TokenPairs]:
     """All pairs, sorted by the last character before the boundary and by what follows."""
-    source: _Source = _Windows(text) if text.whole is None else _Positions(text, text.whole)
-    key = _SortKey(text.space_flag, text.lookahead, endings)
+    table = _endings_by_token(endings, text.space_flag)
+    source: _Source = (
+        _Windows(text, table) if text.whole is None else _Positions(text, text.whole, table)
+    )
+    key = _SortKey(text.space_flag, text.lookahead)
     with closing(TempFile()) as spill:
-        counts = _count(key.of(_Columns(source, records), 0) for records in source.portions(1))
-        portions = source.portions(text.lookahead)
-        for group in _partition(spill, source, counts, portions, key, 0):
+        counts = _count(key.first_digit(*pairs[1:]) for pairs in source.portions(1))
+        portions = ((r, key.first_digit(*pair)) for r, *pair in source.portions(text.lookahead))
+        for group in _partition(spill, source, counts, portions, 1):
             yield from _sorted(spill, source, group, key)
+
+
+def _endings_by_token(endings: Endings, space_flag: int) -> U32:
+    """The last character and, below it, the rank of each token of `TokenRun.sequence`."""
+    values = endings.characters.astype(np.uint32) << _RANK_BITS
+    return by_token(values | endings.ranks, space_flag)
 
 
 def by_token(values: NDArray[_Value], space_flag: int) -> NDArray[_Value]:
@@ -213,23 +237,21 @@ def by_token(values: NDArray[_Value], space_flag: int) -> NDArray[_Value]:
 class _SortKey:
     """The sort key of pairs as a sequence of digits."""
 
-    def __init__(self, space_flag: int, lookahead: int, endings: Endings) -> None:
+    def __init__(self, space_flag: int, lookahead: int) -> None:
         self._lookahead = lookahead
-        self._characters = by_token(endings.characters.astype(np.uint32), space_flag)
         self._shift = np.uint32(max(space_flag.bit_length() - _COARSE_BITS, 0))
         self._bits = np.uint64(space_flag.bit_length())
         self.count = 1 + 2 * lookahead
 
-    def of(self, columns: _Columns, digit: int) -> U32:
-        """One digit of each pair.
+    def first_digit(self, endings: U32, following: U32) -> U32:
+        """The last character before each boundary, and the first bits of what follows."""
+        digits: U32 = endings >> _RANK_BITS
+        digits <<= np.uint32(_COARSE_BITS)
+        digits |= following >> self._shift
+        return digits
 
-        The first is the last character before the boundary and the first bits of what follows.
-        """
-        if not digit:
-            digits: U32 = self._characters.take(columns[LEFT])
-            digits <<= np.uint32(_COARSE_BITS)
-            digits |= columns[1] >> self._shift
-            return digits
+    def digit(self, columns: _Columns, digit: int) -> U32:
+        """One of the digits after the first."""
         column: U32 = columns[(digit + 1) // 2]
         if digit % 2:
             return column >> np.uint32(_DIGIT_BITS)
@@ -237,10 +259,12 @@ class _SortKey:
 
     def order(self, columns: _Columns) -> Int:
         """The sort order of pairs in memory, by as many columns at a time as fit into 64 bits."""
-        values = self._characters.take(columns[LEFT]).astype(np.uint64)
+        values = (columns[_LEFT] >> _RANK_BITS).astype(np.uint64)
+        values <<= self._bits
+        values |= columns[1]
         values -= values.min()
-        lookahead = 1 + self._columns_that_fit(values, int(values.max()), 1)
-        for position in range(1, lookahead):
+        lookahead = 2 + self._columns_that_fit(values, int(values.max()), 2)
+        for position in range(2, lookahead):
             values <<= self._bits
             values |= columns[position]
         ordered, order = sort_packed(values)
@@ -249,7 +273,7 @@ class _SortKey:
         while len(tied) and lookahead <= self._lookahead:
             values = np.cumsum(first.compress(is_tied), dtype=np.uint64)
             own, start = order.take(tied), lookahead
-            lookahead += self._columns_that_fit(values, int(values[-1]), lookahead)
+            lookahead += max(1, self._columns_that_fit(values, int(values[-1]), lookahead))
             for position in range(start, lookahead):
                 values <<= self._bits
                 values |= columns[position].take(own)
@@ -262,7 +286,7 @@ class _SortKey:
     def _columns_that_fit(self, values: U64, largest: int, lookahead: int) -> int:
         """How many columns from *lookahead* on fit into 64 bits with a value and its index."""
         bits_left = 64 - largest.bit_length() - len(values).bit_length()
-        return max(1, min(bits_left // int(self._bits), self._lookahead + 1 - lookahead))
+        return min(bits_left // int(self._bits), self._lookahead + 1 - lookahead)
 
 
 def _sorted(spill: TempFile, source: _Source, group: _Group, key: _SortKey) -> Iterator[TokenPairs]:
@@ -271,14 +295,15 @@ def _sorted(spill: TempFile, source: _Source, group: _Group, key: _SortKey) -> I
     if is_small or group.depth == key.count:  # a large group is all equal then, and in order
         for records in _read(spill, group, source.width):
             columns = _Columns(source, records)
-            yield TokenPairs(columns, key.order(columns) if is_small else slice(None))
+            yield TokenPairs(columns, key.order(columns) if is_small else np.arange(len(records)))
         return
-    counts = _count(
-        key.of(_Columns(source, records), group.depth)
-        for records in _read(spill, group, source.width)
-    )
-    portions = _read(spill, group, source.width)
-    for subgroup in _partition(spill, source, counts, portions, key, group.depth):
+
+    def portions() -> Iterator[tuple[U32, U32]]:
+        for records in _read(spill, group, source.width):
+            yield records, key.digit(_Columns(source, records), group.depth)
+
+    counts = _count(digits for _, digits in portions())
+    for subgroup in _partition(spill, source, counts, portions(), group.depth + 1):
         yield from _sorted(spill, source, subgroup, key)
 
 
@@ -307,16 +332,15 @@ def _partition(
     spill: TempFile,
     source: _Source,
     counts: Int,
-    portions: Iterable[U32],
-    key: _SortKey,
-    digit: int,
+    portions: Iterable[tuple[U32, U32]],
+    depth: int,
 ) -> list[_Group]:
     """Spill pairs in groups by one digit; a group that is too large holds a single digit."""
     edges = _edges(counts)
-    groups = [_Group([], 0, digit + 1) for _ in edges[1:]]
+    groups = [_Group([], 0, depth) for _ in edges[1:]]
     group_of = np.repeat(np.arange(len(groups), dtype=np.uint16), np.diff(edges))
-    for records in portions:
-        groups_of_records = group_of.take(key.of(_Columns(source, records), digit))
+    for records, digits in portions:
+        groups_of_records = group_of.take(digits)
         order = np.argsort(groups_of_records, kind="stable")
         spilled = spill.put(records.take(order, axis=0))
         ends = np.cumsum(np.bincount(groups_of_records, minlength=len(groups))).tolist()

@@ -24,6 +24,10 @@ PADDING = b"\n" * _WORD
 """Appended to every flat text, so that eight bytes can be read at any position."""
 
 
+_USED: U64 = ~(np.uint64(2**64 - 1) >> np.arange(0, 72, 8, dtype=np.uint64))
+"""By length, all bits of the bytes that belong to a string."""
+
+
 def words_at(flat: U8, positions: Int) -> U64:
     """The eight bytes at each position, as integers that sort like the bytes."""
     view = np.ndarray((len(flat) - _WORD + 1,), ">u8", flat.data, strides=(1,))
@@ -32,10 +36,8 @@ def words_at(flat: U8, positions: Int) -> U64:
 
 def masked_words(flat: U8, positions: Int, lengths: Int) -> U64:
     """`words_at`, with zeros for all bytes beyond *lengths*."""
-    unused = (_WORD - np.minimum(lengths, _WORD)).astype(np.uint64) << np.uint64(3)
     words = words_at(flat, positions)
-    words >>= unused
-    words <<= unused
+    words &= _USED.take(np.minimum(lengths, _WORD))
     return words
 
 
@@ -104,36 +106,39 @@ def sort_packed(values: U64) -> tuple[U64, Int]:
     packed = values << np.uint64(bits)
     packed |= np.arange(len(values), dtype=np.uint64)
     packed.sort()
-    order = (packed & np.uint64((1 << bits) - 1)).astype(np.int64)
+    order = (packed & np.uint64((1 << bits) - 1)).view(np.int64)
     packed >>= np.uint64(bits)
     return packed, order
 
 
+_FACTOR = 0x9E3779B97F4A7C15
+_MAX_SLOT_BITS = 17
+_LONG = np.uint64(0xFF << 56)
+"""The word of no short string."""
+
+
 def number_strings(flat: U8, starts: Int, lengths: Int) -> tuple[U32, Int]:
-    """Number distinct strings: the number of each string, and the first string of each number.
+    """Number distinct strings: the number of each string, and one string of each number.
 
-    Strings of different lengths are distinct, so they are numbered by length class.
+    A short string whose word is the last in its slot of a hash table is numbered by the slot.
     """
-    numbers, firsts, count = np.empty(len(starts), np.uint32), [], 0
-    shares = np.minimum(lengths, _WORD + 1)
-    for low, high, number in ((0, 2, _number_short), (3, _WORD, _number), (9, 9, _number)):
-        chosen = np.flatnonzero((shares >= low) & (shares <= high))
-        own, first = number(flat, starts.take(chosen), lengths.take(chosen))
-        own += np.uint32(count)
-        numbers[chosen] = own
-        firsts.append(chosen.take(first))
-        count += len(first)
-    return numbers, np.concatenate(firsts)
-
-
-def _number_short(flat: U8, starts: Int, lengths: Int) -> tuple[U32, Int]:
-    """`number_strings` for at most two bytes: a table holds all possible strings."""
-    keys = (masked_words(flat, starts, lengths) >> np.uint64(48)).astype(np.int64) * 3 + lengths
-    firsts = np.full(3 << 16, -1)
-    firsts[keys[::-1]] = np.arange(len(keys))[::-1]
-    are_there = firsts >= 0
-    numbers = np.cumsum(are_there, dtype=np.uint32) - np.uint32(1)
-    return numbers.take(keys), firsts.compress(are_there)
+    words = words_at(flat, starts)
+    words |= ~_USED.take(np.minimum(lengths, _WORD))  # no byte of UTF-8 has all bits set
+    is_long = lengths > _WORD
+    words[is_long] = _LONG
+    slot_bits = min(len(starts).bit_length(), _MAX_SLOT_BITS)
+    slots = ((words * np.uint64(_FACTOR)) >> np.uint64(64 - slot_bits)).view(np.int64)
+    lasts = np.empty(1 << slot_bits, np.int32)
+    lasts[slots] = np.arange(len(starts), dtype=np.int32)
+    by_slot = words.take(lasts.take(slots)) == words
+    by_slot &= ~is_long
+    is_used = np.zeros(1 << slot_bits, np.bool_)
+    is_used[slots.compress(by_slot)] = True
+    numbers = (np.cumsum(is_used, dtype=np.uint32) - np.uint32(1)).take(slots)
+    firsts, others = lasts.compress(is_used), np.flatnonzero(~by_slot)
+    own, own_firsts = _number(flat, starts.take(others), lengths.take(others))
+    numbers[others] = own + np.uint32(len(firsts))
+    return numbers, np.concatenate((firsts, others.take(own_firsts)))
 
 
 def hash_strings(flat: U8, starts: Int, lengths: Int) -> U64:
@@ -167,7 +172,7 @@ def _all_words(flat: U8, starts: Int, lengths: Int) -> list[tuple[Int | None, U6
 
 
 def _hashes(words: list[tuple[Int | None, U64]], lengths: Int, salt: int) -> U64:
-    factor = np.uint64((0x9E3779B97F4A7C15 * (2 * salt + 1)) & 0xFFFFFFFFFFFFFFFF)
+    factor = np.uint64(_FACTOR * (2 * salt + 1) & 0xFFFFFFFFFFFFFFFF)
     hashes = words[0][1] * factor
     hashes ^= hashes >> np.uint64(32)
     for longer, word in words[1:]:

@@ -298,12 +298,12 @@ class Tokenizer:
         if len(is_long) and self._has_chunks:
             starts, ends = _split_long(flat, starts, ends)
         counts = np.diff(np.searchsorted(starts, after), prepend=0)
-        follows_space = flat.take(np.maximum(starts, 1) - 1) == _SPACE
-        follows_space &= starts > 0
+        follows_space = flat.take(starts - 1) == _SPACE  # the padding is before the first
         if len(is_long) and not self._has_chunks:
             starts[is_long] = _next_character(flat, ends[is_long] - MAX_TOKEN_BYTES)
-        numbers, firsts = number_strings(flat, starts, ends - starts)
-        terms = pack_terms(flat, starts.take(firsts), (ends - starts).take(firsts))
+        lengths = ends - starts
+        numbers, firsts = number_strings(flat, starts, lengths)
+        terms = pack_terms(flat, starts.take(firsts), lengths.take(firsts))
         own = self._dictionary.numbers(terms).take(numbers)
         own += np.uint32(1)
         own |= follows_space * _SPACE_BEFORE
@@ -341,21 +341,20 @@ def _split_long(flat: U8, starts: Int, ends: Int) -> tuple[Int, Int]:
 
 
 def find_tokens(flat: U8) -> tuple[Int, Int]:
-    """Where each token starts and ends."""
+    """Where each token starts and ends; the last byte belongs to none."""
     classes = _classes(flat)
-    is_start = np.ones(len(flat), np.bool_)
-    np.not_equal(classes[1:], classes[:-1], out=is_start[1:])
-    is_start |= classes == _SINGLE
-    is_start &= classes != _CONTINUATION
-    starts = np.flatnonzero(is_start)
-    ends = np.append(starts[1:], len(flat))
-    are_tokens = classes.take(starts) != _WHITESPACE
-    return starts.compress(are_tokens), ends.compress(are_tokens)
+    is_edge = classes[1:] != classes[:-1]
+    is_edge |= classes[1:] == _SINGLE
+    is_edge &= classes[1:] != _CONTINUATION
+    is_in_token = classes != _WHITESPACE
+    is_start = np.append(is_in_token[:1], is_edge & is_in_token[1:])
+    return np.flatnonzero(is_start), np.flatnonzero(is_edge & is_in_token[:-1]) + 1
 
 
 def _classes(flat: U8) -> U8:
     """The class of each byte: its character's, or `_CONTINUATION` inside a single character."""
-    classes = _ascii_classes().take(flat)
+    # Much faster than looking up each byte with an index.
+    classes = np.frombuffer(bytearray(flat).translate(_ascii_classes()), np.uint8)
     leads = np.flatnonzero(flat >= 0xC0)
     if not len(leads):
         return classes
@@ -369,12 +368,12 @@ def _classes(flat: U8) -> U8:
 
 
 @cache
-def _ascii_classes() -> U8:
+def _ascii_classes() -> bytes:
     classes = np.full(256, _SINGLE, np.uint8)
     classes[[SEPARATOR, _SPACE]] = _WHITESPACE
     classes[ord("a") : ord("z") + 1] = _LETTER
     classes[ord("0") : ord("9") + 1] = _DIGIT
-    return classes
+    return classes.tobytes()
 
 
 @cache
