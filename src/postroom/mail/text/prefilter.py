@@ -21,8 +21,15 @@ OTHER_MARK = r"^[ ]{0,6}(?:([|:])[ \t]+\S|([A-Z][A-Za-z]{0,2})>{1,4}[ \t]?\S)"
 """Marks of quoted lines other than `>`."""
 
 # Numbers without which there is neither a date, a year nor a time: see the tokens of attributions.
-_MAY_BE_DATED = re.compile(r"\d(?:\d|[ \xa0\u202f]?[AaPp]|\s?[时時시点點])")
+_MAY_BE_DATED = re.compile(r"\d(?:\d|[ \xa0\u202f]?[AaPp]|\s?[時时시点點])")
+# The same with what stands beside them, for texts in which numbers are frequent.
+_MAY_BE_DATE = re.compile(
+    r"\d(?:[:.h]\d\d|[ \xa0\u202f]?[AaPp][Mm]|\s?[時时시点點年년]|[-/.]\s?\d{1,2}[-/.]|-\d\d"
+    r"|[-/.][^\W\d_]{3,9}\.?[-/.])|19\d\d|20\d\d"
+)
+_MAY_BE_ADDRESS = re.compile(r"@(?<=[^\s<>()\[\]@,;:\"]@)[\w.-]")
 _MAY_BE_ZONE = re.compile(r"GMT|UTC|[+−-]\d|ST\b|DT\b")
+_MAX_VERB_LINES = 200
 _BEFORE_VERB = "(?:^|[^a-z]|gmt|utc|[0-9]t)"  # which tokens end without a space
 
 
@@ -98,9 +105,39 @@ def may_have_verb(text: str) -> bool:
     return _is_found(_verbs(), text.lower())
 
 
+def lines_with_verbs(text: str) -> list[int]:
+    """The lines of which `may_have_verb` is true, and in a text with very many perhaps others.
+
+    In order; one pass for all lines of a mail costs as much as looks at two of them.
+    """
+    data, pattern = text.lower().encode("utf-8", "replace"), _pattern(_verbs())
+    found: list[int] = []
+    line = counted = at = 0
+    while match := pattern.search(data, at):
+        begin = match.start() + 1  # behind a line break that the pattern takes as a border
+        line, counted = line + data.count(b"\n", counted, begin), begin
+        if len(found) >= _MAX_VERB_LINES:
+            return [*found, *range(line, line + data.count(b"\n", begin) + 1)]
+        found.append(line)
+        at = data.find(b"\n", match.end() - 1)
+        if at < 0:
+            break
+    return found
+
+
 def may_be_dated(text: str) -> bool:
     """False if there is neither a date, a year nor a time in the text."""
     return _MAY_BE_DATED.search(text) is not None
+
+
+def may_have_date(text: str) -> bool:
+    """False if there is neither a date, a year nor a time in the text; slower and stricter."""
+    return _MAY_BE_DATE.search(text) is not None
+
+
+def may_have_address(text: str) -> bool:
+    """False if no address stands in the text; an `@` alone may belong to a patch."""
+    return "@" in text and _MAY_BE_ADDRESS.search(text) is not None
 
 
 def may_have_zone(text: str) -> bool:
@@ -140,10 +177,3 @@ def may_have_marks(text: str) -> bool:
 def may_have_reply_mark(text: str) -> bool:
     """False if no line of a text says `reply`, `above` and `line`."""
     return _reply_mark()(text)
-
-
-@cache
-def verb_endings() -> tuple[int, frozenset[str]]:
-    """How many letters at the end of a word tell that it is no verb, and those of all verbs."""
-    count = min(3, *map(len, words_of("verbs")))
-    return count, frozenset(verb[-count:] for verb in words_of("verbs"))
