@@ -60,11 +60,10 @@ def test_no_quick_test_changes_what_is_quoted(monkeypatch: pytest.MonkeyPatch) -
     for name in ("may_have_verb", "may_be_dated", "may_have_zone", "may_have_date"):
         monkeypatch.setattr(attributions, name, lambda _: True)
     monkeypatch.setattr(attributions, "may_have_address", lambda text: "@" in text)
-    for name in ("may_have_headings", "may_have_marks", "may_have_reply_mark"):
+    for name in ("may_have_marks", "may_have_reply_mark"):
         monkeypatch.setattr(splitting, name, lambda _: True)
-    monkeypatch.setattr(
-        splitting, "lines_with_verbs", lambda text: list(range(text.count("\n") + 1))
-    )
+    for name in ("lines_with_headings", "lines_with_verbs"):
+        monkeypatch.setattr(splitting, name, lambda text: range(text.count("\n") + 1))
     monkeypatch.setattr(attributions, "_is_usual", lambda _: False)
     for name in ("_may_close", "_may_be_sent_from", "_may_name_device", "_may_be_contact"):
         monkeypatch.setattr(signatures, name, lambda _: True)

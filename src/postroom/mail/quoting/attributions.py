@@ -234,7 +234,7 @@ def _is_usual(line: str) -> bool:
     """
     if "\n" in line or line[-1:] != ":" or not line[0].isalnum():
         return False
-    line = _NO_SENTENCE.sub("", line)
+    line = _NO_SENTENCE.sub("", line) if "AM" in line or ". " in line else line
     first, _, verb = line[:-1].rpartition(" ")
     is_verb = verb.isalpha() and verb.lower() in words_of("verbs")
     words = _NO_LETTERS.split(first)[1:]

@@ -8,7 +8,7 @@ from functools import cache
 
 from postroom.mail.data import load
 from postroom.mail.quoting.attributions import LONGEST, has_verb
-from postroom.mail.text.prefilter import prefilter
+from postroom.mail.text.prefilter import line_finder
 
 _WORDS = load("quotations")
 HEADERS = {name: header for header, names in _WORDS["headers"].items() for name in names}
@@ -83,26 +83,27 @@ def _notices() -> re.Pattern[str]:
 
 
 @cache
-def _headings() -> Callable[[str], bool]:
+def _headings() -> Callable[[str], list[int]]:
     """Finds the lines that the functions of this module accept, and few others."""
     dress, marks = f"[{re.escape(DECORATION)}]", f"[{re.escape(DECORATION.strip())}]"
     rule, letter = "[-_=*~#‐–—―─]", r"[A-Za-z\x{80}-\x{10ffff}]"
+    blank = r"[^\nA-Za-z0-9]*"  # or more signs
     around = f"[{re.escape(_AROUND_HEADER)}]*"
     names = "|".join(re.escape(name) for name, kind in HEADERS.items() if kind in _FIRST_HEADERS)
     lines = (
         f"{dress}*{_FORWARDS.pattern}",
         f"{dress}*{marks}{dress}*{_ORIGINALS.pattern}",
         rf"{dress}*{rule}{rule}[^\n]*{letter}[^\n]*{rule}{rule}[\s]*$",
-        rf"[\s]*{rule}{rule}+[\s]*\n[^\n]*(?:{_notices().pattern})",
-        rf"[\s]*{rule}{rule}+[\s]*\n[\s]*(?:{dress}|:)*{_earlier().pattern}",
+        rf"{blank}{rule}{rule}{blank}\n[\s]*[^\n]*(?:{_notices().pattern})",
+        rf"{blank}{rule}{rule}{blank}\n[\s]*(?:{dress}|:)*{_earlier().pattern}",
         f"{around}(?:{names}){around}[:：]",
     )
-    return prefilter("|".join(f"^{line}" for line in lines))
+    return line_finder("|".join(f"^{line}" for line in lines))
 
 
-def may_have_headings(text: str) -> bool:
-    """False if no line of a text is a separator, a forward or the first header of a quoted mail,
-    and none opens a notice.
+def lines_with_headings(text: str) -> list[int]:
+    """The lines that may be a separator, a forward, the first header of a quoted mail, or a rule
+    above a notice; in a text with very many of them perhaps others too.
     """
     return _headings()(text)
 

@@ -20,7 +20,7 @@ from postroom.mail.quoting.headings import (
     is_rule,
     is_separator,
     is_short_rule,
-    may_have_headings,
+    lines_with_headings,
     opens_notice,
     reply_marks,
 )
@@ -116,17 +116,20 @@ class _Marks:
         self._verb_lines = lines_with_verbs(text)
         self.quoted = [False] * len(self.lines)
         if ">" in text:
-            self.quoted = [_is_quote(line) for line in self.lines]
+            starts = _QUOTE_STARTS  # mbox wrote the > of `>From `
+            self.quoted = [
+                line.startswith(starts) and not line.startswith(">From ") for line in self.lines
+            ]
         if has_marks and _OTHER_MARK.search(text):
             self._find_other_marks()
         if True in self.quoted:
             self._free_prompts()
             self._free_torn_ends()
+            if "<<<" in text:
+                self._free_shouts()
             self._adopt_wrapped_lines()
-        if self._reply_marks or may_have_headings(text):
-            cut = self._find_cut()
-        else:
-            cut = self._find_attribution_cut()
+        self._headings = lines_with_headings(text)
+        cut = self._find_cut()
         above = zip(self.lines[:cut], self.quoted, strict=False)
         if not any(line.strip() and not is_quoted for line, is_quoted in above):
             cut = len(self.lines)  # nothing above the old mail: it was passed on as it is
@@ -187,12 +190,15 @@ class _Marks:
                 if said.count("<") > said.count(">") or "mailto:" in said:
                     self.quoted[index] = False
 
+    def _free_shouts(self) -> None:
+        """`>>> buy now <<<` is no quotation."""
+        for index, line in enumerate(self.lines):
+            if line.startswith(_PROMPT) and line.rstrip().endswith("<<<"):
+                self.quoted[index] = False
+
     def _adopt_wrapped_lines(self) -> None:
         """A lone line between two quoted ones is the rest of a quoted line that was too long."""
         quoted, lines = self.quoted, self.lines
-        for index, line in enumerate(lines):  # `>>> buy now <<<` is no quotation
-            if line.startswith(_PROMPT) and line.rstrip().endswith("<<<"):
-                quoted[index] = False
         around = enumerate(zip(quoted, quoted[1:], quoted[2:], strict=False), 1)
         for index in [at for at, (above, own, below) in around if above and below and not own]:
             line = lines[index]
@@ -201,27 +207,22 @@ class _Marks:
 
     def _find_cut(self) -> int:
         """The first line from which on all is quoted, len(lines) if there is none."""
-        marks, ends = self._reply_marks, frozenset(self._attribution_ends())
-        for index, (line, is_quoted) in enumerate(zip(self.lines, self.quoted, strict=True)):
-            if not line or is_quoted:
+        marks, ends = self._reply_marks, set(self._attribution_ends())
+        headings = range(len(self.lines)) if marks else self._headings
+        for index in sorted(ends.union(headings)) if headings else sorted(ends):
+            line = self.lines[index]
+            if not line or self.quoted[index]:
                 continue
-            cut = -1
-            if line[0] in _DECORATED or line[0].isspace():
-                cut = self._heading_cut(index, line)
+            cut = self._heading_cut(index, line) if headings else -1
             if cut < 0 and marks and line in marks:
                 cut = self._above_rules(index)
-            if cut < 0 and (":" in line or "：" in line):
+            if cut < 0 and headings:
                 cut = self._header_cut(index, line)
             if cut < 0 and index in ends:
                 cut = self._cut_below(index, line)
             if cut >= 0:
                 return cut
         return len(self.lines)
-
-    def _find_attribution_cut(self) -> int:
-        """`_find_cut` in a text without headings, which looks at few lines."""
-        cuts = (self._cut_below(index, self.lines[index]) for index in self._attribution_ends())
-        return next((cut for cut in cuts if cut >= 0), len(self.lines))
 
     def _attribution_ends(self) -> list[int]:
         """The lines that are not quoted and with which an attribution may end."""
@@ -237,6 +238,8 @@ class _Marks:
 
     def _heading_cut(self, index: int, line: str) -> int:
         """The cut if the line is a separator or opens a notice, else -1."""
+        if line[0] not in _DECORATED and not line[0].isspace():
+            return -1
         start = line.lstrip()[:2]
         if start[:1] in _DECORATED and (start[1:] in _DECORATED or start[:1] in _EMPHASIS):
             if is_forward(line):
@@ -414,10 +417,6 @@ class _Marks:
         grown = len(self.lines) - count
         self.quoted[begin : quote + grown] = [True] * (quote + grown - begin)
         return grown
-
-
-def _is_quote(line: str) -> bool:
-    return line.startswith(_QUOTE_STARTS) and not line.startswith(">From ")  # mbox wrote that >
 
 
 def _ends_with_verb(line: str) -> bool:

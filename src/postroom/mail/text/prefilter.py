@@ -29,7 +29,7 @@ _MAY_BE_DATE = re.compile(
 )
 _MAY_BE_ADDRESS = re.compile(r"@(?<=[^\s<>()\[\]@,;:\"]@)[\w.-]")
 _MAY_BE_ZONE = re.compile(r"GMT|UTC|[+−-]\d|ST\b|DT\b")
-_MAX_VERB_LINES = 200
+_MAX_LINES = 200
 _BEFORE_VERB = "(?:^|[^a-z]|gmt|utc|[0-9]t)"  # which tokens end without a space
 
 
@@ -40,6 +40,17 @@ def prefilter(source: str) -> Callable[[str], bool]:
     The pattern has no lookaround.
     """
 
+    compiled = _late(source)
+    return lambda text: compiled().search(_bytes(text)) is not None
+
+
+def line_finder(source: str) -> Callable[[str], list[int]]:
+    """The lines on which such a pattern may begin to match, as `prefilter` looks for it."""
+    compiled = _late(source)
+    return lambda text: _matching_lines(compiled(), _bytes(text))
+
+
+def _late(source: str) -> Callable[[], Any]:
     @cache
     def compiled() -> Any:
         import re2  # type: ignore[import-untyped]  # late, for a quick start
@@ -48,12 +59,13 @@ def prefilter(source: str) -> Callable[[str], bool]:
         options.log_errors, options.never_capture = False, True
         return re2.compile(f"(?im){_widened(source)}".encode(), options)
 
-    def may_match(text: str) -> bool:
-        if not text.isascii():
-            text = text.replace("İ", "i").replace("ı", "i")  # which are the same to `re`
-        return compiled().search(text.encode("utf-8", "replace")) is not None
+    return compiled
 
-    return may_match
+
+def _bytes(text: str) -> bytes:
+    if not text.isascii():
+        text = text.replace("İ", "i").replace("ı", "i")  # which are the same to `re`
+    return text.encode("utf-8", "replace")
 
 
 def _widened(source: str) -> str:
@@ -110,16 +122,20 @@ def lines_with_verbs(text: str) -> list[int]:
 
     In order; one pass for all lines of a mail costs as much as looks at two of them.
     """
-    data, pattern = text.lower().encode("utf-8", "replace"), _pattern(_verbs())
+    return _matching_lines(_pattern(_verbs()), text.lower().encode("utf-8", "replace"))
+
+
+def _matching_lines(pattern: Any, data: bytes) -> list[int]:
+    """The lines on which a match begins; behind very many of them all lines."""
     found: list[int] = []
     line = counted = at = 0
     while match := pattern.search(data, at):
         begin = match.start() + 1  # behind a line break that the pattern takes as a border
         line, counted = line + data.count(b"\n", counted, begin), begin
-        if len(found) >= _MAX_VERB_LINES:
+        if len(found) >= _MAX_LINES:
             return [*found, *range(line, line + data.count(b"\n", begin) + 1)]
         found.append(line)
-        at = data.find(b"\n", match.end() - 1)
+        at = data.find(b"\n", begin)
         if at < 0:
             break
     return found
