@@ -110,7 +110,7 @@ def _is_near(one: str, other: str) -> bool:
 
 def _name_tricks(sender: AddressLine) -> list[str]:
     name = sender.name[:500]
-    claimed = _ADDRESS.search(name)
+    claimed = _ADDRESS.search(name) if "@" in name else None
     if claimed and site(claimed[1]) != site(_domain(sender.address)):
         return [f"the name says {claimed[0]}, the address is {sender.address}"]
     if not name.isascii() and any(_is_mixed(word) for word in name.split()):

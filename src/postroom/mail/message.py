@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
 from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from typing import Literal
@@ -327,11 +326,14 @@ def format_date(date: datetime) -> str:
 _ATTESTED = frozenset(("authentication-results", "arc-authentication-results", "received-spf"))
 
 
-def decoded_pairs(fields: Fields) -> Iterator[tuple[str, str]]:
+def decoded_pairs(fields: Fields) -> tuple[tuple[str, str], ...]:
     """Every field, in order, with its encoded words decoded.
 
     Authentication-Results are not decoded: an encoded word could inject a result.
     """
-    for name, value in fields.pairs:
-        is_encoded = "=?" in value and name.lower() not in _ATTESTED
-        yield name, decode_words(value) if is_encoded else value
+    if not any("=?" in value for _, value in fields.pairs):
+        return tuple(fields.pairs)
+    return tuple(
+        (name, decode_words(value) if "=?" in value and name.lower() not in _ATTESTED else value)
+        for name, value in fields.pairs
+    )

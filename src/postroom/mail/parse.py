@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from postroom.mail.addresses import parse_mailboxes
 from postroom.mail.authentication import find_altered, find_lookalikes
@@ -43,6 +44,7 @@ _AUTHORS = ("from", "sender", "reply_to")
 _LEADING_JUNK = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*+(?:>?From (?![ \t]*+:)[^\n]*+\n)?+")
 _POINTER = re.compile(r"html|view (?:this|it) |in your browser|navigateur|browser", re.IGNORECASE)
 _SHORT = 400
+_MAX_USUAL_CHARS = 200
 _MAX_DATES = 5
 _STAND_INS = ("sender", "reply-to", "return-path")
 _DEFAULT_LIMITS = Limits()
@@ -201,7 +203,7 @@ def _assemble(
         references=tuple(
             parse_references([line(v) for v in fields.all("references")], bare=is_bare)
         ),
-        headers=tuple(decoded_pairs(fields)),
+        headers=decoded_pairs(fields),
         text=words.text,
         new_text=reply.new_text,
         quoted_text=reply.quoted_text,
@@ -244,6 +246,10 @@ def _addresses(
             contents.note(f"{len(values)} {name.title()} headers, {which} counts")
             values = [one]
         for value in values[:10]:
+            may_be_usual = len(value) <= _MAX_USUAL_CHARS and name not in fields.had_nul
+            if may_be_usual and (usual := _usual_addresses(role, value, limits.header_addresses)):
+                found += usual
+                continue
             mailboxes, more = parse_mailboxes(value, most=limits.header_addresses)
             if more:
                 contents.note(f"more than {limits.header_addresses} addresses in {name}")
@@ -255,6 +261,19 @@ def _addresses(
                 ]
             found += read
     return _with_sender(found, fields, contents, line)
+
+
+@lru_cache(maxsize=2048)
+def _usual_addresses(role: str, value: str, most: int) -> tuple[AddressLine, ...]:
+    """The addresses of a field that needs neither a note nor cleaning, else none.
+
+    The same people write on a list again and again.
+    """
+    mailboxes, more = parse_mailboxes(value, most=most)
+    written = "".join(f"{m.name}{m.address}" for m in mailboxes)
+    if more or not (written.isascii() and written.isprintable()):
+        return ()
+    return tuple(AddressLine(role, m.name.strip(), m.address) for m in mailboxes)
 
 
 def _has_address(value: str) -> bool:

@@ -89,7 +89,7 @@ def read_head(raw: bytes, limits: Limits = _DEFAULT_LIMITS, rule_key: bytes = b"
     """What the beginning of a mail says; the rest need not be there."""
     fields = split_header(raw, 0, len(raw), limits=limits).fields
     kind = fields.first("content-type").strip().lower()
-    headers = tuple(decoded_pairs(fields))
+    headers = decoded_pairs(fields)
     return Head(
         headers=headers,
         list_id=list_id(fields),

@@ -58,14 +58,16 @@ def texts() -> list[str]:
 def test_no_quick_test_changes_what_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     given = texts()
     quick = [split_reply(text) for text in given]
-    for name in ("may_have_verb", "may_be_dated", "may_have_zone"):
+    for name in ("may_have_verb", "may_be_dated", "may_have_zone", "may_have_date"):
         monkeypatch.setattr(attributions, name, lambda _: True)
-    for name in ("may_have_verb", "may_have_marks", "may_have_reply_mark"):
+    monkeypatch.setattr(attributions, "may_have_address", lambda text: "@" in text)
+    for name in ("may_have_marks", "may_have_reply_mark"):
         monkeypatch.setattr(splitting, name, lambda _: True)
-    monkeypatch.setattr(splitting, "verb_endings", lambda: (1, frozenset(map(chr, range(0x3000)))))
+    for name in ("lines_with_headings", "lines_with_verbs"):
+        monkeypatch.setattr(splitting, name, lambda text: range(text.count("\n") + 1))
     monkeypatch.setattr(attributions, "_is_usual", lambda _: False)
-    monkeypatch.setattr(signatures, "_may_close", lambda _: True)
-    monkeypatch.setattr(signatures, "_may_be_sent_from", lambda _: True)
+    for name in ("_may_close", "_may_be_sent_from", "_may_name_device", "_may_be_contact"):
+        monkeypatch.setattr(signatures, name, lambda _: True)
 
     slow = [split_reply(text) for text in given]
 
@@ -78,6 +80,25 @@ def test_a_verb_is_found_in_any_case_and_place(verb: str, around: str) -> None:
     for said in (verb, verb.title(), verb.upper()):
         if said.lower() == verb:
             assert quoting.may_have_verb(around.format(said))
+
+
+def test_the_lines_with_verbs_are_those_in_which_each_verb_stands() -> None:
+    given = [text for text in texts() if not text.endswith("\r")]
+    for text in given:
+        lines = text.split("\n")
+        wanted = [at for at, line in enumerate(lines) if quoting.may_have_verb(line)]
+
+        assert wanted == quoting.lines_with_verbs(text)
+
+
+def test_behind_very_many_lines_with_verbs_all_lines_may_have_one() -> None:
+    text = "she wrote\n\n" * 1_000
+
+    found = quoting.lines_with_verbs(text)
+
+    assert set(range(0, 2_000, 2)) <= set(found)
+    assert found == sorted(set(found))
+    assert 2_000 == found[-1]
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
 from postroom.mail.data import load
@@ -25,7 +26,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 _USUAL_NAMES = frozenset(load("headers")["usual"])
 _CHARSET = re.compile(r"charset\s?=\s?\"?([\w-]{1,40})", re.IGNORECASE)
 _WORD_CHARSET = re.compile(r"=\?([\w-]{1,40})\?[bqBQ]\?")
-_MAX_PARAMETERS = 100
+_MAX_PARAMETERS, _SHORT = 100, 100
 _PARAMETER = re.compile(
     r"""\s*+;?+\s*+([^\s=;"]{1,200}+)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)(?:"|$)|([^;]*+))""",
     re.DOTALL,
@@ -131,19 +132,15 @@ def _read_clean(text: str, most: int) -> Fields | None:
     lines = text.replace("\n ", " ").replace("\n\t", "\t").rstrip("\n").split("\n")
     if len(lines) > most:
         return None
-    fields = Fields()
-    pairs, index = fields.pairs, fields._index  # noqa: SLF001 - our own class
-    for line in lines:
-        name, colon, value = line.partition(":")
-        lower = name.lower()
-        if not colon or (lower not in _USUAL_NAMES and not _NAME.fullmatch(name)):
-            return None
-        value = value.strip()
-        pairs.append((name, value))
-        if lower in index:
-            index[lower].append(value)
-        else:
-            index[lower] = [value]
+    parts = [line.partition(":") for line in lines]
+    keys = [name.lower() for name, _, _ in parts]
+    unusual = set(keys) - _USUAL_NAMES
+    if not all(colon for _, colon, _ in parts) or not all(map(_NAME.fullmatch, unusual)):
+        return None
+    fields = Fields([(name, value.strip()) for name, _, value in parts])
+    index = fields._index  # noqa: SLF001 - our own class
+    for key, (_, value) in zip(keys, fields.pairs, strict=True):
+        index.setdefault(key, []).append(value)
     return fields
 
 
@@ -227,7 +224,6 @@ _GUESSED_BOUNDARY = re.compile(rb"(?:^|\n)--([^\s-][^\r\n]{0,200}?)[ \t]*\r?\n(?
 _IN_NO_BOUNDARY = re.compile(rb"[^0-9A-Za-z'()+_,./:=?\s-]")
 _REST_OF_LINE = re.compile(rb"[ \t]*+(?:\r\n|\n|\r|\Z)")
 _MAX_MARKERS = 100_000
-_EMBEDDED = frozenset(("message/rfc822", "message/global", "message/news"))
 
 
 @dataclass(slots=True)
@@ -236,7 +232,7 @@ class Part:
 
     fields: Fields
     content_type: str
-    parameters: dict[str, str]
+    parameters: Mapping[str, str]
     raw: bytes = field(repr=False)
     start: int
     end: int
@@ -244,7 +240,7 @@ class Part:
     message: Part | None = None
 
     @property
-    def disposition(self) -> tuple[str, dict[str, str]]:
+    def disposition(self) -> tuple[str, Mapping[str, str]]:
         return parse_parameters(self.fields.first("content-disposition"))
 
     @property
@@ -368,23 +364,28 @@ def _before_break(raw: bytes, at: int) -> int:
     return at - 1 if raw[at - 1 : at] == b"\r" else at
 
 
-def _content_type(fields: Fields, default: str) -> tuple[str, dict[str, str]]:
+def _content_type(fields: Fields, default: str) -> tuple[str, Mapping[str, str]]:
     value = fields.first("content-type")
     if not value:
         return default, {}
     content_type, parameters = parse_parameters(value)
-    if content_type == "text":
-        content_type = "text/plain"
+    content_type = "text/plain" if content_type == "text" else content_type
     return content_type if content_type.count("/") == 1 else default, parameters
 
 
 def is_embedded_message(part: Part) -> bool:
     """A mail inside the mail."""
-    return part.content_type in _EMBEDDED
+    return part.content_type in ("message/rfc822", "message/global", "message/news")
 
 
-def parse_parameters(value: str) -> tuple[str, dict[str, str]]:
+def parse_parameters(value: str) -> tuple[str, Mapping[str, str]]:
     """The value itself, lower case, and its parameters by lower-case name, decoded."""
+    # Most mail has the same few, which are kept.
+    return (_parameters if len(value) <= _SHORT else _parameters.__wrapped__)(value)
+
+
+@lru_cache(maxsize=1024)
+def _parameters(value: str) -> tuple[str, Mapping[str, str]]:
     head, _, rest = value.partition(";")
     if "=" in head:  # a forgotten semicolon, or a forgotten type
         head, rest = ("", value) if "/" not in head.partition("=")[0] else _forgiven(value)
@@ -401,12 +402,10 @@ def _raw_parameters(rest: str) -> list[tuple[str, str, bool]]:
     """Names, values and whether they were quoted, as they stand."""
     found: list[tuple[str, str, bool]] = []
     at = 0
-    while at < len(rest) and len(found) < _MAX_PARAMETERS:
+    while 0 <= at < len(rest) and len(found) < _MAX_PARAMETERS:
         match = _PARAMETER.match(rest, at)
         if match is None:
             at = rest.find(";", at + 1)
-            if at < 0:
-                break
             continue
         quoted = match[2] is not None
         value = _ESCAPED.sub(r"\1", match[2]) if quoted else match[3].strip()

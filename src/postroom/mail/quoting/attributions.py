@@ -12,15 +12,20 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from postroom.mail.data import load
-from postroom.mail.text.prefilter import may_be_dated, may_have_verb, may_have_zone, words_of
+from postroom.mail.text.prefilter import (
+    may_be_dated,
+    may_have_address,
+    may_have_date,
+    may_have_verb,
+    may_have_zone,
+    words_of,
+)
 
 LONGEST = 500
 TRAILING = " \t\n-*_\xa0\u200e\u200f\u202a\u202b\u202c"
 """What may follow the colon of an attribution: rules, emphasis, marks of direction."""
 _LINE_MARKS = " \t*_-–—|~=#\xa0\u200e\u200f\u202a\u202b\u202c"
-VERB_TRAILING = " \t-*_:："
-"""What may follow a verb at the end of a line."""
-_WRAP_CHARS = 55
+_WRAP_CHARS, _MAX_VERB_WORDS = 55, 4
 _ADDRESS = r"(?:[<(\[]\s{0,3})?(?:mailto:)?[^\s<>()\[\]@,;:\"]{1,100}@[\w.-]{1,200}[>)\]]{0,4}"
 _DATE = (
     r"\d{2,4}\s?[年년]\s?\d{1,2}\s?[月월]\s?\d{1,2}\s?[日일号號]"
@@ -46,11 +51,11 @@ _TOKEN = re.compile(
     rf"|(?P<number>\d{{1,9}}(?:st|nd|rd|th|er|º)?)|(?P<word>{_WORD})|(?P<mark>[<\"'«“„(\[]))"
 )
 _WORD_BREAK = re.compile(r"[\s:：,.<>\"'”’*_-]+")
-_NO_LETTERS = re.compile(r"[\W\d_]+")
-_BRACKETS = re.compile(r"[()\[\]]")
-_MAX_VERB_WORDS = 4
+_NO_LETTERS, _BRACKETS = re.compile(r"[\W\d_]+"), re.compile(r"[()\[\]]")
 _STOPS = frozenset(".!?…。！？")
 _SENTENCE_END = re.compile(rf"[{''.join(sorted(_STOPS))}][\"'”’)\]]{{0,2}}\s")
+# An hour and the initial of a name, which neither end a sentence nor open an attribution.
+_NO_SENTENCE = re.compile(r"(?<=[a-z,] )\d\d?:\d\d(?::\d\d)? ?[AP]M\b|(?<=[a-z] )[A-Z]\.(?= )")
 _OPENING = frozenset("([<")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _DATED = frozenset(("number", "date", "month", "time", "weekday", "year"))
@@ -193,10 +198,10 @@ def find_attribution(text: str, *, quote_follows: bool, is_paragraph: bool = Fal
     if len(text) > LONGEST:
         return -1
     stripped = text.rstrip(TRAILING)
-    if not _may_be_one(stripped, quote_follows=quote_follows, is_paragraph=is_paragraph):
-        return -1
     if quote_follows and _is_usual(stripped):
         return 0
+    if not _may_be_one(stripped, quote_follows=quote_follows, is_paragraph=is_paragraph):
+        return -1
     has_colon = stripped.endswith((":", "："))
     tokens = _tokens(stripped)
     inside = has_verb_inside(stripped)
@@ -227,12 +232,14 @@ def _is_usual(line: str) -> bool:
 
     It is what the tokens tell as well, found without them.
     """
-    if "\n" in line or line[-1:] != ":" or not line[0].isalnum() or _SENTENCE_END.search(line):
+    if "\n" in line or line[-1:] != ":" or not line[0].isalnum():
         return False
+    line = _NO_SENTENCE.sub("", line) if "AM" in line or ". " in line else line
     first, _, verb = line[:-1].rpartition(" ")
     is_verb = verb.isalpha() and verb.lower() in words_of("verbs")
     words = _NO_LETTERS.split(first)[1:]
-    return is_verb and not any(w[:1].isupper() and w.lower() in _openers() for w in words)
+    is_one = is_verb and not _SENTENCE_END.search(line)
+    return is_one and not any(w[:1].isupper() and w.lower() in _openers() for w in words)
 
 
 def _may_be_one(text: str, *, quote_follows: bool, is_paragraph: bool) -> bool:
@@ -251,11 +258,11 @@ def _may_be_one(text: str, *, quote_follows: bool, is_paragraph: bool) -> bool:
 
 def _may_stand_alone(text: str, *, is_paragraph: bool) -> bool:
     """Whether without a quotation below there can be enough proof: see `_is_complete`."""
-    has_address = "@" in text
-    if may_be_dated(text):
+    if may_have_date(text):
         is_timed = is_paragraph and may_have_zone(text)
-        return has_address or is_timed or may_have_verb(text)
-    return is_paragraph and has_address and text.endswith((":", "：")) and may_have_verb(text)
+        return is_timed or may_have_address(text) or may_have_verb(text)
+    has_colon = is_paragraph and text.endswith((":", "："))
+    return has_colon and may_have_address(text) and may_have_verb(text)
 
 
 def _may_have_verb(text: str) -> bool:
@@ -432,12 +439,6 @@ def _line_start(text: str, tokens: list[_Token], at: int) -> int:
     while start and text[start - 1] in "\"'<([*_":
         start -= 1
     return start
-
-
-def ends_with_verb(line: str) -> bool:
-    """True if the last word is one for writing."""
-    last = line.rstrip(VERB_TRAILING).rpartition(" ")[2]
-    return last.lower() in words_of("verbs")
 
 
 def _last_sentence(text: str, tokens: list[_Token]) -> int:

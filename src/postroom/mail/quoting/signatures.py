@@ -19,6 +19,7 @@ _MAX_ROUNDS = 8
 _SENT_FROM = pattern(_WORDS["sent_from"])
 _may_be_sent_from = prefilter(_SENT_FROM.pattern)
 _DEVICE, _DEVICE_VERB = pattern(_WORDS["device_sentence"]), pattern(_WORDS["device_verb"])
+_may_name_device = prefilter(_DEVICE.pattern)
 _CLOSING = pattern(_WORDS["closing"])
 _CLOSING_AND_NAME = re.compile(
     _CLOSING.pattern.removesuffix("$").rpartition("\\s{0,9}[")[0], re.IGNORECASE
@@ -30,7 +31,11 @@ _CONTACT = re.compile(
     r"\+?\(?\d[\d ().-]{6,20}\d|\w@\w|https?://|www\.|\b(?:skype|twitter|linkedin|icq)\b",
     re.IGNORECASE,
 )
+_may_be_contact = prefilter(_CONTACT.pattern)
 _LINK = re.compile(r"\W{0,3}(?:https?://|www\.|mailto:)\S{1,500}$", re.IGNORECASE)
+_DELIMITERS = ("--", "—", "––")
+_RULES = ("__", "-----", "=====")
+_RULE_STARTS = (" ", *_RULES)
 _FOOTER_RULE = re.compile(r"\s{0,3}(?:_{2,80}|-{5,80}|={5,80})\s{0,9}$")
 _LIST_FOOTER = pattern(_WORDS["list_footer"])
 _NAME_LINE = re.compile(r"\s{0,3}(?:/{1,2}|[-–—~]{1,2})\s{0,2}([^\W\d_][\w.'’ -]{0,40})\W{0,3}$")
@@ -81,8 +86,8 @@ def _sign_off(lines: list[str]) -> int:
 def _delimiter(lines: list[str]) -> int:
     """The line that is just two dashes (RFC 3676 §4.3)."""
     first = max(0, len(lines) - _MAX_LINES)
-    for index in range(first, len(lines)):
-        if lines[index].rstrip() in ("--", "—", "––") and lines[index][:1] in "-—–":
+    for index, line in enumerate(lines[first:], first):
+        if line.startswith(_DELIMITERS) and line.rstrip() in _DELIMITERS:
             return index
     return len(lines)
 
@@ -90,9 +95,9 @@ def _delimiter(lines: list[str]) -> int:
 def _footer(lines: list[str]) -> int:
     """What a mailing list appends under a rule."""
     first = max(0, len(lines) - _MAX_LINES)
-    for index in range(first, len(lines)):
-        line = lines[index]
-        if line and line[0] in "_-= " and _FOOTER_RULE.match(line):
+    for index, line in enumerate(lines[first:], first):
+        may_be_rule = line.startswith(_RULE_STARTS) and line.rstrip().endswith(_RULES)
+        if may_be_rule and _FOOTER_RULE.match(line):
             below = " ".join(lines[index + 1 : index + 9])
             if _LIST_FOOTER.search(below[:600]):
                 return index
@@ -141,10 +146,12 @@ def _device_sentence(lines: list[str]) -> int:
     if not 0 < len(said) <= 200 or len(said.split()) > 20 or said.rstrip().endswith(("?", ":")):
         return len(lines)
     is_alone = start == 0 or not lines[start - 1].strip()
-    is_one = is_alone and _DEVICE.search(said) and _DEVICE_VERB.search(said)
+    is_one = is_alone and _may_name_device(said) and _DEVICE.search(said)
     return (
         start
-        if is_one and not re.search(r"\b(?:i|ich|je|yo|io|ik|jag|jeg|ja|я)\b", said.lower())
+        if is_one
+        and _DEVICE_VERB.search(said)
+        and not re.search(r"\b(?:i|ich|je|yo|io|ik|jag|jeg|ja|я)\b", said.lower())
         else len(lines)
     )
 
@@ -216,15 +223,20 @@ def _is_name(line: str, *, most: int) -> bool:
 
 def _contacts(lines: list[str]) -> int:
     """A last block of short lines with a phone number, an address or a link in several."""
-    contacts = 0
-    index = len(lines)
+    block: list[str] = []
     for line in reversed(lines[-_MAX_CONTACT_LINES:]):
         stripped = line.strip()
-        if "<" in stripped or not _is_name(stripped, most=7) or _SENTENCE.search(stripped):
+        if "<" in stripped or not _is_name(stripped, most=7) or _is_sentence(stripped):
             break
-        index -= 1
-        contacts += bool(_CONTACT.search(stripped))
-    return _block_start(lines, index) if contacts >= 2 else len(lines)
+        block.append(stripped)
+    if len(block) < 2 or not _may_be_contact("\n".join(block)):
+        return len(lines)
+    contacts = sum(_CONTACT.search(line) is not None for line in block)
+    return _block_start(lines, len(lines) - len(block)) if contacts >= 2 else len(lines)
+
+
+def _is_sentence(line: str) -> bool:
+    return line.endswith((".", "!")) and _SENTENCE.search(line) is not None
 
 
 def _block_start(lines: list[str], first: int) -> int:

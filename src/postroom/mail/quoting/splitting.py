@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass
 
 from postroom.mail.data import load
 from postroom.mail.quoting.attributions import (
     LONGEST,
-    VERB_TRAILING,
-    ends_with_verb,
+    TRAILING,
     find_attribution,
     is_only_verb,
 )
@@ -20,16 +20,17 @@ from postroom.mail.quoting.headings import (
     is_rule,
     is_separator,
     is_short_rule,
+    lines_with_headings,
     opens_notice,
     reply_marks,
 )
 from postroom.mail.quoting.signatures import find_signature
 from postroom.mail.text.prefilter import (
     OTHER_MARK,
+    lines_with_verbs,
     may_have_marks,
     may_have_reply_mark,
-    may_have_verb,
-    verb_endings,
+    words_of,
 )
 
 _MAX_ATTRIBUTION_LINES = 5
@@ -44,8 +45,11 @@ _MAX_LOOKAHEAD = 2_000
 _SHORTEST_SEPARATOR = 6
 _DIRECTION = " \t\xa0\u200e\u200f\u202c"
 _SENTENCE_ENDS = (":", "：", "-", "*")
-_LINE_ENDS = frozenset("".join((*_SENTENCE_ENDS, _DIRECTION, VERB_TRAILING)))
-_QUOTE_STARTS = frozenset("> ")
+_VERB_TRAILING = " \t-*_:："
+_LINE_ENDS = frozenset("".join((*_SENTENCE_ENDS, _DIRECTION, _VERB_TRAILING)))
+_QUOTE_STARTS = (">", " >", "  >", "   >")
+_MARKS_OF_TORN = ("<", ">", "@", "mailto:")
+_NO_LINE_AFTER = "nothing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +113,22 @@ class _Marks:
         has_marks = may_have_marks(text)
         has_reply_mark = has_marks and may_have_reply_mark(text)
         self._reply_marks = reply_marks(text) if has_reply_mark else frozenset()
-        self.quoted = [line[:1] in _QUOTE_STARTS and _is_quote(line) for line in self.lines]
+        self._verb_lines = lines_with_verbs(text)
+        self.quoted = [False] * len(self.lines)
+        if ">" in text:
+            starts = _QUOTE_STARTS  # mbox wrote the > of `>From `
+            self.quoted = [
+                line.startswith(starts) and not line.startswith(">From ") for line in self.lines
+            ]
         if has_marks and _OTHER_MARK.search(text):
             self._find_other_marks()
         if True in self.quoted:
             self._free_prompts()
             self._free_torn_ends()
+            if "<<<" in text:
+                self._free_shouts()
             self._adopt_wrapped_lines()
+        self._headings = lines_with_headings(text)
         cut = self._find_cut()
         above = zip(self.lines[:cut], self.quoted, strict=False)
         if not any(line.strip() and not is_quoted for line, is_quoted in above):
@@ -155,16 +168,18 @@ class _Marks:
 
     def _free_prompts(self) -> None:
         """Lines behind `>>> ` are typed into a program if no mail is quoted around them."""
-        at = [index for index, is_quoted in enumerate(self.quoted) if is_quoted]
-        if not all(self.lines[index].startswith(_PROMPT) for index in at):
+        first = self.quoted.index(True)
+        lines = zip(self.lines[first:], self.quoted[first:], strict=True)
+        if not all(line.startswith(_PROMPT) for line, is_quoted in lines if is_quoted):
             return
-        above = next((line for line in reversed(self.lines[: at[0]]) if line.strip()), "")
+        above = next((line for line in reversed(self.lines[:first]) if line.strip()), "")
         if above and find_attribution(above, quote_follows=True) < 0:
             self.quoted = [False] * len(self.lines)
 
     def _free_torn_ends(self) -> None:
         """`> wrote:` is no quotation if its `<` stands in the lines above."""
-        for index, line in enumerate(self.lines):
+        for index in self._verb_lines:
+            line = self.lines[index]
             if self.quoted[index] and line.rstrip().endswith((":", "：")) and len(line) <= 60:
                 above = index - 1
                 while above >= 0 and index - above < 4 and not self.lines[above].strip():
@@ -175,42 +190,56 @@ class _Marks:
                 if said.count("<") > said.count(">") or "mailto:" in said:
                     self.quoted[index] = False
 
+    def _free_shouts(self) -> None:
+        """`>>> buy now <<<` is no quotation."""
+        for index, line in enumerate(self.lines):
+            if line.startswith(_PROMPT) and line.rstrip().endswith("<<<"):
+                self.quoted[index] = False
+
     def _adopt_wrapped_lines(self) -> None:
         """A lone line between two quoted ones is the rest of a quoted line that was too long."""
         quoted, lines = self.quoted, self.lines
-        for index, line in enumerate(lines):  # `>>> buy now <<<` is no quotation
-            if line.startswith(">>> ") and line.rstrip().endswith("<<<"):
-                quoted[index] = False
-        for index in range(1, len(lines) - 1):
-            if quoted[index] or not quoted[index - 1] or not quoted[index + 1]:
-                continue
+        around = enumerate(zip(quoted, quoted[1:], quoted[2:], strict=False), 1)
+        for index in [at for at, (above, own, below) in around if above and below and not own]:
             line = lines[index]
             if line.strip() and (len(lines[index - 1]) >= 60 or _looks_cut(line)):
                 quoted[index] = True
 
     def _find_cut(self) -> int:
         """The first line from which on all is quoted, len(lines) if there is none."""
-        lines, marks, (tail, endings) = self.lines, self._reply_marks, verb_endings()
-        rows = zip(lines, self.quoted, (*lines[1:], "nothing"), strict=True)
-        for index, (line, is_quoted, after) in enumerate(rows):
-            if not line or is_quoted:
+        marks, ends = self._reply_marks, set(self._attribution_ends())
+        headings = range(len(self.lines)) if marks else self._headings
+        for index in sorted(ends.union(headings)) if headings else sorted(ends):
+            line = self.lines[index]
+            if not line or self.quoted[index]:
                 continue
-            cut = -1
-            if line[0] in _DECORATED or line[0].isspace():
-                cut = self._heading_cut(index, line)
+            cut = self._heading_cut(index, line) if headings else -1
             if cut < 0 and marks and line in marks:
                 cut = self._above_rules(index)
-            if cut < 0 and (":" in line or "：" in line):
+            if cut < 0 and headings:
                 cut = self._header_cut(index, line)
-            may_end = line[-1] in _LINE_ENDS or line[-tail:].lower() in endings
-            if cut < 0 and (may_end or ((not after or after.isspace()) and _SPARSE.search(line))):
+            if cut < 0 and index in ends:
                 cut = self._cut_below(index, line)
             if cut >= 0:
                 return cut
-        return len(lines)
+        return len(self.lines)
+
+    def _attribution_ends(self) -> list[int]:
+        """The lines that are not quoted and with which an attribution may end."""
+        lines, verbs = self.lines, frozenset(self._verb_lines)
+        rows = enumerate(zip(lines, self.quoted, (*lines[1:], _NO_LINE_AFTER), strict=True))
+        return [
+            index for index, (line, is_quoted, after) in rows
+            if line and not is_quoted and (
+                line[-1] in _LINE_ENDS or index in verbs
+                or ((not after or after.isspace()) and _SPARSE.search(line))
+            )
+        ]  # fmt: skip
 
     def _heading_cut(self, index: int, line: str) -> int:
         """The cut if the line is a separator or opens a notice, else -1."""
+        if line[0] not in _DECORATED and not line[0].isspace():
+            return -1
         start = line.lstrip()[:2]
         if start[:1] in _DECORATED and (start[1:] in _DECORATED or start[:1] in _EMPHASIS):
             if is_forward(line):
@@ -241,7 +270,7 @@ class _Marks:
     def _cut_below(self, index: int, line: str) -> int:
         """The cut if an attribution ends here, else -1."""
         ends = line.rstrip(_DIRECTION).endswith(_SENTENCE_ENDS)
-        if ends or ends_with_verb(line):
+        if ends or _ends_with_verb(line):
             if is_forward(line):
                 return len(self.lines)
             return self._attribution_cut(index)
@@ -278,9 +307,14 @@ class _Marks:
         if self._quote_follows(index) or not self._looks_left:
             return -1
         self._looks_left -= 1
+        if not self._may_have_verb(index - _MAX_TORN_LINES, index) and not self._may_lack_verb(
+            index
+        ):
+            return -1
         first, text = self._lines_above(index)
         is_alone = self._is_alone(index) and (first == 0 or not self.lines[first - 1].strip())
-        may_be_torn = _may_be_torn(text)
+        may_have_verb = self._may_have_verb(first, index)
+        may_be_torn = may_have_verb or any(mark in text for mark in _MARKS_OF_TORN)
         if not is_alone and not may_be_torn:
             return -1  # neither an address nor a verb
         start = find_attribution(text, quote_follows=False, is_paragraph=is_alone)
@@ -319,7 +353,20 @@ class _Marks:
         line = self.lines[first].strip()
         if not line or line.startswith(("<", ">", "mailto:", "[mailto:")):
             return True
-        return len(line) <= 60 and (is_only_verb(line) or ("@" in line and " " not in line))
+        if len(line) > 60:
+            return False
+        is_address = "@" in line and " " not in line
+        return is_address or (self._may_have_verb(first, first) and is_only_verb(line))
+
+    def _may_lack_verb(self, last: int) -> bool:
+        """Whether an attribution without a verb may end here: one with a colon, or a paragraph."""
+        ending = self.lines[last].rstrip(TRAILING)
+        return not ending or ending.endswith((":", "：")) or self._is_alone(last)
+
+    def _may_have_verb(self, first: int, last: int) -> bool:
+        """False if no word for writing stands in these lines; before any line was split."""
+        at = bisect_left(self._verb_lines, first)
+        return at < len(self._verb_lines) and self._verb_lines[at] <= last
 
     def _quote_follows(self, index: int) -> bool:
         for following in range(index + 1, min(index + 4, len(self.lines))):
@@ -343,10 +390,16 @@ class _Marks:
     def _mark_attributions(self, cut: int) -> None:
         """Attribution lines above quoted lines belong to the quotation."""
         index = 0
-        while index < min(cut, len(self.lines)):
-            if self.quoted[index] and index and not self.quoted[index - 1]:
-                index += self._mark_attribution_above(index)
-            index += 1
+        while (index := self._next_quotation(index, cut)) >= 0:
+            index += self._mark_attribution_above(index) + 1
+
+    def _next_quotation(self, first: int, cut: int) -> int:
+        """The next quoted line above the cut that stands below one that is not, else -1."""
+        try:
+            above = self.quoted.index(False, max(first - 1, 0), cut)
+            return self.quoted.index(True, above, cut)
+        except ValueError:
+            return -1
 
     def _mark_attribution_above(self, quote: int) -> int:
         """Returns by how many lines the text grew."""
@@ -366,17 +419,9 @@ class _Marks:
         return grown
 
 
-def _is_quote(line: str) -> bool:
-    first = line[:1]
-    if first != " ":
-        return first == ">" and not line.startswith(">From ")  # mbox wrote that >
-    stripped = line.lstrip(" ")
-    return stripped[:1] == ">" and len(line) - len(stripped) < 4
-
-
-def _may_be_torn(text: str) -> bool:
-    """Whether one of these lines can be such that no attribution begins with it."""
-    return "<" in text or ">" in text or "@" in text or "mailto:" in text or may_have_verb(text)
+def _ends_with_verb(line: str) -> bool:
+    last = line.rstrip(_VERB_TRAILING).rpartition(" ")[2]
+    return last.lower() in words_of("verbs")
 
 
 def _other_mark(line: str) -> str:

@@ -21,8 +21,15 @@ OTHER_MARK = r"^[ ]{0,6}(?:([|:])[ \t]+\S|([A-Z][A-Za-z]{0,2})>{1,4}[ \t]?\S)"
 """Marks of quoted lines other than `>`."""
 
 # Numbers without which there is neither a date, a year nor a time: see the tokens of attributions.
-_MAY_BE_DATED = re.compile(r"\d(?:\d|[ \xa0\u202f]?[AaPp]|\s?[时時시点點])")
+_MAY_BE_DATED = re.compile(r"\d(?:\d|[ \xa0\u202f]?[AaPp]|\s?[時时시点點])")
+# The same with what stands beside them, for texts in which numbers are frequent.
+_MAY_BE_DATE = re.compile(
+    r"\d(?:[:.h]\d\d|[ \xa0\u202f]?[AaPp][Mm]|\s?[時时시点點年년]|[-/.]\s?\d{1,2}[-/.]|-\d\d"
+    r"|[-/.][^\W\d_]{3,9}\.?[-/.])|19\d\d|20\d\d"
+)
+_MAY_BE_ADDRESS = re.compile(r"@(?<=[^\s<>()\[\]@,;:\"]@)[\w.-]")
 _MAY_BE_ZONE = re.compile(r"GMT|UTC|[+−-]\d|ST\b|DT\b")
+_MAX_LINES = 200
 _BEFORE_VERB = "(?:^|[^a-z]|gmt|utc|[0-9]t)"  # which tokens end without a space
 
 
@@ -33,6 +40,17 @@ def prefilter(source: str) -> Callable[[str], bool]:
     The pattern has no lookaround.
     """
 
+    compiled = _late(source)
+    return lambda text: compiled().search(_bytes(text)) is not None
+
+
+def line_finder(source: str) -> Callable[[str], list[int]]:
+    """The lines on which such a pattern may begin to match, as `prefilter` looks for it."""
+    compiled = _late(source)
+    return lambda text: _matching_lines(compiled(), _bytes(text))
+
+
+def _late(source: str) -> Callable[[], Any]:
     @cache
     def compiled() -> Any:
         import re2  # type: ignore[import-untyped]  # late, for a quick start
@@ -41,12 +59,13 @@ def prefilter(source: str) -> Callable[[str], bool]:
         options.log_errors, options.never_capture = False, True
         return re2.compile(f"(?im){_widened(source)}".encode(), options)
 
-    def may_match(text: str) -> bool:
-        if not text.isascii():
-            text = text.replace("İ", "i").replace("ı", "i")  # which are the same to `re`
-        return compiled().search(text.encode("utf-8", "replace")) is not None
+    return compiled
 
-    return may_match
+
+def _bytes(text: str) -> bytes:
+    if not text.isascii():
+        text = text.replace("İ", "i").replace("ı", "i")  # which are the same to `re`
+    return text.encode("utf-8", "replace")
 
 
 def _widened(source: str) -> str:
@@ -98,9 +117,43 @@ def may_have_verb(text: str) -> bool:
     return _is_found(_verbs(), text.lower())
 
 
+def lines_with_verbs(text: str) -> list[int]:
+    """The lines of which `may_have_verb` is true, and in a text with very many perhaps others.
+
+    In order; one pass for all lines of a mail costs as much as looks at two of them.
+    """
+    return _matching_lines(_pattern(_verbs()), text.lower().encode("utf-8", "replace"))
+
+
+def _matching_lines(pattern: Any, data: bytes) -> list[int]:
+    """The lines on which a match begins; behind very many of them all lines."""
+    found: list[int] = []
+    line = counted = at = 0
+    while match := pattern.search(data, at):
+        begin = match.start() + 1  # behind a line break that the pattern takes as a border
+        line, counted = line + data.count(b"\n", counted, begin), begin
+        if len(found) >= _MAX_LINES:
+            return [*found, *range(line, line + data.count(b"\n", begin) + 1)]
+        found.append(line)
+        at = data.find(b"\n", begin)
+        if at < 0:
+            break
+    return found
+
+
 def may_be_dated(text: str) -> bool:
     """False if there is neither a date, a year nor a time in the text."""
     return _MAY_BE_DATED.search(text) is not None
+
+
+def may_have_date(text: str) -> bool:
+    """False if there is neither a date, a year nor a time in the text; slower and stricter."""
+    return _MAY_BE_DATE.search(text) is not None
+
+
+def may_have_address(text: str) -> bool:
+    """False if no address stands in the text; an `@` alone may belong to a patch."""
+    return "@" in text and _MAY_BE_ADDRESS.search(text) is not None
 
 
 def may_have_zone(text: str) -> bool:
@@ -140,10 +193,3 @@ def may_have_marks(text: str) -> bool:
 def may_have_reply_mark(text: str) -> bool:
     """False if no line of a text says `reply`, `above` and `line`."""
     return _reply_mark()(text)
-
-
-@cache
-def verb_endings() -> tuple[int, frozenset[str]]:
-    """How many letters at the end of a word tell that it is no verb, and those of all verbs."""
-    count = min(3, *map(len, words_of("verbs")))
-    return count, frozenset(verb[-count:] for verb in words_of("verbs"))
