@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Literal
 
 from postroom.errors import NotFound, no_such
@@ -26,7 +27,6 @@ from postroom.store.sql.events.events import (
 from postroom.store.sql.messages.thread_choice import (
     InboxThreads,
     choose_thread,
-    recorded_ids,
     update_contacts,
 )
 from postroom.store.sql.outbox.queue import apply_report
@@ -139,7 +139,7 @@ class NewMessages:
         self.threads = InboxThreads(tx, self._inbox)
         self._stored_ids: set[str] | None = None
         if len(messages) > 1:
-            self.threads.read(dict.fromkeys(key for m in messages for key in recorded_ids(m)))
+            self.threads.read(dict.fromkeys(chain(*map(self.threads.named, messages))))
             ids = dict.fromkeys(m.internet_message_id for m in messages if m.internet_message_id)
             self._stored_ids = _stored_ids(tx, self._inbox, ids)
 

@@ -105,6 +105,7 @@ class InboxThreads:
         self._numbers: dict[str, int | None] = {}
         self._threads: dict[int, tuple[str, int]] = {}
         self._new_ids: dict[str, int] = {}
+        self._answered: dict[str, tuple[str, ...]] = {}
         self._dates: dict[int, list[int]] = {}
 
     def known(self, keys: Sequence[str]) -> dict[str, tuple[int, str, int]]:
@@ -122,6 +123,16 @@ class InboxThreads:
             self._numbers |= dict.fromkeys(part)
             self._numbers |= {row[0]: row[1] for row in rows}
             self._threads |= {row[1]: (row[2], row[3]) for row in rows}
+
+    def answered(self, message: NewMessage) -> tuple[str, ...]:
+        """The Message-IDs that a message answers."""
+        if message.id not in self._answered:
+            self._answered[message.id] = thread_keys(message)
+        return self._answered[message.id]
+
+    def named(self, message: NewMessage) -> list[str]:
+        """The Message-ID of a message, and those that it answers."""
+        return [*filter(None, [message.internet_message_id]), *self.answered(message)]
 
     def is_pinned(self, thread: int) -> bool:
         known = self._threads.get(thread)
@@ -145,7 +156,7 @@ class InboxThreads:
 
     def add(self, message: NewMessage, thread: int, *, is_hidden: bool) -> None:
         """Record the Message-IDs that a message names for later replies, and count it."""
-        for key in recorded_ids(message):
+        for key in self.named(message):
             if self._numbers.get(key) is None:
                 self._new_ids.setdefault(key, thread)
                 if key in self._numbers and thread in self._threads:
@@ -156,11 +167,14 @@ class InboxThreads:
             self._dates.setdefault(thread, []).append(seconds(message.date))
 
     def join(self, into: int, others: Sequence[int]) -> None:
-        """Merge threads; afterwards, what was read before is read again."""
+        """Merge threads, also in what is known of them."""
         self.write()
         join_threads(self._tx, self.inbox, into, others)
-        self._numbers.clear()
-        self._threads.clear()
+        for key, number in self._numbers.items():
+            if number in others:
+                self._numbers[key] = into
+        if into not in self._threads:  # they are read when they are asked for
+            self._numbers.clear()
 
     def write(self) -> None:
         """Write the new Message-IDs, and the counts of the threads."""
@@ -174,12 +188,6 @@ class InboxThreads:
         put_many(self._tx, COUNT_IN, counts)
         self._new_ids.clear()
         self._dates.clear()
-
-
-def recorded_ids(message: NewMessage) -> dict[str, None]:
-    """The Message-IDs of a message and of those that it refers to, its own one first."""
-    own = message.internet_message_id
-    return dict.fromkeys([*filter(None, [own]), *thread_keys(message)])
 
 
 def choose_thread(tx: Transaction, message: NewMessage, threads: InboxThreads) -> tuple[int, str]:
@@ -214,7 +222,7 @@ def _by_series(
     if found and threads.is_pinned(found[0]):
         return found
     chosen = choose_by_series(message, siblings, date=message.date, joined=joined)
-    if chosen and not thread_keys(message):
+    if chosen and not threads.answered(message):
         into = (numbers[chosen[0]], chosen[0])
         if found:  # replies to it arrived before it did
             threads.join(into[0], [found[0]])
@@ -256,7 +264,7 @@ def _by_reference(message: NewMessage, threads: InboxThreads) -> tuple[int, str]
 
     The message's own id counts last: an earlier reply may have recorded it.
     """
-    keys = [*thread_keys(message), *filter(None, [message.internet_message_id])]
+    keys = [*threads.answered(message), *filter(None, [message.internet_message_id])]
     known = threads.known(keys)
     numbers = {thread_id: number for number, thread_id, _ in known.values()}
     apart = {thread_id for _, thread_id, is_pinned in known.values() if is_pinned}
@@ -383,12 +391,16 @@ def _is_stranger(tx: Transaction, message: NewMessage, inbox: int, address: str)
 def _count_sender(tx: Transaction, inbox: int, address: str) -> bool:
     """Count a mail of a sender who is not known yet; True if the sender is new."""
     key = as_key(address)
+    if (FIND, inbox, key) in tx.known:
+        return False
     row = tx.one(FIND, inbox=inbox, address=key)
     if row is None:
         tx.put(ADD, inbox=inbox, address=key, mails=1)
         return True
     mails, is_known = row
-    if not is_known:
+    if is_known:
+        tx.known[FIND, inbox, key] = True
+    else:
         tx.put(COUNT, inbox=inbox, address=key)
         if mails + 1 >= KNOWN_AFTER:
             _mark_known(tx, inbox, address)
