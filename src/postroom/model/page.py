@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import secrets
-from base64 import b32encode
 from dataclasses import field
 from typing import Any, Generic, TypeVar, get_origin
 
 from postroom.model.values import dataclass
 
-_TO_ALPHABET = bytes.maketrans(
-    b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghjkmnpqrstvwxyz"
-)
-"""From the digits of base 32 to those without letters that look alike."""
+_DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
+"""The digits of base 32, without letters that look alike."""
+
+_PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
 
 
 def random_id(prefix: str) -> str:
@@ -20,8 +19,8 @@ def random_id(prefix: str) -> str:
 
     It is short, because a model reads and writes it; what it names is protected by keys.
     """
-    digits = b32encode(secrets.token_bytes(8))[:12]
-    return f"{prefix}_{digits.translate(_TO_ALPHABET).decode()}"
+    bits = int.from_bytes(secrets.token_bytes(8)) >> 4
+    return f"{prefix}_{''.join([_PAIRS[bits >> shift & 1023] for shift in range(50, -1, -10)])}"
 
 
 T = TypeVar("T")

@@ -18,6 +18,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -37,7 +38,7 @@ from postroom.mail.threads import subject_key
 from postroom.mail.unsubscribe import unsubscribing_of
 from postroom.model.approval import SenderLists
 from postroom.model.inbox import INBOX, JUNK
-from postroom.model.message import AddressLine, BlobKey, Direction
+from postroom.model.message import BlobKey, Direction
 from postroom.model.storage import Added, DeliveryReport, NewAttachment, NewMessage, RecipientStatus
 from postroom.pipeline.apply_rules import run_rules
 from postroom.pipeline.parser import PARSE_FAILED
@@ -230,13 +231,13 @@ def build_message(
         inbox_id=inbox_id,
         direction=direction,
         subject=parsed.subject,
-        addresses=tuple(AddressLine(a.role, a.name, a.address) for a in parsed.addresses),
+        addresses=parsed.addresses,
         date=effective_date(parsed.date, received_at),
         received_at=received_at,
         internet_message_id=parsed.internet_message_id,
         in_reply_to=parsed.in_reply_to,
         references=parsed.references,
-        base_subject=subject_key(parsed.subject),
+        base_subject=_subject_key(parsed.subject),
         text=parsed.text,
         new_text=parsed.new_text if len(parsed.new_text) < len(parsed.text) else None,
         snippet=parsed.snippet,
@@ -263,6 +264,9 @@ def build_message(
         **others,
     )
 
+
+_subject_key = lru_cache(4096)(subject_key)
+"""`subject_key`, for the replies of a thread."""
 
 _AUTH_RESULTS = tuple(result.name for result in fields(Auth))
 _NO_FINDINGS = Security()

@@ -52,8 +52,6 @@ FAN_OUT = """
        AND (coalesce(created_by, '') IN ('', 'owner', 'agent')
             OR EXISTS (SELECT 1 FROM keys k WHERE k.id = created_by))
 """
-"""The webhooks that subscribe to an event."""
-
 NUMBER_QUERIES = (
     "SELECT min(number) FROM events WHERE {within} AND id = :since",
     "SELECT min(number) FROM events WHERE {within} AND message = :since",
@@ -84,22 +82,32 @@ def add_event(
     tx: Transaction, event: EventType, at: datetime, about: About, data: dict[str, object]
 ) -> int:
     """Insert an event and its webhook deliveries, and return its number."""
-    number = insert_numbered(
-        tx,
-        "events",
-        id=random_id("evt"),
-        type=event,
-        at=seconds(at),
-        inbox=about.inbox,
-        thread=about.thread_id,
-        message=about.message_id,
-        data=dumps(data),
-    )
+    number = insert_numbered(tx, "events", **event_row(event, at, about, data))
     tx.announce("events")
     if not data.get("imported"):
-        for (webhook,) in tx.all(FAN_OUT, type=f'"{event}"', inbox=about.inbox):
+        for webhook in subscribers(tx, event, about.inbox):
             insert_delivery(tx, webhook, number, about.inbox, seconds(at))
     return number
+
+
+def event_row(
+    event: EventType, at: datetime, about: About, data: dict[str, object]
+) -> dict[str, object]:
+    """The columns of a new event."""
+    return {
+        "id": random_id("evt"),
+        "type": event,
+        "at": seconds(at),
+        "inbox": about.inbox,
+        "thread": about.thread_id,
+        "message": about.message_id,
+        "data": dumps(data),
+    }
+
+
+def subscribers(tx: Transaction, event: EventType, inbox: int) -> list[int]:
+    """The webhooks that subscribe to an event."""
+    return [row[0] for row in tx.all(FAN_OUT, type=f'"{event}"', inbox=inbox)]
 
 
 def find_events(tx: Transaction, query: EventQuery) -> Found[Event]:

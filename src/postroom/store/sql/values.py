@@ -74,7 +74,15 @@ def insert_numbered(tx: Transaction, table: str, /, **values: object) -> int:
 def insert_many(tx: Transaction, table: str, rows: Sequence[Mapping[str, object]]) -> None:
     """Insert rows that have the same columns."""
     if rows:
-        tx.many(_insertion(table, tuple(rows[0])), rows)
+        put_many(tx, _insertion(table, tuple(rows[0])), rows)
+
+
+def put_many(tx: Transaction, sql: str, rows: Sequence[Mapping[str, object]]) -> None:
+    """Run a statement without a result once for each mapping of parameters."""
+    if len(rows) == 1:
+        tx.put(sql, **rows[0])
+    elif rows:
+        tx.many(sql, rows)
 
 
 def caseless(name: str) -> str:

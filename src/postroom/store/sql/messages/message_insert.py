@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import chain
 from typing import Literal
 
 from postroom.errors import NotFound, no_such
@@ -12,22 +15,30 @@ from postroom.model.message import findings_of
 from postroom.model.storage import Added, NewMessage
 from postroom.model.view import Numbers
 from postroom.store.search.index import index_message
-from postroom.store.sql.events import About, add_event, add_outcomes, count_mail
+from postroom.store.sql.events import (
+    About,
+    add_event,
+    add_outcomes,
+    count_mail,
+    event_row,
+    subscribers,
+)
 from postroom.store.sql.messages.thread_choice import (
+    InboxThreads,
     choose_thread,
-    count_in,
-    insert_thread_ids,
     update_contacts,
 )
 from postroom.store.sql.outbox.queue import apply_report
 from postroom.store.sql.rules import apply_rule_effects
 from postroom.store.sql.values import (
+    any_of,
+    batches,
     caseless,
     dumps,
     flag_bits,
-    insert,
     insert_many,
     insert_numbered,
+    padded,
     seconds,
     within,
 )
@@ -88,42 +99,150 @@ SAME_BYTES = """
      WHERE m.raw = :raw AND m.inbox = :inbox AND m.is_outbound = :is_outbound
      ORDER BY m.number
 """
+STORED_IDS = "SELECT internet_id FROM messages WHERE inbox = :inbox AND internet_id {among}"
 SET_NAMES = """
     UPDATE messages SET mailboxes = :mailboxes, labels = :labels
      WHERE inbox = :inbox AND number = :message
 """
 
 
-def add_messages(tx: Transaction, messages: Sequence[NewMessage]) -> list[Added]:
-    """Store each message; duplicates are not stored."""
-    return [add_message(tx, message) for message in messages]
-
-
 def add_message(tx: Transaction, message: NewMessage) -> Added:
     """Store one message. Raises NotFound when its inbox was removed."""
-    inbox, own_address = _inbox(tx, message.inbox_id)
-    known, defects = _duplicate(tx, message, inbox)
-    if known is not None:
-        return known
-    hidden = is_hidden(message.mailboxes)
-    if not hidden or message.direction == "outbound":
-        message = update_contacts(tx, message, inbox, own_address)
-    thread, thread_id = choose_thread(tx, message, inbox)
-    mailboxes = [name_of(tx, "mailboxes", inbox, name) for name in message.mailboxes]
-    labels = [name_of(tx, "labels", inbox, name) for name in message.labels]
-    number = _insert(tx, message, inbox, thread, defects, _names(mailboxes, labels))
-    count_in(tx, inbox, thread, seconds(message.date), is_hidden=hidden)
-    insert_thread_ids(tx, message, inbox, thread)
-    _insert_places(tx, inbox, number, mailboxes, labels)
-    insert_texts(tx, message, inbox, number)
-    index_message(tx, number, inbox)
-    insert_attachments(tx, message, inbox, number, [a.id for a in message.attachments])
-    _add_events(tx, message, inbox, thread_id)
-    about = About(inbox, thread_id, message.id)
-    apply_rule_effects(tx, message.effects, about, message.inbox_id, message.received_at)
-    if message.report is not None and message.direction == "inbound":
-        apply_report(tx, inbox, message.report, message.received_at)
-    return Added(message.id, thread_id, is_duplicate=False)
+    return add_messages(tx, [message])[0]
+
+
+def add_messages(tx: Transaction, messages: Sequence[NewMessage]) -> list[Added]:
+    """Store each message; duplicates are not stored. Raises NotFound."""
+    by_inbox: dict[str, list[NewMessage]] = {}
+    for message in messages:
+        by_inbox.setdefault(message.inbox_id, []).append(message)
+    rows = NewRows(tx)
+    inboxes = {
+        inbox_id: NewMessages(tx, rows, inbox_id, in_inbox)
+        for inbox_id, in_inbox in by_inbox.items()
+    }
+    added = [inboxes[message.inbox_id].add(message) for message in messages]
+    for inbox in inboxes.values():
+        inbox.threads.write()
+    rows.write()
+    return added
+
+
+class NewMessages:
+    """Adds messages to an inbox. What they refer to is read once for several of them."""
+
+    def __init__(
+        self, tx: Transaction, rows: NewRows, inbox_id: str, messages: Sequence[NewMessage]
+    ) -> None:
+        self._tx, self._rows = tx, rows
+        self._inbox, self._own_address = _inbox(tx, inbox_id)
+        self.threads = InboxThreads(tx, self._inbox)
+        self._stored_ids: set[str] | None = None
+        if len(messages) > 1:
+            self.threads.read(dict.fromkeys(chain(*map(self.threads.named, messages))))
+            ids = dict.fromkeys(m.internet_message_id for m in messages if m.internet_message_id)
+            self._stored_ids = _stored_ids(tx, self._inbox, ids)
+
+    def add(self, message: NewMessage) -> Added:
+        tx, inbox = self._tx, self._inbox
+        known, defects = self._duplicate(message)
+        if known is not None:
+            return known
+        hidden = is_hidden(message.mailboxes)
+        if not hidden or message.direction == "outbound":
+            message = update_contacts(tx, message, inbox, self._own_address)
+        thread, thread_id = choose_thread(tx, message, self.threads)
+        mailboxes = [name_of(tx, "mailboxes", inbox, name) for name in message.mailboxes]
+        labels = [name_of(tx, "labels", inbox, name) for name in message.labels]
+        number = _insert(tx, message, inbox, thread, defects, _names(mailboxes, labels))
+        self.threads.add(message, thread, is_hidden=hidden)
+        _add_places(self._rows, inbox, number, mailboxes, labels)
+        add_texts(self._rows, message, inbox, number)
+        index_message(tx, number, inbox)
+        add_attachments(self._rows, message, inbox, number, [a.id for a in message.attachments])
+        self._add_events(message, About(inbox, thread_id, message.id))
+        return Added(message.id, thread_id, is_duplicate=False)
+
+    def _duplicate(self, message: NewMessage) -> tuple[Added | None, tuple[str, ...]]:
+        """The message that this one duplicates, or its defects."""
+        own = message.internet_message_id
+        if own is None or self._stored_ids is None:
+            return _duplicate(self._tx, message, self._inbox)
+        if own not in self._stored_ids:
+            self._stored_ids.add(own)
+            return None, message.defects
+        return _duplicate(self._tx, message, self._inbox)
+
+    def _add_events(self, message: NewMessage, about: About) -> None:
+        """Add the events of a message, and what rules and reports do because of it."""
+        tx, is_report = self._tx, message.report is not None and message.direction == "inbound"
+        if message.direction == "inbound":
+            self._rows.add_received(message, about)
+        if not (message.recipients or message.effects or is_report):
+            return
+        self.threads.write()
+        self._rows.write()
+        if message.direction == "outbound":
+            add_outcomes(tx, message.recipients or (), message.received_at, about)
+        apply_rule_effects(tx, message.effects, about, message.inbox_id, message.received_at)
+        if message.report is not None and is_report:
+            apply_report(tx, about.inbox, message.report, message.received_at)
+
+
+class NewRows:
+    """Rows that nothing reads while messages are added; each table gets them together."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+        self._rows: dict[str, list[dict[str, object]]] = {}
+        self._received: Counter[tuple[int, datetime]] = Counter()
+        self._is_subscribed: dict[int, bool] = {}
+
+    def add(self, table: str, **columns: object) -> None:
+        self._rows.setdefault(table, []).append(columns)
+
+    def add_received(self, message: NewMessage, about: About) -> None:
+        """Add the event of a received message; one that goes to webhooks needs its number now."""
+        at = message.received_at
+        data: dict[str, object] = {
+            "from_address": message.sender.address if message.sender else "",
+            "subject": message.subject[:250],
+            **({"imported": True} if message.is_imported else {}),
+        }
+        if message.is_imported or not self._has_subscribers(about.inbox):
+            self.add("events", **event_row("message.received", at, about, data))
+        else:
+            self.write()
+            add_event(self._tx, "message.received", at, about, data)
+        if not message.is_imported:
+            self._received[about.inbox, at] += 1
+
+    def _has_subscribers(self, inbox: int) -> bool:
+        if inbox not in self._is_subscribed:
+            self._is_subscribed[inbox] = bool(subscribers(self._tx, "message.received", inbox))
+        return self._is_subscribed[inbox]
+
+    def write(self) -> None:
+        """Insert the rows, and count the received mail."""
+        if "events" in self._rows:
+            self._tx.announce("events")
+        for table, rows in self._rows.items():
+            insert_many(self._tx, table, rows)
+        for (inbox, at), count in self._received.items():
+            count_mail(self._tx, "received", inbox, at, count=count)
+        for written in (self._rows, self._received, self._is_subscribed):
+            written.clear()
+
+
+def _stored_ids(tx: Transaction, inbox: int, ids: Iterable[str]) -> set[str]:
+    """Those of some Message-IDs that messages of an inbox have."""
+    found: set[str] = set()
+    for part in batches(ids):
+        among, params = any_of("key", padded(part))
+        found.update(
+            row[0] for row in tx.all(STORED_IDS.format(among=among), inbox=inbox, **params)
+        )
+    return found
 
 
 def _inbox(tx: Transaction, inbox_id: str) -> tuple[int, str]:
@@ -135,21 +254,6 @@ def _inbox(tx: Transaction, inbox_id: str) -> tuple[int, str]:
             raise NotFound(no_such("inbox", inbox_id))
         known = tx.known["inbox", inbox_id] = (row[0], row[1])
     return known
-
-
-def _add_events(tx: Transaction, message: NewMessage, inbox: int, thread_id: str) -> None:
-    about = About(inbox, thread_id, message.id)
-    if message.direction == "outbound":
-        add_outcomes(tx, message.recipients or (), message.received_at, about)
-        return
-    data: dict[str, object] = {
-        "from_address": message.sender.address if message.sender else "",
-        "subject": message.subject[:250],
-        **({"imported": True} if message.is_imported else {}),
-    }
-    add_event(tx, "message.received", message.received_at, about, data)
-    if not message.is_imported:
-        count_mail(tx, "received", inbox, message.received_at)
 
 
 def _duplicate(
@@ -241,12 +345,11 @@ def details_of(message: NewMessage, defects: tuple[str, ...]) -> dict[str, objec
     }
 
 
-def insert_texts(tx: Transaction, message: NewMessage, inbox: int, number: int) -> None:
-    """Insert the texts of a message, for display and for search."""
+def add_texts(rows: NewRows, message: NewMessage, inbox: int, number: int) -> None:
+    """Add the texts of a message, for display and for search."""
     at = {"message": number, "inbox": inbox}
-    insert(tx, "bodies", **at, text=message.text, new_text=message.new_text)
-    insert(
-        tx,
+    rows.add("bodies", **at, text=message.text, new_text=message.new_text)
+    rows.add(
         "search_texts",
         **at,
         searchable=message.searchable,
@@ -255,25 +358,23 @@ def insert_texts(tx: Transaction, message: NewMessage, inbox: int, number: int) 
     )
 
 
-def insert_attachments(
-    tx: Transaction, message: NewMessage, inbox: int, number: int, ids: Sequence[str]
+def add_attachments(
+    rows: NewRows, message: NewMessage, inbox: int, number: int, ids: Sequence[str]
 ) -> None:
-    """Insert the attachments of a message, with these ids."""
-    rows = [
-        {
-            "id": attachment_id,
-            "message": number,
-            "inbox": inbox,
-            "position": position,
-            "is_inline": int(a.is_inline),
-            "size": a.size,
-            "filename": a.filename,
-            "content_type": a.content_type,
-            "sha256": a.sha256,
-        }
-        for position, (attachment_id, a) in enumerate(zip(ids, message.attachments, strict=True))
-    ]
-    insert_many(tx, "attachments", rows)
+    """Add the attachments of a message, with these ids."""
+    for position, (attachment_id, a) in enumerate(zip(ids, message.attachments, strict=True)):
+        rows.add(
+            "attachments",
+            id=attachment_id,
+            message=number,
+            inbox=inbox,
+            position=position,
+            is_inline=int(a.is_inline),
+            size=a.size,
+            filename=a.filename,
+            content_type=a.content_type,
+            sha256=a.sha256,
+        )
 
 
 def insert_names(
@@ -285,18 +386,20 @@ def insert_names(
     labels: Sequence[Name],
 ) -> None:
     """Insert the mailboxes and labels of a message, for filters and for display."""
-    _insert_places(tx, inbox, number, mailboxes, labels)
+    rows = NewRows(tx)
+    _add_places(rows, inbox, number, mailboxes, labels)
+    rows.write()
     tx.put(SET_NAMES, inbox=inbox, message=number, **_names(mailboxes, labels))
 
 
-def _insert_places(
-    tx: Transaction, inbox: int, number: int, mailboxes: Sequence[Name], labels: Sequence[Name]
+def _add_places(
+    rows: NewRows, inbox: int, number: int, mailboxes: Sequence[Name], labels: Sequence[Name]
 ) -> None:
-    """Insert the mailboxes and labels of a message, for filters."""
-    message = {"inbox": inbox, "message": number}
-    rows = [{"mailbox": mailbox, **message} for mailbox, _ in mailboxes]
-    insert_many(tx, "message_mailboxes", rows)
-    insert_many(tx, "message_labels", [{"label": label, **message} for label, _ in labels])
+    """Add the mailboxes and labels of a message, for filters."""
+    for mailbox, _ in mailboxes:
+        rows.add("message_mailboxes", mailbox=mailbox, inbox=inbox, message=number)
+    for label, _ in labels:
+        rows.add("message_labels", label=label, inbox=inbox, message=number)
 
 
 def _names(mailboxes: Sequence[Name], labels: Sequence[Name]) -> dict[str, str]:

@@ -8,18 +8,19 @@ from typing import Any
 from postroom.model.storage import NewMessage, Outdated
 from postroom.store.search.index import reindex_message
 from postroom.store.sql.messages.message_insert import (
+    NewRows,
+    add_attachments,
+    add_texts,
     details_of,
-    insert_attachments,
-    insert_texts,
     parsed_columns,
 )
 from postroom.store.sql.messages.message_search import direction
 from postroom.store.sql.messages.thread_choice import (
     ARRIVAL_FINDINGS,
+    InboxThreads,
     choose_thread,
-    insert_thread_ids,
-    recount,
 )
+from postroom.store.sql.messages.thread_merging import recount
 from postroom.store.sql.values import from_text, moment, scalar
 from postroom.store.transaction import Row, Transaction
 
@@ -79,15 +80,19 @@ def reparse_messages(tx: Transaction, messages: Sequence[NewMessage]) -> None:
 
 def _reread(tx: Transaction, message: NewMessage, row: Row) -> None:
     number, inbox, old_thread = row[:3]
-    insert_thread_ids(tx, message, inbox, old_thread)
+    threads = InboxThreads(tx, inbox)
+    threads.add(message, old_thread, is_hidden=True)  # counted below
+    threads.write()
     # a thread that was split by a caller stays as it is
-    thread = old_thread if row[4] else choose_thread(tx, message, inbox)[0]
+    thread = old_thread if row[4] else choose_thread(tx, message, threads)[0]
     columns = parsed_columns(message, thread, _details(message, from_text(row[3])))
     tx.run(UPDATE_MESSAGE, inbox=inbox, number=number, **columns)
     for table in ("bodies", "search_texts"):
         tx.run(f"DELETE FROM {table} WHERE inbox = :inbox AND message = :n", inbox=inbox, n=number)
-    insert_texts(tx, message, inbox, number)
-    _replace_attachments(tx, message, inbox, number)
+    rows = NewRows(tx)
+    add_texts(rows, message, inbox, number)
+    _replace_attachments(tx, rows, message, inbox, number)
+    rows.write()
     reindex_message(tx, number, inbox)
     for touched in {old_thread, thread}:
         recount(tx, inbox, touched)
@@ -104,19 +109,21 @@ def _details(message: NewMessage, old: dict[str, Any]) -> dict[str, object]:
     }
 
 
-def _replace_attachments(tx: Transaction, message: NewMessage, inbox: int, number: int) -> None:
+def _replace_attachments(
+    tx: Transaction, rows: NewRows, message: NewMessage, inbox: int, number: int
+) -> None:
     """Replace the attachments of a message; those with the same content keep their ids."""
-    rows = tx.all(
+    found = tx.all(
         """SELECT sha256, id FROM attachments WHERE inbox = :inbox AND message = :message
             ORDER BY position DESC""",
         inbox=inbox,
         message=number,
     )
     ids: dict[str, list[str]] = {}
-    for sha256, attachment_id in rows:
+    for sha256, attachment_id in found:
         ids.setdefault(sha256, []).append(attachment_id)
     tx.run("DELETE FROM attachments WHERE inbox = :inbox AND message = :n", inbox=inbox, n=number)
     attachment_ids = [
         ids[a.sha256].pop() if ids.get(a.sha256) else a.id for a in message.attachments
     ]
-    insert_attachments(tx, message, inbox, number, attachment_ids)
+    add_attachments(rows, message, inbox, number, attachment_ids)

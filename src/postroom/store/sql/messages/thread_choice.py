@@ -30,13 +30,16 @@ from postroom.mail.threads import (
 )
 from postroom.model.message import Recipient
 from postroom.model.storage import NewMessage
-from postroom.store.sql.memories.memory_links import redirect_links
+from postroom.store.sql.messages.thread_merging import join_threads
 from postroom.store.sql.values import (
     any_of,
+    batches,
     from_text,
     inbox_number,
     insert_numbered,
     moment,
+    padded,
+    put_many,
     scalar,
     seconds,
 )
@@ -48,25 +51,14 @@ _MAX_RECENT = 1_000
 
 COUNT_IN = """
     UPDATE threads
-       SET message_count = message_count + 1,
-           first_date = CASE WHEN first_date < :date THEN first_date ELSE :date END,
-           last_date = CASE WHEN last_date > :date THEN last_date ELSE :date END
+       SET message_count = message_count + :count,
+           first_date = CASE WHEN first_date < :first THEN first_date ELSE :first END,
+           last_date = CASE WHEN last_date > :last THEN last_date ELSE :last END
      WHERE inbox = :inbox AND number = :thread
 """
-RECOUNT = """
-    UPDATE threads SET (message_count, first_date, last_date) = (
-        SELECT count(*), min(date), max(date) FROM messages
-         WHERE +inbox = :inbox AND thread = :thread AND is_hidden = 0
-    ) WHERE inbox = :inbox AND number = :thread
-"""
-HAS_MESSAGES = "SELECT 1 FROM messages WHERE +inbox = :inbox AND thread = :thread LIMIT 1"
 INSERT_THREAD_ID = """
     INSERT INTO thread_ids (inbox, internet_id, thread) VALUES (:inbox, :internet_id, :thread)
     ON CONFLICT (inbox, internet_id) DO NOTHING
-"""
-INSERT_ALIASES = """
-    INSERT INTO thread_aliases (id, thread, inbox)
-    SELECT id, CAST(:into AS BIGINT), inbox FROM threads WHERE +inbox = :inbox AND number {among}
 """
 NAMED = """
     SELECT number, inbox FROM threads WHERE id = :id
@@ -101,14 +93,111 @@ ADDRESSES = """
 """
 
 
-def choose_thread(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int, str]:
+class InboxThreads:
+    """The threads of an inbox, while a transaction adds messages to it.
+
+    The threads of Message-IDs are read once. New Message-IDs and the counts of threads are written
+    together by `write`; until then only this object knows them.
+    """
+
+    def __init__(self, tx: Transaction, inbox: int) -> None:
+        self._tx, self.inbox = tx, inbox
+        self._numbers: dict[str, int | None] = {}
+        self._threads: dict[int, tuple[str, int]] = {}
+        self._new_ids: dict[str, int] = {}
+        self._answered: dict[str, tuple[str, ...]] = {}
+        self._dates: dict[int, list[int]] = {}
+
+    def known(self, keys: Sequence[str]) -> dict[str, tuple[int, str, int]]:
+        """Number, id and pin of the thread of each Message-ID that has one."""
+        self.read(keys)
+        numbers = ((key, self._numbers[key]) for key in keys)
+        return {key: (n, *self._threads[n]) for key, n in numbers if n is not None}
+
+    def read(self, keys: Iterable[str]) -> None:
+        """Read the threads of Message-IDs, except those that are known already."""
+        for part in batches(key for key in keys if key not in self._numbers):
+            self.write()
+            among, params = any_of("key", padded(part))
+            rows = self._tx.all(KNOWN_IDS.format(among=among), inbox=self.inbox, **params)
+            self._numbers |= dict.fromkeys(part)
+            self._numbers |= {row[0]: row[1] for row in rows}
+            self._threads |= {row[1]: (row[2], row[3]) for row in rows}
+
+    def answered(self, message: NewMessage) -> tuple[str, ...]:
+        """The Message-IDs that a message answers."""
+        if message.id not in self._answered:
+            self._answered[message.id] = thread_keys(message)
+        return self._answered[message.id]
+
+    def named(self, message: NewMessage) -> list[str]:
+        """The Message-ID of a message, and those that it answers."""
+        return [*filter(None, [message.internet_message_id]), *self.answered(message)]
+
+    def is_pinned(self, thread: int) -> bool:
+        known = self._threads.get(thread)
+        pinned = known[1] if known else scalar(self._tx, IS_PINNED, inbox=self.inbox, thread=thread)
+        return bool(pinned)
+
+    def begin(self, message: NewMessage) -> tuple[int, str]:
+        """The number and id of a new thread, which a message begins."""
+        thread_id = thread_id_of(message.id)
+        number = insert_numbered(
+            self._tx,
+            "threads",
+            id=thread_id,
+            inbox=self.inbox,
+            subject=message.subject,
+            base_subject=message.base_subject,
+            message_count=0,
+        )
+        self._threads[number] = thread_id, 0
+        return number, thread_id
+
+    def add(self, message: NewMessage, thread: int, *, is_hidden: bool) -> None:
+        """Record the Message-IDs that a message names for later replies, and count it."""
+        for key in self.named(message):
+            if self._numbers.get(key) is None:
+                self._new_ids.setdefault(key, thread)
+                if key in self._numbers and thread in self._threads:
+                    self._numbers[key] = thread
+                else:  # it is read when it is asked for
+                    self._numbers.pop(key, None)
+        if not is_hidden:
+            self._dates.setdefault(thread, []).append(seconds(message.date))
+
+    def join(self, into: int, others: Sequence[int]) -> None:
+        """Merge threads, also in what is known of them."""
+        self.write()
+        join_threads(self._tx, self.inbox, into, others)
+        for key, number in self._numbers.items():
+            if number in others:
+                self._numbers[key] = into
+        if into not in self._threads:  # they are read when they are asked for
+            self._numbers.clear()
+
+    def write(self) -> None:
+        """Write the new Message-IDs, and the counts of the threads."""
+        inbox = self.inbox
+        ids = [{"inbox": inbox, "internet_id": k, "thread": t} for k, t in self._new_ids.items()]
+        counts = [
+            {"inbox": inbox, "thread": t, "count": len(d), "first": min(d), "last": max(d)}
+            for t, d in self._dates.items()
+        ]
+        put_many(self._tx, INSERT_THREAD_ID, ids)
+        put_many(self._tx, COUNT_IN, counts)
+        self._new_ids.clear()
+        self._dates.clear()
+
+
+def choose_thread(tx: Transaction, message: NewMessage, threads: InboxThreads) -> tuple[int, str]:
     """The number and id of the thread of a message; a new one if it continues none."""
     if message.thread_id is not None:
         return _named_thread(tx, message.thread_id)
-    found = _by_reference(tx, message, inbox) or _by_subject(tx, message, inbox)
+    found = _by_reference(message, threads) or _by_subject(tx, message, threads)
     if _part(message.subject) is not None:
-        return _by_series(tx, message, inbox, found)
-    return found or _new_thread(tx, message, inbox)
+        return _by_series(tx, message, threads, found)
+    return found or threads.begin(message)
 
 
 _part = lru_cache(4096)(series_part)
@@ -121,25 +210,26 @@ def _are_siblings(part: SeriesPart | None, subject: str) -> bool:
 
 
 def _by_series(
-    tx: Transaction, message: NewMessage, inbox: int, found: tuple[int, str] | None
+    tx: Transaction, message: NewMessage, threads: InboxThreads, found: tuple[int, str] | None
 ) -> tuple[int, str]:
     """The thread of a numbered part: with its siblings, if one of them points there."""
     part = _part(message.subject)
-    rows = [row for row in _same_sender(tx, message, inbox) if _are_siblings(part, row[2])]
+    recent = _same_sender(tx, message, threads.inbox)
+    rows = [row for row in recent if _are_siblings(part, row[2])]
     numbers = {row[1]: row[0] for row in rows}
     siblings = [Sibling(row[1], row[2], _points(row[3]), moment(row[4])) for row in rows]
     joined = found[1] if found else None
-    if found and scalar(tx, IS_PINNED, inbox=inbox, thread=found[0]):
+    if found and threads.is_pinned(found[0]):
         return found
     chosen = choose_by_series(message, siblings, date=message.date, joined=joined)
-    if chosen and not thread_keys(message):
+    if chosen and not threads.answered(message):
         into = (numbers[chosen[0]], chosen[0])
         if found:  # replies to it arrived before it did
-            join_threads(tx, inbox, into[0], [found[0]])
+            threads.join(into[0], [found[0]])
         return into
-    found = found or _new_thread(tx, message, inbox)
+    found = found or threads.begin(message)
     if chosen:
-        join_threads(tx, inbox, found[0], [numbers[other] for other in chosen])
+        threads.join(found[0], [numbers[other] for other in chosen])
     return found
 
 
@@ -169,44 +259,32 @@ def _named_thread(tx: Transaction, thread_id: str) -> tuple[int, str]:
     return row[0], scalar(tx, sql, number=row[0], inbox=row[1]) or ""
 
 
-def _by_reference(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int, str] | None:
+def _by_reference(message: NewMessage, threads: InboxThreads) -> tuple[int, str] | None:
     """The thread of the mails that a message refers to; several such threads are merged.
 
     The message's own id counts last: an earlier reply may have recorded it.
     """
-    keys = [*thread_keys(message), *filter(None, [message.internet_message_id])]
-    among, params = any_of("key", keys)
-    rows = tx.all(KNOWN_IDS.format(among=among), inbox=inbox, **params)
-    numbers = {row[2]: row[1] for row in rows}
-    apart = {row[2] for row in rows if row[3]}
-    chosen, merged = choose_by_reference(keys, {r[0]: r[2] for r in rows}, kept_apart=apart)
+    keys = [*threads.answered(message), *filter(None, [message.internet_message_id])]
+    known = threads.known(keys)
+    numbers = {thread_id: number for number, thread_id, _ in known.values()}
+    apart = {thread_id for _, thread_id, is_pinned in known.values() if is_pinned}
+    ids = {key: thread_id for key, (_, thread_id, _) in known.items()}
+    chosen, merged = choose_by_reference(keys, ids, kept_apart=apart)
     if chosen is None:
         return None
     if merged:
-        join_threads(tx, inbox, numbers[chosen], [numbers[other] for other in merged])
+        threads.join(numbers[chosen], [numbers[other] for other in merged])
     return numbers[chosen], chosen
 
 
-def join_threads(tx: Transaction, inbox: int, into: int, others: Sequence[int]) -> None:
-    """Move all messages of some threads into one, whose aliases their ids become."""
-    redirect_links(tx, inbox, into, others)
-    among, params = any_of("thread", others)
-    tx.put(INSERT_ALIASES.format(among=among), inbox=inbox, into=into, **params)
-    for table in ("messages", "thread_ids", "thread_aliases"):
-        tx.put(
-            f"UPDATE {table} SET thread = :into WHERE +inbox = :inbox AND thread {among}",
-            inbox=inbox,
-            into=into,
-            **params,
-        )
-    tx.put(f"DELETE FROM threads WHERE +inbox = :inbox AND number {among}", inbox=inbox, **params)
-    tx.put(RECOUNT, inbox=inbox, thread=into)
-
-
-def _by_subject(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int, str] | None:
+def _by_subject(
+    tx: Transaction, message: NewMessage, threads: InboxThreads
+) -> tuple[int, str] | None:
     answered = answered_subject(message.subject)
     if not answered:
         return None
+    threads.write()
+    inbox = threads.inbox
     rows = tx.all(
         SAME_SUBJECT,
         inbox=inbox,
@@ -232,50 +310,10 @@ def _candidate(tx: Transaction, inbox: int, row: Row) -> Candidate:
     )
 
 
-def _new_thread(tx: Transaction, message: NewMessage, inbox: int) -> tuple[int, str]:
-    thread_id = thread_id_of(message.id)
-    number = insert_numbered(
-        tx,
-        "threads",
-        id=thread_id,
-        inbox=inbox,
-        subject=message.subject,
-        base_subject=message.base_subject,
-        message_count=0,
-    )
-    return number, thread_id
-
-
 def thread_id_of(message_id: str) -> str:
     """The id of the thread that a message begins, derived from the random id of the message."""
     digest = hashlib.sha256(f"thread of {message_id}".encode()).digest()
     return "thr_" + b32encode(digest[:16]).decode().rstrip("=").lower()
-
-
-def count_in(tx: Transaction, inbox: int, thread: int, date: int, *, is_hidden: bool) -> None:
-    """Count one more message in a thread."""
-    if not is_hidden:
-        tx.put(COUNT_IN, inbox=inbox, thread=thread, date=date)
-
-
-def recount(tx: Transaction, inbox: int, thread: int) -> None:
-    """Recompute the counts of a thread; a thread without messages is removed."""
-    which = {"inbox": inbox, "thread": thread}
-    if tx.one(HAS_MESSAGES, **which):
-        tx.put(RECOUNT, **which)
-        return
-    for table in ("thread_ids", "thread_aliases"):
-        tx.put(f"DELETE FROM {table} WHERE +inbox = :inbox AND thread = :thread", **which)
-    tx.put("DELETE FROM threads WHERE inbox = :inbox AND number = :thread", **which)
-
-
-def insert_thread_ids(tx: Transaction, message: NewMessage, inbox: int, thread: int) -> None:
-    """Record the Message-IDs of a message and its references, for later replies."""
-    own = message.internet_message_id
-    keys = [*filter(None, [own]), *thread_keys(message)]
-    rows = [{"inbox": inbox, "internet_id": key, "thread": thread} for key in keys]
-    if rows:
-        tx.many(INSERT_THREAD_ID, rows)
 
 
 KNOWN_AFTER = 3
@@ -353,12 +391,16 @@ def _is_stranger(tx: Transaction, message: NewMessage, inbox: int, address: str)
 def _count_sender(tx: Transaction, inbox: int, address: str) -> bool:
     """Count a mail of a sender who is not known yet; True if the sender is new."""
     key = as_key(address)
+    if (FIND, inbox, key) in tx.known:
+        return False
     row = tx.one(FIND, inbox=inbox, address=key)
     if row is None:
         tx.put(ADD, inbox=inbox, address=key, mails=1)
         return True
     mails, is_known = row
-    if not is_known:
+    if is_known:
+        tx.known[FIND, inbox, key] = True
+    else:
         tx.put(COUNT, inbox=inbox, address=key)
         if mails + 1 >= KNOWN_AFTER:
             _mark_known(tx, inbox, address)

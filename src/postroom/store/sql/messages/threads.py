@@ -21,7 +21,8 @@ from postroom.store.sql.messages.message_search import (
     thread_number,
     visible_inbox,
 )
-from postroom.store.sql.messages.thread_choice import NAMED, join_threads, recount
+from postroom.store.sql.messages.thread_choice import NAMED
+from postroom.store.sql.messages.thread_merging import join_threads, recount
 from postroom.store.sql.values import (
     Conditions,
     Listing,
