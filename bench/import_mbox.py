@@ -117,7 +117,7 @@ def main() -> int:
     cpu_before, started = cpu_s(), time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         outcome = asyncio.run(run(mbox, Path(folder) / "data", measures))
-    took, wall_s = cpu_s() - cpu_before, time.monotonic() - started
+        took, wall_s = cpu_s() - cpu_before, time.monotonic() - started
     measures.cpu_s["other"] = took - sum(measures.cpu_s.values())
     return tell(mbox, outcome, measures, took, wall_s)
 
