@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 
 from postroom.mail.data import load
 from postroom.mail.quoting.attributions import LONGEST, has_verb
-from postroom.mail.text.prefilter import line_finder
+from postroom.mail.text.prefilter import AROUND_HEADER, DECORATION
 
 _WORDS = load("quotations")
 HEADERS = {name: header for header, names in _WORDS["headers"].items() for name in names}
-_FIRST_HEADERS, _AROUND_HEADER = ("from", "date"), " \t*_>|\u200e\xa0"
-DECORATION = " \t*_#~=<>|+‐‒–—―─-\u200e\xa0[]"
 _ORIGINALS = re.compile(f"(?:{'|'.join(_WORDS['originals'])})", re.IGNORECASE)
 _FORWARDS = re.compile(f"(?:{'|'.join(_WORDS['forwards'])})", re.IGNORECASE)
 _RULE = re.compile(r"[-_=*~#‐–—―─]{3,200}$")
@@ -30,7 +28,7 @@ def header_word(line: str) -> str:
     colon = line.find(":", 0, 40)
     if colon < 0:
         colon = line.find("：", 0, 40)
-    return HEADERS.get(line[:colon].strip(_AROUND_HEADER).lower(), "") if colon > 0 else ""
+    return HEADERS.get(line[:colon].strip(AROUND_HEADER).lower(), "") if colon > 0 else ""
 
 
 def has_more_headers(line: str) -> bool:
@@ -80,32 +78,6 @@ def _earlier() -> re.Pattern[str]:
 @cache
 def _notices() -> re.Pattern[str]:
     return re.compile("|".join(_WORDS["notices"]), re.IGNORECASE)
-
-
-@cache
-def _headings() -> Callable[[str], list[int]]:
-    """Finds the lines that the functions of this module accept, and few others."""
-    dress, marks = f"[{re.escape(DECORATION)}]", f"[{re.escape(DECORATION.strip())}]"
-    rule, letter = "[-_=*~#‐–—―─]", r"[A-Za-z\x{80}-\x{10ffff}]"
-    blank = r"[^\nA-Za-z0-9]*"  # or more signs
-    around = f"[{re.escape(_AROUND_HEADER)}]*"
-    names = "|".join(re.escape(name) for name, kind in HEADERS.items() if kind in _FIRST_HEADERS)
-    lines = (
-        f"{dress}*{_FORWARDS.pattern}",
-        f"{dress}*{marks}{dress}*{_ORIGINALS.pattern}",
-        rf"{dress}*{rule}{rule}[^\n]*{letter}[^\n]*{rule}{rule}[\s]*$",
-        rf"{blank}{rule}{rule}{blank}\n[\s]*[^\n]*(?:{_notices().pattern})",
-        rf"{blank}{rule}{rule}{blank}\n[\s]*(?:{dress}|:)*{_earlier().pattern}",
-        f"{around}(?:{names}){around}[:：]",
-    )
-    return line_finder("|".join(f"^{line}" for line in lines))
-
-
-def lines_with_headings(text: str) -> list[int]:
-    """The lines that may be a separator, a forward, the first header of a quoted mail, or a rule
-    above a notice; in a text with very many of them perhaps others too.
-    """
-    return _headings()(text)
 
 
 def opens_notice(below: str) -> bool:

@@ -20,13 +20,13 @@ from postroom.mail.quoting.headings import (
     is_rule,
     is_separator,
     is_short_rule,
-    lines_with_headings,
     opens_notice,
     reply_marks,
 )
 from postroom.mail.quoting.signatures import find_signature
 from postroom.mail.text.prefilter import (
     OTHER_MARK,
+    lines_with_headings,
     lines_with_verbs,
     may_have_marks,
     may_have_reply_mark,

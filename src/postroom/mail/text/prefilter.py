@@ -29,6 +29,8 @@ _MAY_BE_DATE = re.compile(
 )
 _MAY_BE_ADDRESS = re.compile(r"@(?<=[^\s<>()\[\]@,;:\"]@)[\w.-]")
 _MAY_BE_ZONE = re.compile(r"GMT|UTC|[+−-]\d|ST\b|DT\b")
+AROUND_HEADER = " \t*_>|\u200e\xa0"
+DECORATION = " \t*_#~=<>|+‐‒–—―─-\u200e\xa0[]"
 _MAX_LINES = 200
 _BEFORE_VERB = "(?:^|[^a-z]|gmt|utc|[0-9]t)"  # which tokens end without a space
 
@@ -193,3 +195,35 @@ def may_have_marks(text: str) -> bool:
 def may_have_reply_mark(text: str) -> bool:
     """False if no line of a text says `reply`, `above` and `line`."""
     return _reply_mark()(text)
+
+
+@cache
+def _headings() -> Callable[[str], list[int]]:
+    """Finds the lines that `headings` accepts, and few others."""
+    words = load("quotations")
+    languages = words["languages"].values()
+    earlier = "|".join(one for language in languages for one in language.get("earlier", ()))
+    forwards, originals = "|".join(words["forwards"]), "|".join(words["originals"])
+    notices = "|".join(words["notices"])
+    dress, marks = f"[{re.escape(DECORATION)}]", f"[{re.escape(DECORATION.strip())}]"
+    rule, letter = "[-_=*~#‐–—―─]", r"[A-Za-z\x{80}-\x{10ffff}]"
+    blank = r"[^\nA-Za-z0-9]*"  # or more signs
+    around = f"[{re.escape(AROUND_HEADER)}]*"
+    firsts = (*words["headers"]["from"], *words["headers"]["date"])
+    names = "|".join(map(re.escape, firsts))
+    lines = (
+        f"{dress}*(?:{forwards})",
+        f"{dress}*{marks}{dress}*(?:{originals})",
+        rf"{dress}*{rule}{rule}[^\n]*{letter}[^\n]*{rule}{rule}[\s]*$",
+        rf"{blank}{rule}{rule}{blank}\n[\s]*[^\n]*(?:{notices})",
+        rf"{blank}{rule}{rule}{blank}\n[\s]*(?:{dress}|:)*(?:{earlier})",
+        f"{around}(?:{names}){around}[:：]",
+    )
+    return line_finder("|".join(f"^{line}" for line in lines))
+
+
+def lines_with_headings(text: str) -> list[int]:
+    """The lines that may be a separator, a forward, the first header of a quoted mail, or a rule
+    above a notice; in a text with very many of them perhaps others too.
+    """
+    return _headings()(text)
