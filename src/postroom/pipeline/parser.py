@@ -10,19 +10,14 @@ from contextlib import suppress
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from postroom.blocking import in_thread
-from postroom.model.limits import Limits
+from postroom.blocking import Bounds, WorkFailed, in_process, in_thread
+from postroom.errors import Unavailable
+from postroom.extras import require
+from postroom.model.limits import MB, Limits
 from postroom.model.values import dataclass
 
 if TYPE_CHECKING:
     from postroom.mail.message import ParsedMessage
-from typing import TYPE_CHECKING
-
-from postroom.errors import Unavailable
-from postroom.extras import require
-from postroom.model.limits import MB
-
-if TYPE_CHECKING:
     from postroom.mail.text_extraction.extract import ExtractedText
 
 SMALL_BYTES = 256 * 1024
@@ -35,6 +30,11 @@ PARSE_FAILED = "parse_failed"
 """The prefix of the defect of a mail whose body could not be parsed."""
 
 _LENGTH_BYTES = 8
+
+_AT_ONCE = 2
+_QUEUE_S = 30.0
+_ANSWER_BYTES = 16 * MB
+"""Limits of reading attached files."""
 
 
 @dataclass(slots=True)
@@ -136,11 +136,6 @@ def run_worker() -> None:
         stdout.flush()
 
 
-_AT_ONCE = 2
-_QUEUE_S = 30.0
-_ANSWER_BYTES = 16 * MB
-
-
 async def extract_text(data: bytes, max_chars: int) -> ExtractedText:
     """The text of a PDF, Office or RTF file, and one character more if there is more.
 
@@ -148,8 +143,7 @@ async def extract_text(data: bytes, max_chars: int) -> ExtractedText:
         WorkFailed: it cannot be read within the limits.
         FeatureDisabled: it is a PDF, and the package that reads them is not installed.
     """
-    # Imported on first use, as a start does not need them.
-    from postroom.blocking import Bounds, WorkFailed, in_process
+    # Imported on first use, as a start does not need it.
     from postroom.mail.text_extraction import extract
 
     kind = extract.file_kind(data)
