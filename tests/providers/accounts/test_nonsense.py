@@ -247,7 +247,7 @@ async def test_nonsense_is_an_error_of_the_provider_and_costs_nothing(
 ) -> None:
     fast = RateLimits(requests_per_second=100_000, burst=100_000)
     for module in ("gmail", "graph", "jmap"):
-        monkeypatch.setattr(f"postroom.providers.{module}.client.RATES", fast)
+        monkeypatch.setattr(f"postroom.providers.web.{module}_client.RATES", fast)
     async with mad_world(kind) as (world, madness):
         values = {"POSTROOM_DATA_DIR": str(tmp_path), "POSTROOM_SECRETS": "file"}
         values |= world.settings

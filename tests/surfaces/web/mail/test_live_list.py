@@ -147,6 +147,7 @@ async def test_a_person_with_a_keyboard_archives_and_undoes(
     await expect(subjects(page)).to_have_count(4)
 
     await page.get_by_role("link", name="Mail 1").click()
+    await expect(page.locator("#reading")).to_contain_text("Mail 1")
     await page.get_by_role("button", name="Archive").last.click()
     await expect(subjects(page)).to_have_text(["Mail 3", "Mail 2", "Mail 0"])
     await expect(page.locator("#reading")).to_contain_text("Select a message")
