@@ -108,7 +108,7 @@ async def test_the_stream_ends_with_the_key(office: Office) -> None:
 async def test_the_stream_ends_when_the_session_expires(
     owner: Person, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(authentication, "_CHECK_S", 0.05)
+    monkeypatch.setattr(authentication, "_SESSION_CHECK_S", 0.05)
     async with listening(owner) as stream:
         clock.now += timedelta(hours=13)
 
