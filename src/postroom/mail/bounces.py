@@ -77,7 +77,7 @@ def _is_pretext(status: str, transcript: str) -> bool:
     return bool(_POLICY.match(status)) and "rcpt" not in transcript.lower()
 
 
-def verdict(
+def report_recipient(
     address: str, *, action: str, status: str, diagnostic: str, reason: str
 ) -> ReportRecipient:
     """The outcome for one recipient. Only permanent failures of the address are hard."""
@@ -111,70 +111,74 @@ def notification(text: str) -> str:
     return text[: original.start()] if original and original.start() > 20 else text.strip()
 
 
-def failed_addresses(fields: Fields, told: str, returned: str = "") -> list[str]:
+def failed_addresses(fields: Fields, notice_text: str, returned: str = "") -> list[str]:
     """The recipients that the report names, else those of the mail that it returns."""
     header = f"{fields.first('x-failed-recipients')} {fields.first('x-bounced-address')}"
     own = {address.lower() for address in _ADDRESS.findall(fields.first("to")[:2_000])}
-    found = _ADDRESS.findall(header[:20_000]) or _named(told, own)
+    found = _ADDRESS.findall(header[:20_000]) or _addresses_in(notice_text, own)
     if not found and (to := _RETURNED_TO.search(returned[:MAX_CHARS])):
         found = _ADDRESS.findall(to[1])
     return list(dict.fromkeys(address.rstrip(".") for address in found))[:_MAX_NAMED]
 
 
-def _named(told: str, own: set[str]) -> list[str]:
+def _addresses_in(notice_text: str, own: set[str]) -> list[str]:
     """The addresses of a notice, without the sender's and those of whom to ask."""
     found: list[str] = []
     helpers: list[str] = []
-    for match in _ADDRESS.finditer(told):
+    for match in _ADDRESS.finditer(notice_text):
         address = match[0].lower()
         if address in own or address.startswith(("mailer-daemon@", "postmaster@")):
             continue
-        line = _line_before(told, match.start()).lower()
+        line = _line_before(notice_text, match.start()).lower()
         if "message-id" in line or "references" in line:
             continue
         (helpers if _CONTACT.search(line) else found).append(match[0])
     return found or helpers
 
 
-def _line_before(told: str, at: int) -> str:
+def _line_before(notice_text: str, at: int) -> str:
     """What stands before a place on its line, up to a limit."""
     first = max(0, at - _MAX_LINE_CHARS)
-    return told[max(told.rfind("\n", first, at) + 1, first) : at]
+    return notice_text[max(notice_text.rfind("\n", first, at) + 1, first) : at]
 
 
-def about_address(told: str, address: str) -> str:
+def about_address(notice_text: str, address: str) -> str:
     """What a notification says about one address: from there to the next section, or all."""
-    start = told.lower().find(address.lower()) if address else -1
+    start = notice_text.lower().find(address.lower()) if address else -1
     if start < 0:
-        return told[:_MAX_CONTEXT_CHARS]
+        return notice_text[:_MAX_CONTEXT_CHARS]
     at = start + len(address)
-    start = told.rfind("\n", 0, start) + 1
-    end = min(len(told), at + _MAX_CONTEXT_CHARS)
-    for other in _ADDRESS.finditer(told, at, end):
-        if other[0].lower() != address.lower() and _opens_section(told, other):
-            said = told[at : other.start()].rpartition("\n")[0]
+    start = notice_text.rfind("\n", 0, start) + 1
+    end = min(len(notice_text), at + _MAX_CONTEXT_CHARS)
+    for other in _ADDRESS.finditer(notice_text, at, end):
+        if other[0].lower() != address.lower() and _opens_section(notice_text, other):
+            said = notice_text[at : other.start()].rpartition("\n")[0]
             is_section = _SAYS.search(said) is not None
-            return told[start : other.start()] if is_section else told[:_MAX_CONTEXT_CHARS]
-    return told[start:end]
+            return (
+                notice_text[start : other.start()]
+                if is_section
+                else notice_text[:_MAX_CONTEXT_CHARS]
+            )
+    return notice_text[start:end]
 
 
-def _opens_section(told: str, address: re.Match[str]) -> bool:
+def _opens_section(notice_text: str, address: re.Match[str]) -> bool:
     """Whether an address begins a line, behind at most a bullet, punctuation or a label."""
-    before = _line_before(told, address.start()).strip(" \t<\"'([*#>•·-–—=+")
+    before = _line_before(notice_text, address.start()).strip(" \t<\"'([*#>•·-–—=+")
     if not before:
         return True
-    after = told[address.end() : address.end() + _MAX_LINE_CHARS].partition("\n")[0]
+    after = notice_text[address.end() : address.end() + _MAX_LINE_CHARS].partition("\n")[0]
     is_label = before.endswith((":", "：")) and len(before.split()) <= 4 and len(before) <= 40
     return is_label and not after.strip(" \t\r\n>\"':;,.)]")
 
 
-def _before_address(told: str, address: str) -> str:
+def _before_address(notice_text: str, address: str) -> str:
     """The paragraph before the line of an address."""
-    start = told.lower().find(address.lower()) if address else -1
+    start = notice_text.lower().find(address.lower()) if address else -1
     if start <= 0:
         return ""
-    line = told.rfind("\n", 0, start) + 1
-    above = told[max(0, line - _MAX_CONTEXT_CHARS) : line].rstrip()
+    line = notice_text.rfind("\n", 0, start) + 1
+    above = notice_text[max(0, line - _MAX_CONTEXT_CHARS) : line].rstrip()
     paragraph = above.rfind("\n\n")
     return above[paragraph + 1 :] if above else ""
 
@@ -221,7 +225,9 @@ def _bounced(address: str, rest: str) -> ReportRecipient:
     status = find_status(fields.get("status", "")) or find_status(diagnostic)
     reason = find_reason(diagnostic, status)
     action = fields.get("action", "failed")
-    return verdict(address, action=action, status=status, diagnostic=diagnostic, reason=reason)
+    return report_recipient(
+        address, action=action, status=status, diagnostic=diagnostic, reason=reason
+    )
 
 
 def _delivered(text: str) -> tuple[ReportRecipient, ...]:
@@ -229,7 +235,11 @@ def _delivered(text: str) -> tuple[ReportRecipient, ...]:
     said = response[1] if response else ""
     to = address[1] if address else ""
     status = find_status(said)
-    return (verdict(to, action="delivered", status=status, diagnostic=said, reason="delivered"),)
+    return (
+        report_recipient(
+            to, action="delivered", status=status, diagnostic=said, reason="delivered"
+        ),
+    )
 
 
 _MAX_RECIPIENTS = 200
@@ -253,12 +263,12 @@ def read_deliveries(
     `charset` is the one of the notice, which raw text in a status part is in too; `original` is
     the attached mail.
     """
-    told = notification(text)
+    notice_text = notification(text)
     decoded = [_decoded_status(content, charset) for content in statuses]
-    found = [r for content in decoded for r in _recipients(content, told, limits)]
-    returned = text[len(told) :] or original[:MAX_CHARS].decode("utf-8", "replace")
+    found = [r for content in decoded for r in _recipients(content, notice_text, limits)]
+    returned = text[len(notice_text) :] or original[:MAX_CHARS].decode("utf-8", "replace")
     found = found or _embedded_recipients(text, limits)
-    found = found or _recipients_in_text(fields, told, returned)
+    found = found or _recipients_in_text(fields, notice_text, returned)
     return tuple(found[:_MAX_RECIPIENTS])
 
 
@@ -275,33 +285,35 @@ def _decoded_status(content: bytes, charset: str) -> bytes:
     return content
 
 
-def _recipients(content: bytes, told: str, limits: Limits) -> list[ReportRecipient]:
+def _recipients(content: bytes, notice_text: str, limits: Limits) -> list[ReportRecipient]:
     """One group of fields per recipient, after one for the whole message (RFC 3464)."""
     found: list[ReportRecipient] = []
     for group in _BLANK_LINE.split(content.lstrip(), maxsplit=_MAX_GROUPS):
         fields = split_header(group, 0, len(group), limits=limits).fields
         if "final-recipient" in fields or "original-recipient" in fields:
-            found.append(_recipient(fields, told))
+            found.append(_recipient(fields, notice_text))
         if len(found) >= _MAX_RECIPIENTS:
             break
     return found
 
 
-def _recipient(fields: Fields, told: str) -> ReportRecipient:
+def _recipient(fields: Fields, notice_text: str) -> ReportRecipient:
     original = _address(fields.first("original-recipient"))
     address = _address(fields.first("final-recipient")) or original
     diagnostic = fields.first("diagnostic-code")
     diagnostic = diagnostic.partition(";")[2].strip() or diagnostic
     status = find_status(fields.first("status"))
     if not status or status.endswith(".0.0"):
-        status = find_status(diagnostic) or find_status(about_address(told, address)) or status
+        status = (
+            find_status(diagnostic) or find_status(about_address(notice_text, address)) or status
+        )
     status = _agreed_status(status, diagnostic)
-    reason = find_reason(diagnostic, status, told) if diagnostic else "undefined"
+    reason = find_reason(diagnostic, status, notice_text) if diagnostic else "undefined"
     if reason == "undefined":
-        reason = find_reason(about_address(told, address), status, told)
+        reason = find_reason(about_address(notice_text, address), status, notice_text)
     if reason == "undefined":
-        reason = find_reason(_before_address(told, address), status, told)
-    found = verdict(
+        reason = find_reason(_before_address(notice_text, address), status, notice_text)
+    found = report_recipient(
         address,
         action=fields.first("action").partition(" ")[0].lower() or "failed",
         status=status,
@@ -335,19 +347,21 @@ def _embedded_recipients(text: str, limits: Limits) -> list[ReportRecipient]:
     return _recipients(block, unquoted[: start.start()], limits)
 
 
-def _recipients_in_text(fields: Fields, told: str, returned: str) -> list[ReportRecipient]:
+def _recipients_in_text(fields: Fields, notice_text: str, returned: str) -> list[ReportRecipient]:
     """What a report in prose says; each address with the words that follow it."""
     found = []
-    for address in failed_addresses(fields, told, returned) or [""]:
-        about = about_address(told, address)
+    for address in failed_addresses(fields, notice_text, returned) or [""]:
+        about = about_address(notice_text, address)
         status = find_status(about)
-        reason = find_reason(about, status, told)
-        for other in (_before_address(told, address), told):
+        reason = find_reason(about, status, notice_text)
+        for other in (_before_address(notice_text, address), notice_text):
             if reason != "undefined":
                 break
             status = status or find_status(other)
-            reason = find_reason(other, status, told)
+            reason = find_reason(other, status, notice_text)
         found.append(
-            verdict(address, action="failed", status=status, diagnostic=about, reason=reason)
+            report_recipient(
+                address, action="failed", status=status, diagnostic=about, reason=reason
+            )
         )
     return found

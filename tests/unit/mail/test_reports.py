@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.mail.bounces import find_reason, verdict
+from postroom.mail.bounces import find_reason, report_recipient
 from postroom.mail.message import Report
 from postroom.mail.parse import parse_message
 
@@ -51,7 +51,10 @@ def test_a_reason_is_found_in_what_servers_say(said: str, status: str, reason: s
     ],
 )
 def test_only_a_dead_address_is_hard(reason: str, status: str, action: str, *, hard: bool) -> None:
-    assert hard == verdict("a@b", action=action, status=status, diagnostic="", reason=reason).hard
+    assert (
+        hard
+        == report_recipient("a@b", action=action, status=status, diagnostic="", reason=reason).hard
+    )
 
 
 def test_each_address_has_its_own_verdict() -> None:
