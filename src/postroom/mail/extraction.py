@@ -250,7 +250,7 @@ SECONDARY, SECONDARY_PATH = pattern(_DATA["secondary"]), pattern(_DATA["secondar
 OTHER_HOST, TRACKING = pattern(_DATA["other_host"]), pattern(_DATA["tracking"], re.NOFLAG)
 
 
-class Words:
+class WordList:
     """Beginnings of words, in lower case, and patterns."""
 
     def __init__(self, table: dict[str, list[str]]) -> None:
@@ -263,7 +263,7 @@ class Words:
         return any(word in lower for word in self.listed) or bool(self.pattern.search(lower))
 
 
-ASKS, ENDS, NEVER = Words(_DATA["asks"]), Words(_DATA["ends"]), Words(_DATA["never"])
+ASKS, ENDS, NEVER = WordList(_DATA["asks"]), WordList(_DATA["ends"]), WordList(_DATA["never"])
 _SENTENCE_CHARS = 200
 _ABOVE_CHARS = 400
 _PLACE_CHARS = 500

@@ -78,10 +78,10 @@ def read_message(raw: bytes, limits: Limits) -> ParsedMessage:
     splitter = Splitter(_with_single_cr(raw), limits)
     root = _read_root(splitter)
     contents = collect(root, limits)
-    words = read_words(contents, limits)
-    for defect in (*splitter.defects, *words.defects):
+    body_text = read_body_text(contents, limits)
+    for defect in (*splitter.defects, *body_text.defects):
         contents.note(defect)
-    return _assemble(raw, root, contents, words, limits)
+    return _assemble(raw, root, contents, body_text, limits)
 
 
 def _with_single_cr(raw: bytes) -> bytes:
@@ -103,7 +103,7 @@ _UNREADABLE = ParsedMessage(
 
 
 @dataclass(slots=True)
-class Words:
+class BodyText:
     """The text of a mail, and the findings of rendering it."""
 
     html_left: int
@@ -125,38 +125,38 @@ class Words:
         self.defects += rendered.defects
 
 
-def read_words(contents: Contents, limits: Limits) -> Words:
+def read_body_text(contents: Contents, limits: Limits) -> BodyText:
     """The text of the bodies, with findings and defects."""
-    words = Words(limits.html_bytes)
-    words.text = cleaned(_written(contents, words, limits), contents.removed).strip("\n")
+    body_text = BodyText(limits.html_bytes)
+    body_text.text = cleaned(_written(contents, body_text, limits), contents.removed).strip("\n")
     htmls = [body.html for body in contents.bodies if body.html is not None]
-    words.html = "\n".join(htmls) if htmls else None
-    return words
+    body_text.html = "\n".join(htmls) if htmls else None
+    return body_text
 
 
-def _written(contents: Contents, words: Words, limits: Limits) -> str:
+def _written(contents: Contents, body_text: BodyText, limits: Limits) -> str:
     """The text of the bodies before invisible characters are removed."""
-    texts = [_body_text(body, words, limits) for body in contents.bodies]
+    texts = [_body_text(body, body_text, limits) for body in contents.bodies]
     text = "\n\n".join(text for text in texts if text.strip())
     if len(text) > limits.text_chars:
-        words.defects.append(f"text over {limits.text_chars} characters, cut there")
+        body_text.defects.append(f"text over {limits.text_chars} characters, cut there")
     return text[: limits.text_chars]
 
 
 def written_text(raw: bytes, limits: Limits = _DEFAULT_LIMITS) -> str:
     """The text of a mail with its invisible characters."""
     root = _read_root(Splitter(_with_single_cr(raw), limits))
-    return _written(collect(root, limits), Words(limits.html_bytes), limits).strip("\n")
+    return _written(collect(root, limits), BodyText(limits.html_bytes), limits).strip("\n")
 
 
-def _body_text(body: Body, words: Words, limits: Limits) -> str:
+def _body_text(body: Body, body_text: BodyText, limits: Limits) -> str:
     if body.html is None:
         return body.plain or ""
-    html, plain = body.html[: words.html_left + 1], body.plain
+    html, plain = body.html[: body_text.html_left + 1], body.plain
     is_text = plain is None or not plain.strip()
     rendered = html_to_text(_marked(html, limits) if is_text else html, limits)
-    words.add(rendered)
-    words.html_left = max(words.html_left - len(body.html), 0)
+    body_text.add(rendered)
+    body_text.html_left = max(body_text.html_left - len(body.html), 0)
     if plain is None or is_text:
         return rendered.text
     is_short, length = len(plain) < _SHORT, len(rendered.text)
@@ -164,7 +164,7 @@ def _body_text(body: Body, words: Words, limits: Limits) -> str:
     if is_short and length > 3 * len(plain) and _POINTER.search(plain):
         return f"{rendered.text}\n\n{plain}"
     seen = "\n".join((rendered.text, *rendered.alternatives))
-    words.differs = words.differs or text_differs(plain, seen)
+    body_text.differs = body_text.differs or text_differs(plain, seen)
     is_abridged = is_short and length > 5 * len(plain) + _SHORT
     return f"{rendered.text}\n\n{plain}" if is_abridged else plain
 
@@ -179,12 +179,12 @@ def _marked(html: str, limits: Limits) -> str:
 
 
 def _assemble(
-    raw: bytes, root: Part, contents: Contents, words: Words, limits: Limits
+    raw: bytes, root: Part, contents: Contents, body_text: BodyText, limits: Limits
 ) -> ParsedMessage:
     fields = root.fields
     line = contents.removed.line
     addresses = _addresses(fields, contents, limits, line)
-    reply = split_reply(without_uu(words.text))
+    reply = split_reply(without_uu(body_text.text))
     dates = (parse_date(value) for value in fields.all("date")[:_MAX_DATES])
     date = next((found for found in dates if found is not None), None)
     if date is None:
@@ -204,26 +204,26 @@ def _assemble(
             parse_references([line(v) for v in fields.all("references")], bare=is_bare)
         ),
         headers=decoded_pairs(fields),
-        text=words.text,
+        text=body_text.text,
         new_text=reply.new_text,
         quoted_text=reply.quoted_text,
         signature=reply.signature,
-        snippet=snippet(reply.new_text or words.text),
-        html=words.html,
+        snippet=snippet(reply.new_text or body_text.text),
+        html=body_text.html,
         attachments=tuple(contents.attachments),
         size_bytes=len(raw),
-        security=_security(addresses, contents, words, is_list=is_list_mail(fields)),
+        security=_security(addresses, contents, body_text, is_list=is_list_mail(fields)),
         auto_submitted=is_auto_submitted(fields),
         list_id=line(list_id(fields) or "") or None,
         list_unsubscribe=tuple(map(line, list_unsubscribe(fields))),
         report=read_report(
-            fields, words.text, contents.attachments, limits, charset=_charset(contents)
+            fields, body_text.text, contents.attachments, limits, charset=_charset(contents)
         ),
         invitation=parse_invitation(cleaned(guess(calendar.decoded()), contents.removed))
         if calendar
         else None,
-        protection=find_protection(root, words.text),
-        links=tuple(words.links),
+        protection=find_protection(root, body_text.text),
+        links=tuple(body_text.links),
         defects=tuple(contents.defects),
     )
 
@@ -299,15 +299,15 @@ def _with_sender(
 
 
 def _security(
-    addresses: tuple[AddressLine, ...], contents: Contents, words: Words, *, is_list: bool
+    addresses: tuple[AddressLine, ...], contents: Contents, body_text: BodyText, *, is_list: bool
 ) -> Security:
-    hidden, total = gathered((*words.hidden, *contents.removed.hidden))
+    hidden, total = gathered((*body_text.hidden, *contents.removed.hidden))
     return Security(
         hidden_text=hidden,
         hidden_text_total=total,
-        remote_images=words.remote_images,
-        tracking_pixels=words.tracking_pixels,
-        text_differs=words.differs,
+        remote_images=body_text.remote_images,
+        tracking_pixels=body_text.tracking_pixels,
+        text_differs=body_text.differs,
         lookalike=(
             *find_lookalikes(addresses, is_list=is_list),
             *find_altered(contents.altered_addresses),

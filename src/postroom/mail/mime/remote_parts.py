@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from postroom.mail.mime.attachments import shown_filename
 from postroom.mail.mime.bodies import collect, is_body
 from postroom.mail.mime.parts import Fields, Part, parse_parameters
-from postroom.mail.parse import Words, read_words
+from postroom.mail.parse import BodyText, read_body_text
 from postroom.model.imap import ImapPart
 from postroom.model.limits import Limits
 
@@ -104,9 +104,9 @@ def fill(part: RemotePart, contents: Mapping[str, bytes]) -> None:
         part.start, part.end = 0, len(part.raw)
 
 
-def read_text(root: RemotePart, limits: Limits) -> Words:
+def read_text(root: RemotePart, limits: Limits) -> BodyText:
     """What the parts that are here say."""
-    return read_words(collect(root, limits), limits)
+    return read_body_text(collect(root, limits), limits)
 
 
 def text_parts(part: RemotePart, *, include_html: bool) -> list[RemotePart]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from postroom.blocking import WorkFailed, in_thread
 from postroom.mail.html.html import sanitise_html
 from postroom.mail.mime.remote_parts import RemotePart, estimated_bytes, fill, read_text, text_parts
-from postroom.mail.parse import Words, parse_message
+from postroom.mail.parse import BodyText, parse_message
 from postroom.model.imap import ImapLocator, ImapSection, LiveAttachment
 from postroom.model.limits import MB, Limits
 from postroom.operations.imap.accounts import Issues
@@ -189,7 +189,7 @@ class TextReader:
                 left -= size
         return sections
 
-    def _more(self, parts: list[RemotePart], words: Words) -> list[ImapSection]:
+    def _more(self, parts: list[RemotePart], words: BodyText) -> list[ImapSection]:
         """The next range of the first part that was cut."""
         is_enough = len(words.text) >= self.chars
         if self.include_html and words.html is not None:
@@ -209,7 +209,7 @@ class TextReader:
             self.contents[section.number] = before + pieces.sections[section]
         self.sizes |= pieces.sizes
 
-    async def _words(self, root: RemotePart) -> Words:
+    async def _words(self, root: RemotePart) -> BodyText:
         fill(root, self.contents)
         return await in_thread(read_text, root, self.limits)
 
