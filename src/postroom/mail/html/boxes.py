@@ -26,7 +26,7 @@ Values = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TextPosition:
     """Where text stands in the flow: pixels from the top, and from the top of the box that clips.
 
     The second is at least so much, as far as lines and heights tell.
@@ -76,17 +76,17 @@ class Box:
     reason: str = ""
     is_plain: bool = True
 
-    def hides(self, chars: int, size: float, place: Place) -> str:
+    def hides(self, chars: int, size: float, position: TextPosition) -> str:
         """Why a text of so many characters does not show here, empty if it does."""
         width = chars * size * _LETTER
         width = width if self.is_one_line else min(width, WIDTH)
-        x, y = self.x + self.indent, self.y + (place.y if self.is_in_flow else 0.0)
+        x, y = self.x + self.indent, self.y + (position.y if self.is_in_flow else 0.0)
         is_left = x < -100 and x + width <= 2
         if is_left or x >= _FAR_RIGHT or y + size <= 0 or self.y > _FAR_DOWN:
             return "off screen"
         if self.is_fixed and (y >= HEIGHT or x >= WIDTH):
             return "off screen"
-        return self._clips(x, width, size, place.clip_y) if self.clip else ""
+        return self._clips(x, width, size, position.clip_y) if self.clip else ""
 
     def _clips(self, x: float, width: float, size: float, clip_y: float) -> str:
         clip, y = self.clip or Clip(), self.y + clip_y

@@ -76,11 +76,11 @@ class Style:
             *[self.values.get(name) for name in _REMEMBERED],
         )  # fmt: skip
 
-    def hides(self, text: str, place: boxes.Place) -> str:
+    def hides(self, text: str, position: boxes.TextPosition) -> str:
         """Why a text here does not show, empty if it does."""
         if self.hidden or self.box.is_plain:
             return self.hidden
-        return self.box.hides(len(text), self.size_px, place)
+        return self.box.hides(len(text), self.size_px, position)
 
 
 @dataclass(frozen=True, slots=True)

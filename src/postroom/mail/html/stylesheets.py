@@ -66,7 +66,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _RuleContext:
     """Where rules stand: in a layer, nested in selectors, in a scope."""
 
     layer: str = ""
@@ -91,7 +91,7 @@ class Stylesheet:
         filled = [css for css in sheets if css.strip()]
         self._has_more = len(filled) > _MAX_SHEETS
         for css in filled[:_MAX_SHEETS]:
-            self._add_all(parse_rules(css).rules, _Place())
+            self._add_all(parse_rules(css).rules, _RuleContext())
 
     def __bool__(self) -> bool:
         return bool(self._by_key)
@@ -101,48 +101,51 @@ class Stylesheet:
         """Whether the limit on sheets, rules or work was reached."""
         return self._has_more or self._count > _MAX_RULES or self.budget.left < 0
 
-    def _add_all(self, rules: list[RawRule], place: _Place) -> None:
+    def _add_all(self, rules: list[RawRule], context: _RuleContext) -> None:
         for rule in rules:
             if self._count > _MAX_RULES:
                 return
             if rule.prelude.startswith("@"):
-                self._at_rule(rule, place)
+                self._at_rule(rule, context)
             else:
-                self._style_rule(rule, place)
+                self._style_rule(rule, context)
 
-    def _style_rule(self, rule: RawRule, place: _Place) -> None:
+    def _style_rule(self, rule: RawRule, context: _RuleContext) -> None:
         self._count += 1
         if not rule.declarations and not rule.rules:
             return
-        selectors = parse_selectors(rule.prelude, place.parents, folds=self._folds)
-        self._declare(selectors, rule.declarations, place)
+        selectors = parse_selectors(rule.prelude, context.parents, folds=self._folds)
+        self._declare(selectors, rule.declarations, context)
         if rule.rules and selectors:
-            self._add_all(rule.rules, _Place(place.layer, selectors, place.scope))
+            self._add_all(rule.rules, _RuleContext(context.layer, selectors, context.scope))
 
     def _declare(
-        self, selectors: tuple[Selector, ...], declarations: list[Declaration], place: _Place
+        self,
+        selectors: tuple[Selector, ...],
+        declarations: list[Declaration],
+        context: _RuleContext,
     ) -> None:
         if not declarations:
             return
         block = tuple(declarations)
-        layer = self._layer(place.layer) if place.layer else _UNLAYERED
+        layer = self._layer(context.layer) if context.layer else _UNLAYERED
         for selector in selectors:
             if selector.pseudo_element not in ("", "first-line"):
                 continue
             self._count += 1
-            rule = Rule(selector, block, layer, self._count, place.scope)
+            rule = Rule(selector, block, layer, self._count, context.scope)
             self._by_key.setdefault(selector.key, []).append(rule)
 
     def _layer(self, name: str) -> int:
         """Layers rank in the order in which they are first named; outer ones after inner ones."""
         return self._layers.setdefault(name, len(self._layers))
 
-    def _at_rule(self, rule: RawRule, place: _Place) -> None:
+    def _at_rule(self, rule: RawRule, context: _RuleContext) -> None:
         match = _AT.match(rule.prelude)
         name, prelude = (match[1].lower(), match[2].strip()) if match else ("", "")
         name = name.removeprefix("-webkit-")
         if name == "import":
-            self._import(prelude, place)
+            self._import(prelude, context)
         elif name == "keyframes":
             self._add_keyframes(prelude.strip("\"'"), rule.rules)
         elif name == "property":
@@ -151,37 +154,37 @@ class Stylesheet:
         elif name == "font-face":
             self._add_font({one.name: one.value for one in rule.declarations})
         elif name == "layer":
-            self._add_layer(rule, prelude, place)
+            self._add_layer(rule, prelude, context)
         elif name == "scope":
-            self._add_all(rule.rules, self._scoped(prelude, place))
+            self._add_all(rule.rules, self._scoped(prelude, context))
         elif _applies(name, prelude):
-            self._declare(place.parents, rule.declarations, place)
-            self._add_all(rule.rules, place)
+            self._declare(context.parents, rule.declarations, context)
+            self._add_all(rule.rules, context)
 
-    def _scoped(self, prelude: str, place: _Place) -> _Place:
+    def _scoped(self, prelude: str, context: _RuleContext) -> _RuleContext:
         match = _SCOPE.match(prelude)
         roots = parse_selectors(match[1] if match else "html", folds=self._folds)
         limits = parse_selectors(match[2], folds=self._folds) if match and match[2] else ()
-        return _Place(place.layer, place.parents, (roots, limits))
+        return _RuleContext(context.layer, context.parents, (roots, limits))
 
-    def _add_layer(self, rule: RawRule, prelude: str, place: _Place) -> None:
+    def _add_layer(self, rule: RawRule, prelude: str, context: _RuleContext) -> None:
         names = [name.strip() for name in prelude.split(",")] or [""]
-        full = [f"{place.layer}.{name}" if place.layer else name for name in names]
+        full = [f"{context.layer}.{name}" if context.layer else name for name in names]
         for name in full:
             self._layer(name or f"layer {self._count}")
         if rule.rules or rule.declarations:
             layer = full[0] or f"layer {self._count}"
-            self._declare(place.parents, rule.declarations, _Place(layer, place.parents))
-            self._add_all(rule.rules, _Place(layer, place.parents, place.scope))
+            self._declare(context.parents, rule.declarations, _RuleContext(layer, context.parents))
+            self._add_all(rule.rules, _RuleContext(layer, context.parents, context.scope))
 
-    def _import(self, prelude: str, place: _Place) -> None:
+    def _import(self, prelude: str, context: _RuleContext) -> None:
         """An imported style sheet, if it is part of the mail; others are not fetched."""
         match = _IMPORT.match(prelude)
         self._imports += 1
         if match is None or self._imports > _MAX_IMPORTS:
             return
         if media_applies(_LAYER_OF_IMPORT.sub("", match[2])):
-            self._add_all(parse_rules(css_of_url(match[1])).rules, place)
+            self._add_all(parse_rules(css_of_url(match[1])).rules, context)
 
     def _add_keyframes(self, name: str, frames: list[RawRule]) -> None:
         first, last = list[Declaration](), list[Declaration]()

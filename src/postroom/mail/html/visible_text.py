@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from postroom.mail.data import load
-from postroom.mail.html.boxes import Place, covers, height_px
+from postroom.mail.html.boxes import TextPosition, covers, height_px
 from postroom.mail.html.colours import BLACK, LINK
 from postroom.mail.html.computed_style import Style, unstyled
 from postroom.mail.html.elements import (
@@ -350,8 +350,10 @@ class _Walker:
         self.row_px = max(self.row_px, frame.style.box.line(frame.style.size_px))
         if not frame.clip_start:
             frame.clip_start.append(self.flow)
-        place = Place(_LINE_PX * len(self.page.lines) + 8, self.flow - frame.clip_start[0])
-        return frame.style.hides(text.strip(), place)
+        position = TextPosition(
+            _LINE_PX * len(self.page.lines) + 8, self.flow - frame.clip_start[0]
+        )
+        return frame.style.hides(text.strip(), position)
 
     def _open(self, tag: str, attributes: Attributes, frame: _Frame) -> None:
         if tag == "img":
