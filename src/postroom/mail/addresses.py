@@ -335,7 +335,7 @@ def parse_own_address(text: str, *, field: str = "address") -> tuple[str, str]:
     name, address = parse_address(text, field=field)
     if not address.isascii():
         raise InvalidInput(
-            f"{field}: {_shown(address)} has letters before the @ that few servers accept;"
+            f"{field}: {_short_repr(address)} has letters before the @ that few servers accept;"
             " use an address in ASCII",
             field=field,
         )
@@ -352,7 +352,7 @@ def parse_address_list(text: str, *, field: str = "addresses") -> tuple[tuple[st
     pieces = [piece.strip() for piece in _PIECE.findall(text)]
     found = [_parse_one(piece, field) for piece in pieces if piece not in ("", ",", ";")]
     if not found or _PIECE.sub("", text).strip():
-        raise InvalidInput(f"{field}: {_shown(text)} is not an e-mail address", field=field)
+        raise InvalidInput(f"{field}: {_short_repr(text)} is not an e-mail address", field=field)
     return tuple(found)
 
 
@@ -373,9 +373,9 @@ def check_address(address: str, *, field: str) -> str:
     refuse_controls(address, field)
     local, at, domain = address.rpartition("@")
     if not at or not local or not domain:
-        raise InvalidInput(f"{field}: {_shown(address)} is not an e-mail address", field=field)
+        raise InvalidInput(f"{field}: {_short_repr(address)} is not an e-mail address", field=field)
     if not _is_local(local):
-        raise InvalidInput(f"{field}: {_shown(address)}: bad part before the @", field=field)
+        raise InvalidInput(f"{field}: {_short_repr(address)}: bad part before the @", field=field)
     checked = f"{local}@{_check_domain(domain, address, field)}"
     if len(checked.encode()) > _MAX_ADDRESS:
         raise InvalidInput(f"{field}: address over {_MAX_ADDRESS} characters", field=field)
@@ -402,7 +402,7 @@ def _check_domain(domain: str, address: str, field: str) -> str:
             ascii_domain = ""
     labels = ascii_domain.split(".")
     if len(ascii_domain) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
-        raise InvalidInput(f"{field}: {_shown(address)}: bad domain after the @", field=field)
+        raise InvalidInput(f"{field}: {_short_repr(address)}: bad domain after the @", field=field)
     return ascii_domain
 
 
@@ -431,5 +431,5 @@ def refuse_controls(text: str, field: str) -> None:
         )
 
 
-def _shown(text: str) -> str:
+def _short_repr(text: str) -> str:
     return repr(text if len(text) <= 80 else text[:79] + "…")

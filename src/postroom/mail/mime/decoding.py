@@ -364,7 +364,7 @@ def decode_words(value: str) -> str:
     """Decode the encoded words of a header; white space between two of them is no content."""
     if "=?" not in value:
         return value
-    found = _words(value)
+    found = _encoded_words(value)
     # Neighbouring words of one charset are decoded together: senders cut letters in two.
     runs: list[tuple[str, str, list[bytes]]] = []
     at = 0
@@ -384,7 +384,7 @@ def decode_words(value: str) -> str:
     return clean("".join((*pieces, value[at:])))
 
 
-def _words(value: str) -> list[tuple[int, int, str, bytes]]:
+def _encoded_words(value: str) -> list[tuple[int, int, str, bytes]]:
     """Each word: where it starts and ends, its charset, its bytes."""
     found: list[tuple[int, int, str, bytes]] = []
     at = 0

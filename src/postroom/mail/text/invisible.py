@@ -40,7 +40,7 @@ def _class(name: str) -> re.Pattern[str]:
 
 
 @cache
-def _pictures() -> re.Pattern[str]:
+def _picture_pattern() -> re.Pattern[str]:
     data = load("joined_characters")
     people = data["people"]
     pairs = (f"[{people.get(a, a)}][{people.get(b, b)}]" for a, b in data["pictures"])
@@ -71,7 +71,7 @@ def _is_joined(before: str, joiner: str, after: str) -> bool:
     if joiner == "\u200c":
         letters = before.rstrip(_ARABIC_MARKS)
         return _is(_class("arabic"), after) and bool(letters) and _is(_class("dual"), letters[-1])
-    return _is(_pictures(), before.rstrip(_MODIFIERS)[-1:] + after)
+    return _is(_picture_pattern(), before.rstrip(_MODIFIERS)[-1:] + after)
 
 
 def _is_indic(before: str, joiner: str, after: str) -> bool:
@@ -113,15 +113,17 @@ def believable(text: str, *, one_line: bool, stray_selectors: int = 0) -> tuple[
         removed += re.findall(f"[{_EMOJI_SELECTORS}]", text)
         text = text.translate(dict.fromkeys(map(ord, _EMOJI_SELECTORS)))
     elif sum(map(text.count, _EMOJI_SELECTORS)) > _FEW_JOINERS:
-        text = _without(_variants(), text, _variant, _mixed(_variants(), text, _variant), removed)
+        text = _without(
+            _variant_pattern(), text, _variant, _mixed(_variant_pattern(), text, _variant), removed
+        )
     if sum(map(text.count, _JOINERS)) > _FEW_JOINERS:
-        text = _without(_pairs(), text, _pair, _mixed(_pairs(), text, _pair), removed)
+        text = _without(_pair_pattern(), text, _pair, _mixed(_pair_pattern(), text, _pair), removed)
         text = _without_joiners(text, removed, one_line=one_line)
     return text, "".join(removed)
 
 
 @cache
-def _variants() -> re.Pattern[str]:
+def _variant_pattern() -> re.Pattern[str]:
     variants = load("joined_characters")["variants"]
     return re.compile(
         f"(?P<unit>[{variants}])(?P<own>[{_EMOJI_SELECTORS}]?)"
@@ -134,7 +136,7 @@ def _variant(match: re.Match[str]) -> tuple[str, str]:
 
 
 @cache
-def _pairs() -> re.Pattern[str]:
+def _pair_pattern() -> re.Pattern[str]:
     """Two characters beyond letters, with what may stand between them."""
     return re.compile(
         "(?P<before>[\u2190-\u2bff\U0001f300-\U0001faff])"
@@ -148,7 +150,7 @@ def _pair(match: re.Match[str]) -> tuple[str, str]:
 
 
 @cache
-def _words() -> re.Pattern[str]:
+def _word_pattern() -> re.Pattern[str]:
     word = load("joined_characters")["word"]
     return re.compile(f"[{word}][{word}{_JOINERS}]*+")
 
@@ -190,7 +192,7 @@ def _without(
 
 
 def _without_joiners(text: str, removed: list[str], *, one_line: bool) -> str:
-    words = [match[0] for match in _words().finditer(text)]
+    words = [match[0] for match in _word_pattern().finditer(text)]
     joined = [(word, sum(map(word.count, _JOINERS))) for word in words]
     most = max(_FEW_CHARS, len(words))
     is_too_many = sum(count for _, count in joined) > (
@@ -201,8 +203,8 @@ def _without_joiners(text: str, removed: list[str], *, one_line: bool) -> str:
         for word, count in joined
         if count and (is_too_many or count > _MAX_IN_A_WORD or _STRAY_START.search(word))
     }
-    bare |= _mixed(_words(), text, _word)
-    return _without(_words(), text, _word, bare, removed)
+    bare |= _mixed(_word_pattern(), text, _word)
+    return _without(_word_pattern(), text, _word, bare, removed)
 
 
 _NEAR_KINDS = {

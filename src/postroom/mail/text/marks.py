@@ -74,22 +74,22 @@ class Given:
 
     @classmethod
     def of(cls, text: str, new_text: str) -> Given:
-        return cls(_words(text), _words(new_text))
+        return cls(_normalized_words(text), _normalized_words(new_text))
 
     def is_text(self, text: str) -> bool:
         """Whether this is all of it."""
-        return _words(text) == self.text
+        return _normalized_words(text) == self.text
 
     def has(self, text: str) -> bool:
         """Whether the agent gets these words."""
-        return _words(text) in self.text
+        return _normalized_words(text) in self.text
 
     def has_new(self, text: str) -> bool:
         """Whether it gets them without asking for quoted mail."""
-        return _words(text) in self.new_text
+        return _normalized_words(text) in self.new_text
 
 
-def _words(text: str) -> str:
+def _normalized_words(text: str) -> str:
     return f" {' '.join(_WORD.findall(cleaned(text).casefold()))} "
 
 

@@ -180,9 +180,9 @@ class _SheetReader:
                 if event.name == "c":
                     if any(first <= column <= last for first, last in hidden):
                         self.hidden_columns.add((name, column))
-                        words = self._shown(cell, "".join(value), is_row_hidden=True)
+                        words = self._cell_text(cell, "".join(value), is_row_hidden=True)
                         self.built.hide_words(words, "hidden columns")
-                    elif text := self._shown(cell, "".join(value), is_row_hidden=is_row_hidden):
+                    elif text := self._cell_text(cell, "".join(value), is_row_hidden=is_row_hidden):
                         row[column] = text
                 elif event.name == "row" and is_row_hidden:
                     self.hidden_rows += bool(row)
@@ -192,7 +192,7 @@ class _SheetReader:
             if self.built.is_full:
                 return
 
-    def _shown(self, cell: Attributes, value: str, *, is_row_hidden: bool) -> str:
+    def _cell_text(self, cell: Attributes, value: str, *, is_row_hidden: bool) -> str:
         """The text of a cell as Excel shows it, on one line."""
         style = self.styles.cell(cell.get("s", ""))
         text = " ".join(self._value(cell.get("t", "n"), value, style).split())

@@ -148,11 +148,11 @@ def calendar_text(text: str) -> str:
         elif name == "END":
             open_components = open_components[:-1]
         elif name in _SHOWN and open_components and open_components[-1] in _ENTRIES:
-            entries[-1].append(f"{_SHOWN[name]}: {_shown(name, value, line)}")
+            entries[-1].append(f"{_SHOWN[name]}: {_property_text(name, value, line)}")
     return "\n\n".join("\n".join(entry) for entry in entries if entry) or text
 
 
-def _shown(name: str, value: str, line: str) -> str:
+def _property_text(name: str, value: str, line: str) -> str:
     time = _TIME.fullmatch(value)
     if time and name in ("DTSTART", "DTEND", "DUE"):
         year, month, day, hour, minute, second, is_utc = time.groups()

@@ -110,7 +110,7 @@ class Session:
             return await Search(self.client, name, check).run(request)
 
         with imap_errors(self.account):
-            return await self._named(mailbox, search)
+            return await self._with_name_encoding(mailbox, search)
 
     async def summaries(
         self,
@@ -266,7 +266,7 @@ class Session:
         if at.uid == 0:
             await self._ensure(at.mailbox, at.uidvalidity)
             return None
-        await self._named(at.mailbox, fetch)
+        await self._with_name_encoding(at.mailbox, fetch)
         if not rows:
             return None
         # QUIRK: some servers answer one FETCH with several responses.
@@ -303,7 +303,7 @@ class Session:
     async def _copy(self, at: ImapLocator, mailbox: str, *, removes: bool) -> ImapLocator | None:
         with imap_errors(self.account):
             await self._ensure(at.mailbox, at.uidvalidity, for_writing=removes)
-            place = await self._named(
+            place = await self._with_name_encoding(
                 mailbox, lambda name: self.client.copy(at.uid, name, removes=removes)
             )
         return self._locator(mailbox, place)
@@ -311,7 +311,9 @@ class Session:
     async def append(self, mailbox: str, message: ImapCopyOf) -> ImapLocator | None:
         with imap_errors(self.account):
             content = message.raw, message.flags, message.arrived_at
-            place = await self._named(mailbox, lambda name: self.client.append(name, *content))
+            place = await self._with_name_encoding(
+                mailbox, lambda name: self.client.append(name, *content)
+            )
         return self._locator(mailbox, place)
 
     async def expunge(self, at: ImapLocator) -> None:
@@ -328,7 +330,7 @@ class Session:
         """Open a mailbox unless it is open, and check its UIDVALIDITY."""
         if self._open == (mailbox, uidvalidity) and (self._is_writable or not for_writing):
             return
-        opened = await self._named(
+        opened = await self._with_name_encoding(
             mailbox, lambda name: self.client.open(name, for_writing=for_writing)
         )
         self._note_open(mailbox, opened, expected=uidvalidity)
@@ -348,7 +350,7 @@ class Session:
             raise untrusted(changed)
         self._open = mailbox, opened.uidvalidity
 
-    async def _named(self, mailbox: str, action: Callable[[bytes], Awaitable[T]]) -> T:
+    async def _with_name_encoding(self, mailbox: str, action: Callable[[bytes], Awaitable[T]]) -> T:
         """Run *action* with the encoding of a mailbox name that the server accepts."""
         if mailbox in self._names:
             return await action(self._names[mailbox])
