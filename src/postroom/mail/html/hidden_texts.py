@@ -28,25 +28,25 @@ class Observer(Protocol):
     This is all that marking (`marks`) knows of the detection, so that both can change apart.
     """
 
-    def open(self, tag: str, attributes: Attributes) -> None:
+    def on_open(self, tag: str, attributes: Attributes) -> None:
         """An element begins."""
 
-    def close(self) -> None:
+    def on_close(self) -> None:
         """The innermost open element ends."""
 
-    def shown(self, text: str) -> None:
+    def on_visible_text(self, text: str) -> None:
         """Text that a reader sees; it is written to the page next."""
 
-    def begin_hidden(self) -> None:
+    def on_hidden_start(self) -> None:
         """Text that a reader does not see begins here."""
 
-    def end_hidden(self, text: str, reason: str) -> None:
+    def on_hidden_end(self, text: str, reason: str) -> None:
         """What was hidden from there on; without text, it was nothing to report."""
 
-    def mentioned(self, text: str, reason: str) -> None:
+    def on_machine_text(self, text: str, reason: str) -> None:
         """Text that is never displayed, and that addresses a machine."""
 
-    def picture(self, attributes: Attributes, *, is_remote: bool, is_pixel: bool) -> None:
+    def on_picture(self, attributes: Attributes, *, is_remote: bool, is_pixel: bool) -> None:
         """A picture."""
 
 
@@ -66,7 +66,7 @@ class HiddenTexts:
             self.flush()
             self._reason = reason
         if self.observer and not self._pieces:
-            self.observer.begin_hidden()
+            self.observer.on_hidden_start()
         self._pieces.append(text)
 
     def flush(self) -> None:
@@ -76,7 +76,7 @@ class HiddenTexts:
         self._pieces = []
         text = text if _WORD.search(text) else ""
         if self.observer:
-            self.observer.end_hidden(text, self._reason)
+            self.observer.on_hidden_end(text, self._reason)
         if text:
             self._keep(text, self._reason)
 
@@ -91,7 +91,7 @@ class HiddenTexts:
         prose = " ".join(_TAG.sub(" ", text).split())
         if _TO_A_MACHINE.search(prose):
             if self.observer:
-                self.observer.mentioned(prose, reason)
+                self.observer.on_machine_text(prose, reason)
             self._keep(prose, reason)
 
     def _keep(self, text: str, reason: str) -> None:

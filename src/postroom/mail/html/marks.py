@@ -149,18 +149,18 @@ class _Writer:
     _open: list[str] = field(default_factory=list)
     _hidden_at: int = 0
 
-    def open(self, tag: str, attributes: Attributes) -> None:
+    def on_open(self, tag: str, attributes: Attributes) -> None:
         name = tag if tag in _TAGS else "div" if tag in _BLOCKS else ""
         self._open.append(name)
         if name:
             self.out.append(f"<{name}{_attributes(name, attributes)}>")
 
-    def close(self) -> None:
+    def on_close(self) -> None:
         name = self._open.pop()
         if name and name not in _VOID:
             self.out.append(f"</{name}>")
 
-    def shown(self, text: str) -> None:
+    def on_visible_text(self, text: str) -> None:
         self.page.source, start = len(self.texts), len(self.out)
         visible = cleaned(text)
         pieces = removed_in(text, visible) if visible != text else [(text, False)]
@@ -171,18 +171,18 @@ class _Writer:
         self.out.append("")
         self.texts.append((text, start, len(self.out) - 1))
 
-    def begin_hidden(self) -> None:
+    def on_hidden_start(self) -> None:
         self._hidden_at = len(self.out)
         self.out.append("")
 
-    def end_hidden(self, text: str, reason: str) -> None:
+    def on_hidden_end(self, text: str, reason: str) -> None:
         if text:
             self.out[self._hidden_at] = partial(self._hidden, text, reason)
 
-    def mentioned(self, text: str, reason: str) -> None:
+    def on_machine_text(self, text: str, reason: str) -> None:
         self.out.append(partial(self._hidden, text, reason))
 
-    def picture(self, attributes: Attributes, *, is_remote: bool, is_pixel: bool) -> None:
+    def on_picture(self, attributes: Attributes, *, is_remote: bool, is_pixel: bool) -> None:
         source = (attributes.get("src") or "").strip()
         if is_remote:
             self.out.append(partial(self._not_loaded, source, attributes, is_pixel=is_pixel))

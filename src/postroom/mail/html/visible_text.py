@@ -199,7 +199,7 @@ class _Walker:
         frame = self._frame(tag, attributes, node)
         self._open(tag, attributes, frame)
         if self.observer:
-            self.observer.open(tag, attributes)
+            self.observer.on_open(tag, attributes)
         child = node.first_child
         if tag == "template":
             self._template(node, attributes)
@@ -227,7 +227,7 @@ class _Walker:
             self._end_row()
             self.flow = max(self.flow, frame.start + height_px(frame.style.values))
         if self.observer:
-            self.observer.close()
+            self.observer.on_close()
 
     def _frame(self, tag: str, attributes: Attributes, node: LexborNode) -> _Frame:
         above, resolver = self.frames[-1], self.resolver
@@ -336,7 +336,7 @@ class _Walker:
             if not self.has_words and frame.style.colour is not LINK:
                 self.has_words = _LETTER.search(text) is not None
             if self.observer:
-                self.observer.shown(text)
+                self.observer.on_visible_text(text)
             self.page.write_pre(text) if frame.pre else self.page.write(text)
 
     def _hidden_here(self, frame: _Frame, text: str) -> str:
@@ -445,4 +445,4 @@ class _Walker:
         self.remote_images += is_remote
         self.tracking_pixels += is_tracker
         if self.observer:
-            self.observer.picture(attributes, is_remote=is_remote, is_pixel=is_tracker)
+            self.observer.on_picture(attributes, is_remote=is_remote, is_pixel=is_tracker)
