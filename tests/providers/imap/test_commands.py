@@ -19,7 +19,7 @@ from postroom.providers.imap.syntax import (
     decode_name,
     encode_name,
     flag_list,
-    mailbox,
+    mailbox_name,
     name_encodings,
     search_text,
     uid_sets,
@@ -76,8 +76,8 @@ def test_half_a_million_texts_make_one_command_each_or_none():
     chance = random.Random(11)
     makers: tuple[Callable[[str], object], ...] = (
         search_text,
-        lambda text: mailbox(text.encode()),
-        lambda text: mailbox(name_encodings(text, is_utf8=False)[0]),
+        lambda text: mailbox_name(text.encode()),
+        lambda text: mailbox_name(name_encodings(text, is_utf8=False)[0]),
         lambda text: flag_list([text]),
     )
     made = 0

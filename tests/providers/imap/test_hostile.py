@@ -15,7 +15,7 @@ from postroom.model.imap import ImapCriteria, ImapLocator, ImapSummary, ImapTime
 from postroom.ports.imap import ImapSession
 from postroom.providers.imap.errors import InvalidResponse
 from postroom.providers.imap.live import ImapAccounts
-from postroom.providers.imap.responses import NewUid, Position, SearchResult, read_row
+from postroom.providers.imap.responses import MailboxStatus, NewUid, SearchResult, read_row
 from postroom.providers.imap.syntax import Framer
 from tests.providers.imap.conftest import connected, local
 from tests.providers.imap.memory import MB, growth_below
@@ -221,7 +221,7 @@ def test_ten_thousand_broken_transcripts_are_read_or_refused():
     read_whole, refused = 0, 0
     with growth_below(64 * MB):
         for seed in range(10_000):
-            hits, opened = SearchResult(), Position()
+            hits, opened = SearchResult(), MailboxStatus()
             readers = (read_row, hits.take, opened.take, NewUid("COPYUID").take)
             try:
                 for frame in Framer().feed(mutated(seed)):

@@ -20,7 +20,7 @@ from postroom.providers.imap.mailboxes import (
     scope_of,
 )
 from postroom.providers.imap.pool import IdleListener, InboxEvents
-from postroom.providers.imap.responses import Position, Row
+from postroom.providers.imap.responses import MailboxStatus, Row
 from postroom.providers.server_text import Labels, flags_in
 
 Parts: TypeAlias = AsyncGenerator[RemoteChanges, None]
@@ -53,14 +53,14 @@ class MailboxCheckpoint:
     exists: int
 
     @classmethod
-    def at(cls, position: Position, *, low: int = 0) -> Self:
-        """The checkpoint of a mailbox that was read up to this position."""
-        return cls(position.uidvalidity, low, position.uidnext, position.modseq, position.exists)
+    def at(cls, status: MailboxStatus, *, low: int = 0) -> Self:
+        """The checkpoint of a mailbox that was read up to this status."""
+        return cls(status.uidvalidity, low, status.uidnext, status.modseq, status.exists)
 
-    def is_unchanged(self, position: Position) -> bool:
+    def is_unchanged(self, status: MailboxStatus) -> bool:
         """Whether nothing can have changed; without CONDSTORE that is never known."""
-        has_same = (self.uidnext, self.exists) == (position.uidnext, position.exists)
-        return has_same and not self.low and 0 < position.modseq == self.modseq
+        has_same = (self.uidnext, self.exists) == (status.uidnext, status.exists)
+        return has_same and not self.low and 0 < status.modseq == self.modseq
 
 
 @dataclass(slots=True)
@@ -85,12 +85,12 @@ class ImapCheckpoint:
 
 @dataclass(eq=False)
 class ImapReader:
-    """Reads an account; `inbox_position` is that of Inbox after the last read."""
+    """Reads an account; `inbox_status` is the status of Inbox after the last read."""
 
     boxes: ImapMailboxes
     listener: IdleListener
     takes_keywords: bool = False
-    inbox_position: tuple[int, int, int] | None = None
+    inbox_status: tuple[int, int, int] | None = None
     labels: Labels = field(default_factory=Labels)
     _flags: dict[str, dict[int, tuple[str, ...]]] = field(default_factory=dict)
     _next_check: float = 0.0
@@ -138,41 +138,47 @@ class ImapReader:
     async def _all_changes(self, state: ImapCheckpoint, known: Known) -> Parts:
         with imap_errors(self.boxes.account):
             await self.boxes.load()
-            found = await self.boxes.positions([b for b in self.boxes.all if b.name != DRAFTS])
-        now = [(box, position) for box, position in found if position is not None]
-        total = sum(position.exists for _, position in now)
-        for box, position in now:
+            found = await self.boxes.statuses([b for b in self.boxes.all if b.name != DRAFTS])
+        now = [(box, status) for box, status in found if status is not None]
+        total = sum(status.exists for _, status in now)
+        for box, status in now:
             with imap_errors(self.boxes.account):
-                async for part in self._mailbox_changes(box, position, state, known):
+                async for part in self._mailbox_changes(box, status, state, known):
                     yield replace(part, total=total)
         there = {key_of(box) for box, _ in found}
         closed = there - {key_of(box) for box, _ in now}
-        scopes = {scope_of(box, position.uidvalidity) for box, position in now}
+        scopes = {scope_of(box, status.uidvalidity) for box, status in now}
         left = [s for s in await known.scopes() - scopes if s.partition("/")[2] not in closed]
         state.boxes = {name: at for name, at in state.boxes.items() if name in there}
         yield RemoteChanges(state.to_json(), dropped=tuple(sorted(left)), total=total)
 
     async def _mailbox_changes(
-        self, box: RemoteMailbox, status: Position, state: ImapCheckpoint, known: Known
+        self, box: RemoteMailbox, listed_status: MailboxStatus, state: ImapCheckpoint, known: Known
     ) -> Parts:
         name = key_of(box)
         at = state.boxes.get(name)
-        if at is not None and at.uidvalidity == status.uidvalidity and at.is_unchanged(status):
-            self._set_inbox_position(box, status)
+        if (
+            at is not None
+            and at.uidvalidity == listed_status.uidvalidity
+            and at.is_unchanged(listed_status)
+        ):
+            self._set_inbox_status(box, listed_status)
             return
-        position = await self.boxes.open_for_read(box, status)
-        if status.exists and not position.exists:
-            raise ProviderError(f"{box.name}: the server counts {status.exists} messages, then 0")
-        self._set_inbox_position(box, position)
-        scope = scope_of(box, position.uidvalidity)
-        if at is None or at.uidvalidity != position.uidvalidity:
-            at = MailboxCheckpoint.at(position, low=position.uidnext or 2**32 - 1)
+        status = await self.boxes.open_for_read(box, listed_status)
+        if listed_status.exists and not status.exists:
+            raise ProviderError(
+                f"{box.name}: the server counts {listed_status.exists} messages, then 0"
+            )
+        self._set_inbox_status(box, status)
+        scope = scope_of(box, status.uidvalidity)
+        if at is None or at.uidvalidity != status.uidvalidity:
+            at = MailboxCheckpoint.at(status, low=status.uidnext or 2**32 - 1)
             self._flags.pop(scope, None)
             self._schedule_check(0.0)
         elif not at.low:
-            async for part in self._since(box, at, position, known):
+            async for part in self._since(box, at, status, known):
                 yield RemoteChanges(state.to_json(), *part)
-            at = MailboxCheckpoint.at(position)
+            at = MailboxCheckpoint.at(status)
         state.boxes[name] = at
         if at.low:
             async for changes in self._with_new_mail(state, box, scope):
@@ -200,14 +206,14 @@ class ImapReader:
         inbox = self.boxes.get(INBOX)
         at = state.boxes.get(key_of(inbox))
         began = self._now()
-        position = await self.boxes.open_for_read(inbox)
+        status = await self.boxes.open_for_read(inbox)
         self._schedule_check(self._now() - began)
-        if at is None or at.uidvalidity != position.uidvalidity:
+        if at is None or at.uidvalidity != status.uidvalidity:
             return
-        scope = scope_of(inbox, position.uidvalidity)
-        async for messages in self._new(inbox, scope, at, position):
+        scope = scope_of(inbox, status.uidvalidity)
+        async for messages in self._new(inbox, scope, at, status):
             yield RemoteChanges(state.to_json(), messages)
-        state.update(key_of(inbox), uidnext=position.uidnext)
+        state.update(key_of(inbox), uidnext=status.uidnext)
 
     def _schedule_check(self, took_s: float) -> None:
         """Schedule the next request for new mail; at most a tenth of the time is spent on them."""
@@ -217,16 +223,16 @@ class ImapReader:
     def _now() -> float:
         return asyncio.get_running_loop().time()
 
-    def has_changed(self, position: Position) -> bool:
+    def has_changed(self, status: MailboxStatus) -> bool:
         """Whether Inbox changed since it was read; values that are not reported are ignored."""
-        now = (position.uidnext, position.modseq, position.exists)
-        if self.inbox_position is None:
+        now = (status.uidnext, status.modseq, status.exists)
+        if self.inbox_status is None:
             return True
-        return any(a != b for a, b in zip(now, self.inbox_position, strict=True) if a and b)
+        return any(a != b for a, b in zip(now, self.inbox_status, strict=True) if a and b)
 
-    def _set_inbox_position(self, box: RemoteMailbox, position: Position) -> None:
+    def _set_inbox_status(self, box: RemoteMailbox, status: MailboxStatus) -> None:
         if box.name == INBOX:
-            self.inbox_position = (position.uidnext, position.modseq, position.exists)
+            self.inbox_status = (status.uidnext, status.modseq, status.exists)
 
     async def _older(
         self, box: RemoteMailbox, scope: str, below: int
@@ -242,14 +248,14 @@ class ImapReader:
                 yield await self._describe(box, scope, chunk), below
 
     async def _since(
-        self, box: RemoteMailbox, at: MailboxCheckpoint, position: Position, known: Known
+        self, box: RemoteMailbox, at: MailboxCheckpoint, status: MailboxStatus, known: Known
     ) -> AsyncIterator[tuple[Messages, tuple[RemoteRef, ...]]]:
         """New, changed and deleted messages."""
-        scope = scope_of(box, position.uidvalidity)
-        async for messages in self._new(box, scope, at, position):
+        scope = scope_of(box, status.uidvalidity)
+        async for messages in self._new(box, scope, at, status):
             yield messages, ()
         client = await self.boxes.select(scope)
-        if at.modseq and position.modseq:
+        if at.modseq and status.modseq:
             changed = self.boxes.changed_since(client, at.modseq, at.uidnext, _ITEMS)
             rows, vanished = await changed
             yield self._messages(box, scope, rows), ()
@@ -259,20 +265,20 @@ class ImapReader:
                     gone = vanished.among(map(int, await known.keys(scope)))
                 yield (), tuple(ref_of(scope, uid) for uid in gone)
                 return
-            if (at.uidnext, at.exists) == (position.uidnext, position.exists):
+            if (at.uidnext, at.exists) == (status.uidnext, status.exists):
                 return
         present = await self.boxes.uids_between(scope, 1, 2**32)
         missing = await known.keys(scope) - {str(uid) for uid in present}
         yield (), tuple(RemoteRef(scope, key) for key in sorted(missing))
-        if not (at.modseq and position.modseq):
+        if not (at.modseq and status.modseq):
             before = [uid for uid in present if uid < at.uidnext]
             for start in range(0, len(before), PAGE):
                 yield await self._changed_flags(box, scope, before[start:][:PAGE]), ()
 
     async def _new(
-        self, box: RemoteMailbox, scope: str, at: MailboxCheckpoint, position: Position
+        self, box: RemoteMailbox, scope: str, at: MailboxCheckpoint, status: MailboxStatus
     ) -> AsyncIterator[Messages]:
-        if position.uidnext == at.uidnext:
+        if status.uidnext == at.uidnext:
             return
         uids = await self.boxes.uids_between(scope, at.uidnext, 2**32)
         for start in range(0, len(uids), PAGE):

@@ -24,7 +24,7 @@ from postroom.providers.imap.errors import (
     Status,
     printable,
 )
-from postroom.providers.imap.responses import NewUid, Position, Row, SearchResult, read_row
+from postroom.providers.imap.responses import MailboxStatus, NewUid, Row, SearchResult, read_row
 from postroom.providers.imap.syntax import (
     Frame,
     Literal,
@@ -32,7 +32,7 @@ from postroom.providers.imap.syntax import (
     Value,
     append_time,
     flag_list,
-    mailbox,
+    mailbox_name,
     parse_values,
     quoted,
     uid_sets,
@@ -201,19 +201,19 @@ class Client:
 
     async def open(
         self, name: bytes, *, for_writing: bool = False, condstore: bool = False
-    ) -> Position:
+    ) -> MailboxStatus:
         """Open a mailbox; *condstore* requests its modification sequence (RFC 7162)."""
-        position = Position()
+        mailbox_status = MailboxStatus()
         extras = [b"(CONDSTORE)"] if condstore and self.can("CONDSTORE") else []
         status = await self.connection.run(
             "SELECT" if for_writing else "EXAMINE",
-            mailbox(name),
+            mailbox_name(name),
             *extras,
-            take=position.take,
+            take=mailbox_status.take,
             literals=self.literals,
         )
-        position.is_read_only = status.code == "READ-ONLY"
-        return position
+        mailbox_status.is_read_only = status.code == "READ-ONLY"
+        return mailbox_status
 
     async def list(self) -> list[Listed]:
         """List the mailboxes, up to ten thousand."""
@@ -238,12 +238,12 @@ class Client:
         await self.connection.run("LIST", b'"" "*"', *extras, take=take)
         return found
 
-    async def status(self, name: bytes, items: bytes) -> Position:
+    async def status(self, name: bytes, items: bytes) -> MailboxStatus:
         """The state of a mailbox, without opening it."""
-        position = Position()
-        pieces = (mailbox(name), b"(" + items + b")")
-        await self.connection.run("STATUS", *pieces, take=position.take, literals=self.literals)
-        return position
+        status = MailboxStatus()
+        pieces = (mailbox_name(name), b"(" + items + b")")
+        await self.connection.run("STATUS", *pieces, take=status.take, literals=self.literals)
+        return status
 
     # Messages.
 
@@ -290,7 +290,7 @@ class Client:
         Returns its new UIDVALIDITY and UID, if the server reports them.
         """
         new = NewUid("COPYUID")
-        command, pieces = "UID MOVE" if removes else "UID COPY", (b"%d" % uid, mailbox(name))
+        command, pieces = "UID MOVE" if removes else "UID COPY", (b"%d" % uid, mailbox_name(name))
         new.read(await self.connection.run(command, *pieces, take=new.take, literals=self.literals))
         return new.place
 
@@ -300,7 +300,7 @@ class Client:
         """Append a message to a mailbox; its UIDVALIDITY and UID, if the server reports them."""
         new = NewUid("APPENDUID")
         when = [append_time(moment)] if moment is not None else []
-        pieces = (mailbox(name), flag_list(flags), *when, Literal(raw, is_synchronizing=True))
+        pieces = (mailbox_name(name), flag_list(flags), *when, Literal(raw, is_synchronizing=True))
         new.read(await self.connection.run("APPEND", *pieces, literals=self.literals))
         return new.place
 

@@ -34,7 +34,7 @@ from postroom.providers.imap.errors import (
     imap_errors,
 )
 from postroom.providers.imap.pool import Pool
-from postroom.providers.imap.responses import Position, Row, read_structure
+from postroom.providers.imap.responses import MailboxStatus, Row, read_structure
 from postroom.providers.imap.search import Search, SearchRequest
 from postroom.providers.imap.syntax import decode_name, is_flag, name_encodings
 
@@ -104,7 +104,7 @@ class Session:
         request = SearchRequest(criteria, limit, most, below)
 
         async def search(name: bytes) -> ImapFound:
-            def check(opened: Position) -> None:
+            def check(opened: MailboxStatus) -> None:
                 self._note_open(mailbox, opened, expected=uidvalidity)
 
             return await Search(self.client, name, check).run(request)
@@ -338,7 +338,7 @@ class Session:
         if for_writing and opened.is_read_only:
             raise PermanentError(f"{self.account.account_id}: {mailbox} is read-only")
 
-    def _note_open(self, mailbox: str, opened: Position, *, expected: int | None) -> None:
+    def _note_open(self, mailbox: str, opened: MailboxStatus, *, expected: int | None) -> None:
         self._open, self._is_writable = None, False
         if expected is not None and opened.uidvalidity != expected:
             changed = Conflict(

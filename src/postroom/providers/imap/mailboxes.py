@@ -16,7 +16,7 @@ from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
 from postroom.providers.imap.client import Client, Listed
 from postroom.providers.imap.errors import InvalidResponse, Refused
 from postroom.providers.imap.pool import connect
-from postroom.providers.imap.responses import MAX_RANGES, Position, Row, read_row
+from postroom.providers.imap.responses import MAX_RANGES, MailboxStatus, Row, read_row
 from postroom.providers.imap.syntax import Frame, decode_name, has_controls
 from postroom.providers.server_text import plain_name
 
@@ -143,7 +143,7 @@ class ImapMailboxes:
     account: ImapAccount
     timeouts: ImapTimeouts = field(default_factory=ImapTimeouts)
     all: list[RemoteMailbox] = field(default_factory=list)
-    position: Position = field(default_factory=Position)
+    open_status: MailboxStatus = field(default_factory=MailboxStatus)
     has_qresync: bool = False
     has_idle: bool = False
     _client: Client | None = None
@@ -177,26 +177,28 @@ class ImapMailboxes:
         self._skipped |= unusable
         self.all = remote_mailboxes(row for row in listed if row.name not in unusable)
 
-    async def open(self, box: RemoteMailbox, *, writing: bool = False) -> Position:
-        """Open a mailbox and return its position."""
+    async def open(self, box: RemoteMailbox, *, writing: bool = False) -> MailboxStatus:
+        """Open a mailbox and return its status."""
         client = await self.client()
         self._open = None
-        self.position = await client.open(box.wire, for_writing=writing, condstore=True)
+        self.open_status = await client.open(box.wire, for_writing=writing, condstore=True)
         self._open = (box.wire, writing)
-        return self.position
+        return self.open_status
 
-    async def open_for_read(self, box: RemoteMailbox, known: Position | None = None) -> Position:
-        """Open a mailbox, unless *known* is the position of the open mailbox.
+    async def open_for_read(
+        self, box: RemoteMailbox, known: MailboxStatus | None = None
+    ) -> MailboxStatus:
+        """Open a mailbox, unless *known* is the status of the open mailbox.
 
         QUIRK: some servers do not report UIDNEXT, which RFC 3501 §6.3.1 requires; then it is the
         UID after the newest message.
         """
         is_open = self._open is not None and self._open[0] == box.wire
-        position = known if is_open and known is self.position else await self.open(box)
-        if not position.uidnext:
-            newest = await self.uids_between(scope_of(box, position.uidvalidity), 1, 2**32)
-            position.uidnext = max(newest, default=0) + 1
-        return position
+        status = known if is_open and known is self.open_status else await self.open(box)
+        if not status.uidnext:
+            newest = await self.uids_between(scope_of(box, status.uidvalidity), 1, 2**32)
+            status.uidnext = max(newest, default=0) + 1
+        return status
 
     def get(self, name: str) -> RemoteMailbox:
         for box in self.all:
@@ -211,7 +213,7 @@ class ImapMailboxes:
         client = await self.client()
         if self._open is None or self._open[0] != wire or (writing and not self._open[1]):
             await self.open(RemoteMailbox(wire, name, "/"), writing=writing)
-        if self.position.uidvalidity != int(uidvalidity):
+        if self.open_status.uidvalidity != int(uidvalidity):
             self._open = None
             account_id = self.account.account_id
             message = f"{account_id}: UIDVALIDITY of {name} changed; it is read again"
@@ -221,9 +223,9 @@ class ImapMailboxes:
     async def select_fresh(self, scope: str) -> Client:
         """Open the mailbox of a scope, or refresh it by NOOP, which is cheap, if it is open."""
         was_open = self._open is not None
-        before = self.position
+        before = self.open_status
         client = await self.select(scope)
-        if was_open and before is self.position:
+        if was_open and before is self.open_status:
             await client.noop(timeout_s=self.timeouts.socket_s)
         return client
 
@@ -251,28 +253,28 @@ class ImapMailboxes:
         client = await self.select(scope)
         last = b"%d" % (high - 1) if high < 2**32 else b"*"
         uids = (await client.search([b"UID", b"%d:%s" % (low, last)])).newest(MAX_UIDS)
-        if not uids and self.position.exists:
+        if not uids and self.open_status.exists:
             found: set[int] = set()
             await client.fetch_set("FETCH", b"1:*", b"UID", lambda row: found.add(row.uid))
             uids = sorted(found, reverse=True)
             if low == 1 and high == 2**32 and not uids:
                 raise ProviderError(
-                    f"{self.account.account_id}: the server counts {self.position.exists} "
+                    f"{self.account.account_id}: the server counts {self.open_status.exists} "
                     "messages but lists none"
                 )
         return [uid for uid in uids if uid and low <= uid < high]
 
-    async def positions(
+    async def statuses(
         self, boxes: list[RemoteMailbox]
-    ) -> list[tuple[RemoteMailbox, Position | None]]:
-        """The positions of mailboxes; None for one that cannot be opened.
+    ) -> list[tuple[RemoteMailbox, MailboxStatus | None]]:
+        """The statuses of mailboxes; None for one that cannot be opened.
 
         The first, Inbox, is opened, since it is read next and STATUS costs as much. If it seems
         empty, it is verified by STATUS.
         """
         client = await self.client()
         modseq = b" HIGHESTMODSEQ" if client.can("CONDSTORE") else b""
-        found: dict[RemoteMailbox, Position | None] = dict.fromkeys(boxes)
+        found: dict[RemoteMailbox, MailboxStatus | None] = dict.fromkeys(boxes)
         for box in boxes[:1]:
             with suppress(Refused):
                 found[box] = await self.open(box)
@@ -285,6 +287,6 @@ class ImapMailboxes:
                 self._open = None
             found[box] = None
             with suppress(Refused):
-                position = await client.status(box.wire, b"MESSAGES UIDNEXT UIDVALIDITY" + modseq)
-                found[box] = position if position.uidvalidity else await self.open(box)
+                status = await client.status(box.wire, b"MESSAGES UIDNEXT UIDVALIDITY" + modseq)
+                found[box] = status if status.uidvalidity else await self.open(box)
         return list(found.items())

@@ -29,7 +29,7 @@ from postroom.providers.imap.errors import (
     printable,
     read_status,
 )
-from postroom.providers.imap.responses import Position, read_row
+from postroom.providers.imap.responses import MailboxStatus, read_row
 from postroom.providers.imap.syntax import Frame
 
 
@@ -285,7 +285,7 @@ class IdleListener:
             await self._client.logout()
         self._client = None
 
-    async def wait_for_change(self, has_changed: Callable[[Position], bool]) -> None:
+    async def wait_for_change(self, has_changed: Callable[[MailboxStatus], bool]) -> None:
         """Return when Inbox changed, or after IDLE_S, since other mailboxes are not watched.
 
         The mailbox stays open in between: opening a large one is expensive for a server. Raises
@@ -312,15 +312,15 @@ class IdleListener:
             raise
 
     async def _missed_changes(
-        self, client: Client, has_changed: Callable[[Position], bool]
+        self, client: Client, has_changed: Callable[[MailboxStatus], bool]
     ) -> bool:
         """Whether Inbox changed while it was not watched."""
-        position = await client.open(b"INBOX", condstore=True)
+        status = await client.open(b"INBOX", condstore=True)
         client.connection.on_unsolicited = self._take
         self._changed = asyncio.get_running_loop().create_future()
         has_events = replace(self._events, uidvalidity=0) != InboxEvents()
-        is_incomplete = has_changed(position) or has_events
-        self._events = InboxEvents(position.uidvalidity, is_incomplete=is_incomplete)
+        is_incomplete = has_changed(status) or has_events
+        self._events = InboxEvents(status.uidvalidity, is_incomplete=is_incomplete)
         return is_incomplete
 
     def _take(self, frame: Frame) -> None:

@@ -32,7 +32,7 @@ from postroom.providers.imap.mailboxes import (
 )
 from postroom.providers.imap.pool import IdleListener
 from postroom.providers.imap.responses import Row
-from postroom.providers.imap.syntax import mailbox, name_encodings, quoted
+from postroom.providers.imap.syntax import mailbox_name, name_encodings, quoted
 from postroom.providers.sending import with_bcc
 from postroom.providers.server_text import SYSTEM, keyword_of, longer_keywords_of
 
@@ -178,7 +178,7 @@ class ImapProvider:
             raise untrusted(Conflict(message))
         wire = name_encodings(name.replace("/", delimiter), is_utf8=client.has_utf8_names)[0]
         try:
-            await client.connection.run("CREATE", mailbox(wire), literals=client.literals)
+            await client.connection.run("CREATE", mailbox_name(wire), literals=client.literals)
         except Refused as refusal:
             if refusal.code != "ALREADYEXISTS" and "exist" not in refusal.text.lower():
                 raise
@@ -195,9 +195,9 @@ class ImapProvider:
     async def save_sent(self, push: Push, raw: bytes) -> Pushed:
         with imap_errors(self.account):
             box = await self._ensure_mailbox(await self._boxes.client(), SENT)
-            position = await self._boxes.open(box, writing=True)
+            status = await self._boxes.open(box, writing=True)
             client = await self._boxes.client()
-            scope = scope_of(box, position.uidvalidity)
+            scope = scope_of(box, status.uidvalidity)
             message_id = (push.internet_message_id or "none").encode("ascii", "ignore")
             found = await client.search([b"HEADER", b"MESSAGE-ID", quoted(message_id)])
             uid = next(iter(found.newest(1)), None)

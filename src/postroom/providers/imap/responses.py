@@ -265,7 +265,7 @@ def _uid(digits: bytes) -> int:
 
 
 @dataclass(slots=True)
-class Position:
+class MailboxStatus:
     """The state of a mailbox, as SELECT and STATUS report it; 0 is unknown."""
 
     uidvalidity: int = 0
@@ -291,11 +291,11 @@ class Position:
             self._set(status.code, int(status.data[:19]) if status.data.isdigit() else 0)
 
     def _set(self, item: str, value: int) -> None:
-        if name := _POSITION_FIELDS.get(item):
+        if name := _STATUS_FIELDS.get(item):
             setattr(self, name, value)
 
 
-_POSITION_FIELDS = {
+_STATUS_FIELDS = {
     "MESSAGES": "exists",
     "UIDNEXT": "uidnext",
     "UIDVALIDITY": "uidvalidity",

@@ -14,7 +14,7 @@ from postroom.model.imap import ImapCriteria, ImapFound, ImapNote
 from postroom.model.limits import Limits
 from postroom.providers.imap.client import Client, together
 from postroom.providers.imap.errors import Refused
-from postroom.providers.imap.responses import Position, Row, SearchResult
+from postroom.providers.imap.responses import MailboxStatus, Row, SearchResult
 from postroom.providers.imap.syntax import Piece, search_date, search_text
 
 _ASCII_RUN = re.compile(r"[\x20-\x7e]+")
@@ -98,9 +98,9 @@ class Search:
 
     client: Client
     name: bytes
-    check: Callable[[Position], None]
+    check: Callable[[MailboxStatus], None]
     notes: list[ImapNote] = field(default_factory=list)
-    opened: Position = field(default_factory=Position)
+    opened: MailboxStatus = field(default_factory=MailboxStatus)
 
     async def run(self, request: SearchRequest) -> ImapFound:
         """Open the mailbox and search it, in one round trip."""

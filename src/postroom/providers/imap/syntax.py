@@ -223,7 +223,7 @@ def quoted(data: bytes) -> bytes:
     return b'"' + refuse_controls(data).replace(b"\\", b"\\\\").replace(b'"', b'\\"') + b'"'
 
 
-def mailbox(name: bytes) -> Piece:
+def mailbox_name(name: bytes) -> Piece:
     """A mailbox name as atom, quoted string or literal.
 
     QUIRK: Office 365 hangs on a quoted name that could be an atom.
