@@ -67,27 +67,29 @@ class MailboxCheckpoint:
 class ImapCheckpoint:
     """How far the mailboxes of an account were read, by the key of each; stored as JSON."""
 
-    boxes: dict[str, MailboxCheckpoint]
+    mailboxes: dict[str, MailboxCheckpoint]
 
     @classmethod
     def from_json(cls, stored: Checkpoint | None) -> Self:
-        boxes: dict[str, dict[str, int]] = (stored or {}).get("boxes", {})
-        return cls({n: MailboxCheckpoint(*(at[k] for k in _KEYS)) for n, at in boxes.items()})
+        mailboxes: dict[str, dict[str, int]] = (stored or {}).get("boxes", {})
+        return cls({n: MailboxCheckpoint(*(at[k] for k in _KEYS)) for n, at in mailboxes.items()})
 
     def to_json(self) -> Checkpoint:
-        pairs = ((name, zip(_KEYS, astuple(at), strict=True)) for name, at in self.boxes.items())
+        pairs = (
+            (name, zip(_KEYS, astuple(at), strict=True)) for name, at in self.mailboxes.items()
+        )
         return {"boxes": {name: dict(values) for name, values in pairs}}
 
     def update(self, name: str, **changes: int) -> None:
         """Change the checkpoint of one mailbox."""
-        self.boxes[name] = replace(self.boxes[name], **changes)
+        self.mailboxes[name] = replace(self.mailboxes[name], **changes)
 
 
 @dataclass(eq=False)
 class ImapReader:
     """Reads an account; `inbox_status` is the status of Inbox after the last read."""
 
-    boxes: ImapMailboxes
+    mailboxes: ImapMailboxes
     listener: IdleListener
     takes_keywords: bool = False
     inbox_status: tuple[int, int, int] | None = None
@@ -100,7 +102,7 @@ class ImapReader:
         """The changes; only those of Inbox if IDLE reported them and no full pass is due."""
         self.labels.add(await known.labels())
         state = ImapCheckpoint.from_json(since)
-        with imap_errors(self.boxes.account):
+        with imap_errors(self.mailboxes.account):
             reported = await self._reported(self.listener.take_events(), state)
         is_partial = reported is not None and self._now() < self._next_full_pass
         if reported is not None:
@@ -113,17 +115,17 @@ class ImapReader:
     async def read_states(self, ref: RemoteRef) -> Messages:
         """The message at a place, if it is there."""
         wire = ref.scope.partition("/")[2]
-        box = next((box for box in self.boxes.all if key_of(box) == wire), None)
-        return () if box is None else await self._describe(box, ref.scope, [int(ref.key)])
+        mailbox = next((mailbox for mailbox in self.mailboxes.all if key_of(mailbox) == wire), None)
+        return () if mailbox is None else await self._describe(mailbox, ref.scope, [int(ref.key)])
 
     async def _reported(self, events: InboxEvents, state: ImapCheckpoint) -> Messages | None:
         """The messages that IDLE reported; None if a full pass is needed."""
-        inbox = self.boxes.get(INBOX) if events.is_complete else None
-        at = state.boxes.get(key_of(inbox)) if inbox else None
+        inbox = self.mailboxes.get(INBOX) if events.is_complete else None
+        at = state.mailboxes.get(key_of(inbox)) if inbox else None
         if inbox is None or at is None or at.low or at.uidvalidity != events.uidvalidity:
             return None
         scope = scope_of(inbox, at.uidvalidity)
-        client = await self.boxes.select_fresh(scope)
+        client = await self.mailboxes.select_fresh(scope)
         rows: list[Row] = []
         if events.has_new:
             await client.fetch_set("UID FETCH", b"%d:*" % at.uidnext, _ITEMS, rows.append)
@@ -136,65 +138,75 @@ class ImapReader:
         return self._messages(inbox, scope, rows)
 
     async def _all_changes(self, state: ImapCheckpoint, known: Known) -> Parts:
-        with imap_errors(self.boxes.account):
-            await self.boxes.load()
-            found = await self.boxes.statuses([b for b in self.boxes.all if b.name != DRAFTS])
-        now = [(box, status) for box, status in found if status is not None]
+        with imap_errors(self.mailboxes.account):
+            await self.mailboxes.load()
+            found = await self.mailboxes.statuses(
+                [b for b in self.mailboxes.all if b.name != DRAFTS]
+            )
+        now = [(mailbox, status) for mailbox, status in found if status is not None]
         total = sum(status.exists for _, status in now)
-        for box, status in now:
-            with imap_errors(self.boxes.account):
-                async for part in self._mailbox_changes(box, status, state, known):
+        for mailbox, status in now:
+            with imap_errors(self.mailboxes.account):
+                async for part in self._mailbox_changes(mailbox, status, state, known):
                     yield replace(part, total=total)
-        there = {key_of(box) for box, _ in found}
-        closed = there - {key_of(box) for box, _ in now}
-        scopes = {scope_of(box, status.uidvalidity) for box, status in now}
+        there = {key_of(mailbox) for mailbox, _ in found}
+        closed = there - {key_of(mailbox) for mailbox, _ in now}
+        scopes = {scope_of(mailbox, status.uidvalidity) for mailbox, status in now}
         left = [s for s in await known.scopes() - scopes if s.partition("/")[2] not in closed]
-        state.boxes = {name: at for name, at in state.boxes.items() if name in there}
+        state.mailboxes = {name: at for name, at in state.mailboxes.items() if name in there}
         yield RemoteChanges(state.to_json(), dropped=tuple(sorted(left)), total=total)
 
     async def _mailbox_changes(
-        self, box: RemoteMailbox, listed_status: MailboxStatus, state: ImapCheckpoint, known: Known
+        self,
+        mailbox: RemoteMailbox,
+        listed_status: MailboxStatus,
+        state: ImapCheckpoint,
+        known: Known,
     ) -> Parts:
-        name = key_of(box)
-        at = state.boxes.get(name)
+        name = key_of(mailbox)
+        at = state.mailboxes.get(name)
         if (
             at is not None
             and at.uidvalidity == listed_status.uidvalidity
             and at.is_unchanged(listed_status)
         ):
-            self._set_inbox_status(box, listed_status)
+            self._set_inbox_status(mailbox, listed_status)
             return
-        status = await self.boxes.open_for_read(box, listed_status)
+        status = await self.mailboxes.open_for_read(mailbox, listed_status)
         if listed_status.exists and not status.exists:
             raise ProviderError(
-                f"{box.name}: the server counts {listed_status.exists} messages, then 0"
+                f"{mailbox.name}: the server counts {listed_status.exists} messages, then 0"
             )
-        self._set_inbox_status(box, status)
-        scope = scope_of(box, status.uidvalidity)
+        self._set_inbox_status(mailbox, status)
+        scope = scope_of(mailbox, status.uidvalidity)
         if at is None or at.uidvalidity != status.uidvalidity:
             at = MailboxCheckpoint.at(status, low=status.uidnext or 2**32 - 1)
             self._flags.pop(scope, None)
             self._schedule_check(0.0)
         elif not at.low:
-            async for part in self._since(box, at, status, known):
+            async for part in self._since(mailbox, at, status, known):
                 yield RemoteChanges(state.to_json(), *part)
             at = MailboxCheckpoint.at(status)
-        state.boxes[name] = at
+        state.mailboxes[name] = at
         if at.low:
-            async for changes in self._with_new_mail(state, box, scope):
+            async for changes in self._with_new_mail(state, mailbox, scope):
                 yield changes
         state.update(name, low=0)
         yield RemoteChanges(state.to_json())
 
-    async def _with_new_mail(self, state: ImapCheckpoint, box: RemoteMailbox, scope: str) -> Parts:
+    async def _with_new_mail(
+        self, state: ImapCheckpoint, mailbox: RemoteMailbox, scope: str
+    ) -> Parts:
         """Older mail of a mailbox, and between its pages the new mail of Inbox.
 
         A first pass may take hours; new mail must not wait for it.
         """
         async for part in self._new_in_inbox(state):
             yield part
-        async for messages, low in self._older(box, scope, state.boxes[key_of(box)].low):
-            state.update(key_of(box), low=low)
+        async for messages, low in self._older(
+            mailbox, scope, state.mailboxes[key_of(mailbox)].low
+        ):
+            state.update(key_of(mailbox), low=low)
             yield RemoteChanges(state.to_json(), messages)
             async for part in self._new_in_inbox(state):
                 yield part
@@ -203,10 +215,10 @@ class ImapReader:
         """New mail in Inbox; other changes there are read later."""
         if self._now() < self._next_check:
             return
-        inbox = self.boxes.get(INBOX)
-        at = state.boxes.get(key_of(inbox))
+        inbox = self.mailboxes.get(INBOX)
+        at = state.mailboxes.get(key_of(inbox))
         began = self._now()
-        status = await self.boxes.open_for_read(inbox)
+        status = await self.mailboxes.open_for_read(inbox)
         self._schedule_check(self._now() - began)
         if at is None or at.uidvalidity != status.uidvalidity:
             return
@@ -230,36 +242,36 @@ class ImapReader:
             return True
         return any(a != b for a, b in zip(now, self.inbox_status, strict=True) if a and b)
 
-    def _set_inbox_status(self, box: RemoteMailbox, status: MailboxStatus) -> None:
-        if box.name == INBOX:
+    def _set_inbox_status(self, mailbox: RemoteMailbox, status: MailboxStatus) -> None:
+        if mailbox.name == INBOX:
             self.inbox_status = (status.uidnext, status.modseq, status.exists)
 
     async def _older(
-        self, box: RemoteMailbox, scope: str, below: int
+        self, mailbox: RemoteMailbox, scope: str, below: int
     ) -> AsyncIterator[tuple[Messages, int]]:
         """The messages below a UID, newest first; with the UID below which the rest is."""
         has_more = True
         while below > 1 and has_more:
-            uids = await self.boxes.uids_between(scope, 1, below)
+            uids = await self.mailboxes.uids_between(scope, 1, below)
             has_more = len(uids) == MAX_UIDS
             for start in range(0, len(uids), PAGE):
                 chunk = uids[start : start + PAGE]
                 below = chunk[-1]
-                yield await self._describe(box, scope, chunk), below
+                yield await self._describe(mailbox, scope, chunk), below
 
     async def _since(
-        self, box: RemoteMailbox, at: MailboxCheckpoint, status: MailboxStatus, known: Known
+        self, mailbox: RemoteMailbox, at: MailboxCheckpoint, status: MailboxStatus, known: Known
     ) -> AsyncIterator[tuple[Messages, tuple[RemoteRef, ...]]]:
         """New, changed and deleted messages."""
-        scope = scope_of(box, status.uidvalidity)
-        async for messages in self._new(box, scope, at, status):
+        scope = scope_of(mailbox, status.uidvalidity)
+        async for messages in self._new(mailbox, scope, at, status):
             yield messages, ()
-        client = await self.boxes.select(scope)
+        client = await self.mailboxes.select(scope)
         if at.modseq and status.modseq:
-            changed = self.boxes.changed_since(client, at.modseq, at.uidnext, _ITEMS)
+            changed = self.mailboxes.changed_since(client, at.modseq, at.uidnext, _ITEMS)
             rows, vanished = await changed
-            yield self._messages(box, scope, rows), ()
-            if self.boxes.has_qresync:
+            yield self._messages(mailbox, scope, rows), ()
+            if self.mailboxes.has_qresync:
                 gone = vanished.uids()
                 if gone is None:
                     gone = vanished.among(map(int, await known.keys(scope)))
@@ -267,49 +279,51 @@ class ImapReader:
                 return
             if (at.uidnext, at.exists) == (status.uidnext, status.exists):
                 return
-        present = await self.boxes.uids_between(scope, 1, 2**32)
+        present = await self.mailboxes.uids_between(scope, 1, 2**32)
         missing = await known.keys(scope) - {str(uid) for uid in present}
         yield (), tuple(RemoteRef(scope, key) for key in sorted(missing))
         if not (at.modseq and status.modseq):
             before = [uid for uid in present if uid < at.uidnext]
             for start in range(0, len(before), PAGE):
-                yield await self._changed_flags(box, scope, before[start:][:PAGE]), ()
+                yield await self._changed_flags(mailbox, scope, before[start:][:PAGE]), ()
 
     async def _new(
-        self, box: RemoteMailbox, scope: str, at: MailboxCheckpoint, status: MailboxStatus
+        self, mailbox: RemoteMailbox, scope: str, at: MailboxCheckpoint, status: MailboxStatus
     ) -> AsyncIterator[Messages]:
         if status.uidnext == at.uidnext:
             return
-        uids = await self.boxes.uids_between(scope, at.uidnext, 2**32)
+        uids = await self.mailboxes.uids_between(scope, at.uidnext, 2**32)
         for start in range(0, len(uids), PAGE):
-            yield await self._describe(box, scope, uids[start : start + PAGE])
+            yield await self._describe(mailbox, scope, uids[start : start + PAGE])
 
-    async def _changed_flags(self, box: RemoteMailbox, scope: str, uids: Sequence[int]) -> Messages:
+    async def _changed_flags(
+        self, mailbox: RemoteMailbox, scope: str, uids: Sequence[int]
+    ) -> Messages:
         """The messages whose flags changed since the last pass."""
         before = self._flags.setdefault(scope, {})
         changed = []
-        for message in await self._describe(box, scope, uids):
+        for message in await self._describe(mailbox, scope, uids):
             flags = (*message.flags, *(message.labels or ()))
             if before.get(int(message.ref.key)) != flags:
                 before[int(message.ref.key)] = flags
                 changed.append(message)
         return tuple(changed)
 
-    async def _describe(self, box: RemoteMailbox, scope: str, uids: Sequence[int]) -> Messages:
-        client = await self.boxes.select(scope)
+    async def _describe(self, mailbox: RemoteMailbox, scope: str, uids: Sequence[int]) -> Messages:
+        client = await self.mailboxes.select(scope)
         rows: list[Row] = []
         await client.fetch(uids, _ITEMS, rows.append)
         requested = set(uids)
-        return self._messages(box, scope, [row for row in rows if row.uid in requested])
+        return self._messages(mailbox, scope, [row for row in rows if row.uid in requested])
 
-    def _messages(self, box: RemoteMailbox, scope: str, rows: Sequence[Row]) -> Messages:
+    def _messages(self, mailbox: RemoteMailbox, scope: str, rows: Sequence[Row]) -> Messages:
         # Unsolicited responses have flags only.
         whole = [row for row in rows if row.uid and b"RFC822.SIZE" in row.items]
         found = {row.uid: row for row in whole if row.flags is not None}
         return tuple(
             RemoteMessage(
                 ref=ref_of(scope, uid),
-                mailboxes=(box.name,),
+                mailboxes=(mailbox.name,),
                 flags=flags_in(found[uid].flags or ()),
                 labels=self.labels.labels_in(found[uid].flags or ())
                 if self.takes_keywords

@@ -86,7 +86,12 @@ class Session:
                 use = next((use for name, use in _USES.items() if name in row.attributes), None)
                 found.append(ImapMailbox(clean(decode_name(row.name)), row.delimiter, use))
         return sorted(
-            found, key=lambda box: (box.name.upper() != "INBOX", box.special_use is None, box.name)
+            found,
+            key=lambda mailbox: (
+                mailbox.name.upper() != "INBOX",
+                mailbox.special_use is None,
+                mailbox.name,
+            ),
         )
 
     # Searching.

@@ -98,7 +98,7 @@ def remote_mailboxes(listed: Iterable[Listed]) -> list[RemoteMailbox]:
         use = INBOX if row.name.upper() == b"INBOX" else use
         if use is not None and use not in taken:
             taken[use] = RemoteMailbox(row.name, use, row.delimiter or "/")
-    wires = {box.wire for box in taken.values()}
+    wires = {mailbox.wire for mailbox in taken.values()}
     for row in rows:
         if row.name not in wires:
             name = _plain_name(row)
@@ -107,7 +107,7 @@ def remote_mailboxes(listed: Iterable[Listed]) -> list[RemoteMailbox]:
             if name.casefold() in {other.casefold() for other in taken}:
                 name = f"{name} ({row.name.decode('utf-8', 'replace')})"
             taken[name] = RemoteMailbox(row.name, name, row.delimiter or "/")
-    return sorted(taken.values(), key=lambda box: (_ORDER.get(box.name, 2), box.name))
+    return sorted(taken.values(), key=lambda mailbox: (_ORDER.get(mailbox.name, 2), mailbox.name))
 
 
 _ORDER = {INBOX: 0, SENT: 1, JUNK: 3, TRASH: 4}
@@ -126,14 +126,14 @@ def _plain_name(row: Listed) -> str:
 MAX_UIDS = 1_000_000
 
 
-def key_of(box: RemoteMailbox) -> str:
+def key_of(mailbox: RemoteMailbox) -> str:
     """The name of a mailbox in scopes and checkpoints: its bytes as Latin-1."""
-    return box.wire.decode("latin-1")
+    return mailbox.wire.decode("latin-1")
 
 
-def scope_of(box: RemoteMailbox, uidvalidity: int) -> str:
+def scope_of(mailbox: RemoteMailbox, uidvalidity: int) -> str:
     """The scope in which the UIDs of a mailbox are valid."""
-    return f"{uidvalidity}/{key_of(box)}"
+    return f"{uidvalidity}/{key_of(mailbox)}"
 
 
 @dataclass(eq=False)
@@ -177,33 +177,33 @@ class ImapMailboxes:
         self._skipped |= unusable
         self.all = remote_mailboxes(row for row in listed if row.name not in unusable)
 
-    async def open(self, box: RemoteMailbox, *, writing: bool = False) -> MailboxStatus:
+    async def open(self, mailbox: RemoteMailbox, *, writing: bool = False) -> MailboxStatus:
         """Open a mailbox and return its status."""
         client = await self.client()
         self._open = None
-        self.open_status = await client.open(box.wire, for_writing=writing, condstore=True)
-        self._open = (box.wire, writing)
+        self.open_status = await client.open(mailbox.wire, for_writing=writing, condstore=True)
+        self._open = (mailbox.wire, writing)
         return self.open_status
 
     async def open_for_read(
-        self, box: RemoteMailbox, known: MailboxStatus | None = None
+        self, mailbox: RemoteMailbox, known: MailboxStatus | None = None
     ) -> MailboxStatus:
         """Open a mailbox, unless *known* is the status of the open mailbox.
 
         QUIRK: some servers do not report UIDNEXT, which RFC 3501 §6.3.1 requires; then it is the
         UID after the newest message.
         """
-        is_open = self._open is not None and self._open[0] == box.wire
-        status = known if is_open and known is self.open_status else await self.open(box)
+        is_open = self._open is not None and self._open[0] == mailbox.wire
+        status = known if is_open and known is self.open_status else await self.open(mailbox)
         if not status.uidnext:
-            newest = await self.uids_between(scope_of(box, status.uidvalidity), 1, 2**32)
+            newest = await self.uids_between(scope_of(mailbox, status.uidvalidity), 1, 2**32)
             status.uidnext = max(newest, default=0) + 1
         return status
 
     def get(self, name: str) -> RemoteMailbox:
-        for box in self.all:
-            if box.name.casefold() == name.casefold():
-                return box
+        for mailbox in self.all:
+            if mailbox.name.casefold() == name.casefold():
+                return mailbox
         raise untrusted(NotFound(f"{self.account.account_id}: no mailbox {name}"))
 
     async def select(self, scope: str, *, writing: bool = False) -> Client:
@@ -265,7 +265,7 @@ class ImapMailboxes:
         return [uid for uid in uids if uid and low <= uid < high]
 
     async def statuses(
-        self, boxes: list[RemoteMailbox]
+        self, mailboxes: list[RemoteMailbox]
     ) -> list[tuple[RemoteMailbox, MailboxStatus | None]]:
         """The statuses of mailboxes; None for one that cannot be opened.
 
@@ -274,19 +274,19 @@ class ImapMailboxes:
         """
         client = await self.client()
         modseq = b" HIGHESTMODSEQ" if client.can("CONDSTORE") else b""
-        found: dict[RemoteMailbox, MailboxStatus | None] = dict.fromkeys(boxes)
-        for box in boxes[:1]:
+        found: dict[RemoteMailbox, MailboxStatus | None] = dict.fromkeys(mailboxes)
+        for mailbox in mailboxes[:1]:
             with suppress(Refused):
-                found[box] = await self.open(box)
-        for box in boxes:
-            if (known := found[box]) is not None and known.exists:
+                found[mailbox] = await self.open(mailbox)
+        for mailbox in mailboxes:
+            if (known := found[mailbox]) is not None and known.exists:
                 continue
-            if box is boxes[0] and self._open is not None and client.can("UNSELECT"):
+            if mailbox is mailboxes[0] and self._open is not None and client.can("UNSELECT"):
                 # QUIRK: STATUS of the open mailbox may be outdated (RFC 3501 §6.3.10).
                 await client.connection.run("UNSELECT")
                 self._open = None
-            found[box] = None
+            found[mailbox] = None
             with suppress(Refused):
-                status = await client.status(box.wire, b"MESSAGES UIDNEXT UIDVALIDITY" + modseq)
-                found[box] = status if status.uidvalidity else await self.open(box)
+                status = await client.status(mailbox.wire, b"MESSAGES UIDNEXT UIDVALIDITY" + modseq)
+                found[mailbox] = status if status.uidvalidity else await self.open(mailbox)
         return list(found.items())

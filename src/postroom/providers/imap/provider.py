@@ -56,9 +56,9 @@ class ImapProvider:
     timeouts: ImapTimeouts = field(default_factory=ImapTimeouts)
 
     def __post_init__(self) -> None:
-        self._boxes = ImapMailboxes(self.account, self.timeouts)
+        self._mailboxes = ImapMailboxes(self.account, self.timeouts)
         self._listener = IdleListener(self.account, self.timeouts)
-        self._reader = ImapReader(self._boxes, self._listener)
+        self._reader = ImapReader(self._mailboxes, self._listener)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -69,7 +69,7 @@ class ImapProvider:
             max_attachment_size_mb=self.attachment_mb,
             rate_limits=_RATES,
             has_labels=self._reader.takes_keywords,
-            has_push=self._boxes.has_idle,
+            has_push=self._mailboxes.has_idle,
             can_send=self.can_send,
             can_create_alias=False,
             mail_bytes=self.mail_bytes,
@@ -77,15 +77,15 @@ class ImapProvider:
 
     async def check(self) -> None:
         with imap_errors(self.account):
-            await self._boxes.load()
-            inbox = await self._boxes.open(self._boxes.get(INBOX), writing=True)
+            await self._mailboxes.load()
+            inbox = await self._mailboxes.open(self._mailboxes.get(INBOX), writing=True)
             self._reader.takes_keywords = inbox.takes_keywords
 
     async def identities(self) -> list[RemoteIdentity]:
         return [RemoteIdentity(self.address)]
 
     async def close(self) -> None:
-        await self._boxes.close()
+        await self._mailboxes.close()
         await self._listener.close()
 
     def changes(self, since: Checkpoint | None, known: Known) -> Parts:
@@ -107,7 +107,7 @@ class ImapProvider:
         for scope, uids in by_scope.items():
             found: list[Row] = []
             with imap_errors(self.account):
-                client = await self._boxes.select(scope)
+                client = await self._mailboxes.select(scope)
                 await client.fetch(
                     uids, b"UID BODY.PEEK[]", found.append, literal_bytes=self.message_bytes
                 )
@@ -127,7 +127,7 @@ class ImapProvider:
             there = [ref for ref, mailboxes in push.refs if to and _is_in(to, mailboxes)]
             has_copy = bool(await self.read_states(there))
             for ref, mailboxes in push.refs:
-                client = await self._boxes.select(ref.scope, writing=True)
+                client = await self._mailboxes.select(ref.scope, writing=True)
                 uid = int(ref.key)
                 if push.kind == "delete":
                     await self._expunge(client, uid)
@@ -161,18 +161,18 @@ class ImapProvider:
     async def _move(
         self, client: Client, uid: int, name: str
     ) -> tuple[RemoteRef, tuple[str, ...]] | None:
-        box = await self._ensure_mailbox(client, name)
-        place = await client.copy(uid, box.wire, removes=client.can("MOVE"))
+        mailbox = await self._ensure_mailbox(client, name)
+        place = await client.copy(uid, mailbox.wire, removes=client.can("MOVE"))
         if not client.can("MOVE"):
             await self._expunge(client, uid)
         if place is None:
             return None
-        return ref_of(scope_of(box, place[0]), place[1]), (box.name,)
+        return ref_of(scope_of(mailbox, place[0]), place[1]), (mailbox.name,)
 
     async def _ensure_mailbox(self, client: Client, name: str) -> RemoteMailbox:
         with suppress(NotFound):
-            return self._boxes.get(name)
-        delimiter = self._boxes.all[0].delimiter if self._boxes.all else "/"
+            return self._mailboxes.get(name)
+        delimiter = self._mailboxes.all[0].delimiter if self._mailboxes.all else "/"
         if delimiter != "/" and delimiter in name:
             message = f"a mailbox name on this server cannot contain {delimiter}: {name}"
             raise untrusted(Conflict(message))
@@ -182,9 +182,9 @@ class ImapProvider:
         except Refused as refusal:
             if refusal.code != "ALREADYEXISTS" and "exist" not in refusal.text.lower():
                 raise
-        box = RemoteMailbox(wire, name, delimiter)
-        self._boxes.all.append(box)
-        return box
+        mailbox = RemoteMailbox(wire, name, delimiter)
+        self._mailboxes.all.append(mailbox)
+        return mailbox
 
     async def _expunge(self, client: Client, uid: int) -> None:
         """Expunge one message; without UIDPLUS it stays, flagged as deleted."""
@@ -194,20 +194,20 @@ class ImapProvider:
 
     async def save_sent(self, push: Push, raw: bytes) -> Pushed:
         with imap_errors(self.account):
-            box = await self._ensure_mailbox(await self._boxes.client(), SENT)
-            status = await self._boxes.open(box, writing=True)
-            client = await self._boxes.client()
-            scope = scope_of(box, status.uidvalidity)
+            mailbox = await self._ensure_mailbox(await self._mailboxes.client(), SENT)
+            status = await self._mailboxes.open(mailbox, writing=True)
+            client = await self._mailboxes.client()
+            scope = scope_of(mailbox, status.uidvalidity)
             message_id = (push.internet_message_id or "none").encode("ascii", "ignore")
             found = await client.search([b"HEADER", b"MESSAGE-ID", quoted(message_id)])
             uid = next(iter(found.newest(1)), None)
             if uid is None:
                 copy = await in_thread(with_bcc, raw, push.recipients)
-                place = await client.append(box.wire, copy, [r"\Seen"], None)
+                place = await client.append(mailbox.wire, copy, [r"\Seen"], None)
                 if place is None:
                     return Pushed()
-                scope, uid = scope_of(box, place[0]), place[1]
-        return Pushed(entered=((ref_of(scope, uid), (box.name,)),))
+                scope, uid = scope_of(mailbox, place[0]), place[1]
+        return Pushed(entered=((ref_of(scope, uid), (mailbox.name,)),))
 
     # Notifications.
 
