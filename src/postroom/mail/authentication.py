@@ -52,12 +52,14 @@ def is_altered(address: str, security: Mapping[str, Any]) -> bool:
     return find_altered((address,))[0] in security.get("lookalike", ())
 
 
-def imitated(domain: str, known: Iterable[str]) -> str | None:
+def find_imitated_domain(domain: str, known: Iterable[str]) -> str | None:
     """The known domain that this one imitates, or None."""
-    own = skeleton(site(domain))
+    own = skeleton(organizational_domain(domain))
     for other in known:
-        seen = skeleton(site(other))
-        if site(other) != site(domain) and (_is_near(own, seen) or _name(seen) in _names(own)):
+        seen = skeleton(organizational_domain(other))
+        if organizational_domain(other) != organizational_domain(domain) and (
+            _is_near(own, seen) or _name(seen) in _names(own)
+        ):
             return other
     return None
 
@@ -73,19 +75,19 @@ def _names(domain: str) -> list[str]:
     return [word for word in words if len(word) >= _SHORTEST] if len(words) > 1 else []
 
 
-def shapes(domain: str) -> frozenset[str]:
+def skeleton_keys(domain: str) -> frozenset[str]:
     """Index keys that two look-alike domains have in common.
 
-    Two domains can share a key without being alike; `imitated` decides.
+    Two domains can share a key without being alike; `find_imitated_domain` decides.
     """
-    whole = skeleton(site(domain))[:_LONGEST]
+    whole = skeleton(organizational_domain(domain))[:_LONGEST]
     short = {whole[:at] + whole[at + 1 :] for at in range(len(whole))}
     return frozenset({whole, _name(whole), *_names(whole), *short})
 
 
 def skeleton(text: str) -> str:
     """The skeleton (UTS #39): confusable letters and digits as Latin letters."""
-    seen = unicodedata.normalize("NFKD", readable(text.lower())).translate(_LATIN)
+    seen = unicodedata.normalize("NFKD", decode_punycode(text.lower())).translate(_LATIN)
     letters = "".join(c for c in seen if not unicodedata.combining(c)).translate(_DIGITS)
     return letters.replace("rn", "m").replace("vv", "w").replace("cl", "d")
 
@@ -111,7 +113,9 @@ def _is_near(one: str, other: str) -> bool:
 def _name_tricks(sender: AddressLine) -> list[str]:
     name = sender.name[:500]
     claimed = _ADDRESS.search(name) if "@" in name else None
-    if claimed and site(claimed[1]) != site(_domain(sender.address)):
+    if claimed and organizational_domain(claimed[1]) != organizational_domain(
+        _domain(sender.address)
+    ):
         return [f"the name says {claimed[0]}, the address is {sender.address}"]
     if not name.isascii() and any(_is_mixed(word) for word in name.split()):
         return ["the name mixes scripts"]
@@ -122,7 +126,7 @@ def _domain_tricks(sender: AddressLine) -> list[str]:
     domain = _domain(sender.address)
     if domain.isascii() and "xn--" not in domain:
         return []
-    shown = readable(domain)
+    shown = decode_punycode(domain)
     if any(_is_mixed(label) for label in shown.split(".")):
         return [f"the domain {shown} mixes scripts"]
     if any(_is_disguise(label) for label in shown.split(".")):
@@ -137,14 +141,14 @@ def _is_disguise(label: str) -> bool:
 
 def _reply_elsewhere(sender: AddressLine, addresses: tuple[AddressLine, ...]) -> list[str]:
     """Replies that go to somebody else's domain, unless it is the same person or a recipient."""
-    own = site(_domain(sender.address))
+    own = organizational_domain(_domain(sender.address))
     local = sender.address.partition("@")[0].lower()
     others = {a.address.lower() for a in addresses if a.role in ("to", "cc", "sender")}
     replies = [a for a in addresses if a.role == "reply_to" and "@" in a.address]
     for reply in replies:
         is_known = reply.address.lower() in others or reply.address.lower().startswith(f"{local}@")
         is_same = bool(reply.name) and reply.name == sender.name
-        if not own or site(_domain(reply.address)) == own or is_known or is_same:
+        if not own or organizational_domain(_domain(reply.address)) == own or is_known or is_same:
             return []
     if not replies:
         return []
@@ -155,21 +159,21 @@ def _domain(address: str) -> str:
     return address.rpartition("@")[2].lower().rstrip(".") if "@" in address else ""
 
 
-def site(domain: str) -> str:
+def organizational_domain(domain: str) -> str:
     """The part of a domain that one owner holds, by a rule of thumb."""
     labels = domain.lower().split(".")
     size = 3 if len(labels) > 2 and labels[-2] in _SECOND_LEVEL and len(labels[-1]) == 2 else 2
     return ".".join(labels[-size:])
 
 
-def readable(domain: str) -> str:
+def decode_punycode(domain: str) -> str:
     """A domain with its punycode labels spelled out."""
     if "xn--" not in domain:
         return domain
-    return ".".join(_readable_label(label) for label in domain.split("."))
+    return ".".join(_decode_label(label) for label in domain.split("."))
 
 
-def _readable_label(label: str) -> str:
+def _decode_label(label: str) -> str:
     if not label.startswith("xn--") or len(label) > 63:
         return label
     try:
@@ -253,8 +257,10 @@ def _with_signatures(auth: Auth, verdicts: Sequence[Verdict], author: str) -> Au
         return auth
     results = {verdict.result for verdict in verdicts}
     best = next(result for result in _BEST_FIRST if result in results)
-    own = site(author.rpartition("@")[2])
-    aligned = any(v.result == "pass" and own and site(v.domain) == own for v in verdicts)
+    own = organizational_domain(author.rpartition("@")[2])
+    aligned = any(
+        v.result == "pass" and own and organizational_domain(v.domain) == own for v in verdicts
+    )
     dkim = best if best == "pass" or auth.dkim == UNKNOWN else auth.dkim
     return replace(auth, dkim=dkim, aligned=auth.aligned or aligned)
 
@@ -272,7 +278,7 @@ def read_auth(headers: Iterable[tuple[str, str]], *, trusted: Set[str], from_add
             continue
         server, _, results = plain_results(value[:_MAX_CHARS]).partition(";")
         if server.split()[:1] and server.split()[0].lower() in trusted:
-            return _read(results, site(from_address.rpartition("@")[2]))
+            return _read(results, organizational_domain(from_address.rpartition("@")[2]))
     return Auth()
 
 
@@ -298,7 +304,7 @@ def _is_aligned(own: str, method: str, result: str) -> bool:
     ]
     if method == "dmarc" and not domains:
         return bool(own)
-    return bool(own) and any(site(domain) == own for domain in domains)
+    return bool(own) and any(organizational_domain(domain) == own for domain in domains)
 
 
 def plain_results(value: str) -> str:

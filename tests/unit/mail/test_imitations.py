@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from postroom.mail.authentication import imitated, shapes, site
+from postroom.mail.authentication import find_imitated_domain, organizational_domain, skeleton_keys
 from postroom.mail.parse import parse_message
 
 KNOWN = (
@@ -54,7 +54,8 @@ def is_flagged(sender: str, known: str) -> bool:
     address = parsed.sender.address if parsed.sender else ""
     domain = address.rpartition("@")[2]
     return bool(parsed.security.lookalike) or (
-        bool(shapes(domain) & shapes(known)) and imitated(domain, [known]) == known
+        bool(skeleton_keys(domain) & skeleton_keys(known))
+        and find_imitated_domain(domain, [known]) == known
     )
 
 
@@ -79,11 +80,11 @@ def test_ordinary_senders_imitate_nobody() -> None:
     by_shape: dict[str, set[str]] = {}
     flagged = []
     for domain in ORDINARY:
-        similar = {known for shape in shapes(domain) for known in by_shape.get(shape, ())}
-        if imitated(domain, sorted(similar)):
+        similar = {known for shape in skeleton_keys(domain) for known in by_shape.get(shape, ())}
+        if find_imitated_domain(domain, sorted(similar)):
             flagged.append(domain)
-        for shape in shapes(domain):
-            by_shape.setdefault(shape, set()).add(site(domain))
+        for shape in skeleton_keys(domain):
+            by_shape.setdefault(shape, set()).add(organizational_domain(domain))
 
     assert len(ORDINARY) >= 5_000
     assert len(flagged) <= 0.01 * len(ORDINARY), flagged

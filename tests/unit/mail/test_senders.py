@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.mail.authentication import Auth, Trust, authenticate, imitated, read_auth
+from postroom.mail.authentication import Auth, Trust, authenticate, find_imitated_domain, read_auth
 from postroom.mail.parse import parse_message
 
 
@@ -67,12 +67,12 @@ def test_replies_that_go_elsewhere_are_flagged() -> None:
     ],
 )
 def test_a_domain_that_imitates_a_known_one_is_found(domain: str, known: str) -> None:
-    assert known == imitated(domain, ["other.example", known])
+    assert known == find_imitated_domain(domain, ["other.example", known])
 
 
 @pytest.mark.parametrize("domain", ["paypal.com", "mail.paypal.com", "example.net", "visa.com"])
 def test_other_domains_imitate_nobody(domain: str) -> None:
-    assert imitated(domain, ["paypal.com", "visa.com"]) is None
+    assert find_imitated_domain(domain, ["paypal.com", "visa.com"]) is None
 
 
 RESULTS = (

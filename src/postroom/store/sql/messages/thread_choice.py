@@ -13,7 +13,12 @@ from functools import lru_cache
 
 from postroom.errors import NotFound, no_such
 from postroom.mail.addresses import canonical_address
-from postroom.mail.authentication import imitated, is_altered, shapes, site
+from postroom.mail.authentication import (
+    find_imitated_domain,
+    is_altered,
+    organizational_domain,
+    skeleton_keys,
+)
 from postroom.mail.text.fold import as_key
 from postroom.mail.threads import (
     SERIES_WINDOW,
@@ -425,17 +430,18 @@ def _add_written_to(tx: Transaction, inbox: int, addresses: Iterable[str]) -> No
 def _mark_known(tx: Transaction, inbox: int, address: str) -> None:
     if tx.run(MAKE_KNOWN, inbox=inbox, address=as_key(address)):
         domain = _domain(address)
-        known = as_key(site(domain))
-        rows = [{"inbox": inbox, "skeleton": s, "domain": known} for s in shapes(domain)]
+        known = as_key(organizational_domain(domain))
+        rows = [{"inbox": inbox, "skeleton": s, "domain": known} for s in skeleton_keys(domain)]
         tx.many(ADD_SHAPE, rows)
 
 
 def _imitated(tx: Transaction, inbox: int, domain: str, own_domain: str) -> str | None:
     """The known domain that the domain of a new sender imitates."""
-    among, params = any_of("skeleton", sorted(shapes(domain)))
+    among, params = any_of("skeleton", sorted(skeleton_keys(domain)))
     similar = [row[0] for row in tx.all(SIMILAR.format(among=among), inbox=inbox, **params)]
-    known = [site(own_domain), *sorted(similar)]
-    return None if as_key(site(domain)) in known else imitated(domain, known)
+    known = [organizational_domain(own_domain), *sorted(similar)]
+    is_known = as_key(organizational_domain(domain)) in known
+    return None if is_known else find_imitated_domain(domain, known)
 
 
 def _domain(address: str) -> str:

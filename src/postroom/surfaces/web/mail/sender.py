@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
-from postroom.mail.authentication import readable
+from postroom.mail.authentication import decode_punycode
 from postroom.mail.text.marks import how_hidden
 from postroom.model.message import Mark, Message
 
@@ -130,7 +130,7 @@ _MAX_LETTERS = 80
 
 def verdict_on_sender(mail: Message) -> Finding:
     """The answer in one sentence: does anybody vouch for the address in From?"""
-    domain = readable(mail.from_address.rpartition("@")[2].lower())
+    domain = decode_punycode(mail.from_address.rpartition("@")[2].lower())
     if mail.direction == "outbound":
         return Finding("Sent by you", "It was sent from an inbox of this Postroom.", "good")
     if not domain:
@@ -221,7 +221,7 @@ class Comparison:
 
 def compare_domains(mail: Message) -> Comparison | None:
     """The domain of the sender beside the one that it imitates; None if it imitates none."""
-    theirs = readable(mail.from_address.rpartition("@")[2].lower())[:_MAX_LETTERS]
+    theirs = decode_punycode(mail.from_address.rpartition("@")[2].lower())[:_MAX_LETTERS]
     known = str(mail.security.get("imitates") or "")[:_MAX_LETTERS]
     if not known and theirs.isascii():
         return None
