@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from postroom.errors import InvalidInput
 from postroom.mail.addresses import parse_address_list, parse_mailboxes
-from postroom.mail.authentication import read_auth
 from postroom.mail.bounces import notification, read_deliveries
 from postroom.mail.compose import reply_subject
 from postroom.mail.dkim import check_signatures, read_keys
@@ -22,6 +21,7 @@ from postroom.mail.mime.parts import Fields, parse_parameters
 from postroom.mail.parse import read_message
 from postroom.mail.quoting import split_reply
 from postroom.mail.reports import is_bounce
+from postroom.mail.sender_authentication import read_auth
 from postroom.mail.text.display import is_inert, without_fetches
 from postroom.mail.text.fold import fold
 from postroom.mail.text.invisible import cleaned

@@ -25,7 +25,6 @@ from typing import Any
 from postroom.approval import is_blocked
 from postroom.blocking import in_thread
 from postroom.errors import InvalidInput, TooLarge, Unavailable
-from postroom.mail.authentication import Auth, authenticate
 from postroom.mail.message import (
     PARSER_VERSION,
     ParsedMessage,
@@ -33,6 +32,7 @@ from postroom.mail.message import (
     Security,
     fingerprint,
 )
+from postroom.mail.sender_authentication import Auth, authenticate
 from postroom.mail.text.fold import folded_fields
 from postroom.mail.threads import subject_key
 from postroom.mail.unsubscribe import unsubscribing_of

@@ -8,8 +8,8 @@ from dataclasses import fields, replace
 from hashlib import sha256
 
 from postroom.errors import NotFound
-from postroom.mail.authentication import Auth
 from postroom.mail.message import PARSER_VERSION, ParsedMessage
+from postroom.mail.sender_authentication import Auth
 from postroom.model.message import AddressLine, BlobKey
 from postroom.model.storage import NewMessage, Outdated, Reading, Words
 from postroom.pipeline.ingest import (

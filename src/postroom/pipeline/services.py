@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from postroom.errors import MailError, ProviderError
-from postroom.mail.authentication import Trust
+from postroom.mail.sender_authentication import Trust
 from postroom.model.health import Finding
 from postroom.model.key import ACCESS_FOR_S, REFRESH_FOR_S, OAuthClient
 from postroom.model.limits import Limits

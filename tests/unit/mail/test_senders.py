@@ -2,8 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.mail.authentication import Auth, Trust, authenticate, find_imitated_domain, read_auth
 from postroom.mail.parse import parse_message
+from postroom.mail.sender_authentication import (
+    Auth,
+    Trust,
+    authenticate,
+    find_imitated_domain,
+    read_auth,
+)
 
 
 def lookalikes(*headers: str) -> tuple[str, ...]:

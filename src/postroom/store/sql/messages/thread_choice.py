@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from postroom.errors import NotFound, no_such
 from postroom.mail.addresses import canonical_address
-from postroom.mail.authentication import (
+from postroom.mail.sender_authentication import (
     find_imitated_domain,
     is_altered,
     organizational_domain,
