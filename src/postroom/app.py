@@ -211,21 +211,21 @@ class App:
         device: bool = False,
     ) -> Mapping[str, str]:
         """Let a person sign in to a provider: here, on another device, or by pasting."""
-        from postroom.providers import oauth
+        from postroom.providers import oauth_client
         from postroom.providers.accounts import Accounts
 
         assert isinstance(self.services.providers, Accounts)
         client = self.services.providers.oauth_client(provider, scopes)
         if device:
-            visit = await oauth.start_device_sign_in(client)
+            visit = await oauth_client.start_device_sign_in(client)
             show(f"Open {visit.url} and type {visit.user_code}")
-            return await oauth.finish_device_sign_in(client, visit)
+            return await oauth_client.finish_device_sign_in(client, visit)
         if ask is None:
-            return await oauth.sign_in_with_browser(client, lambda url: show(f"Open {url}"))
-        pasted = oauth.start_sign_in(client, UNUSED_REDIRECT)
+            return await oauth_client.sign_in_with_browser(client, lambda url: show(f"Open {url}"))
+        pasted = oauth_client.start_sign_in(client, UNUSED_REDIRECT)
         show(f"Open {pasted.url}")
-        code = oauth.code_of(pasted, ask())
-        return await oauth.exchange(client, pasted, code)
+        code = oauth_client.code_of(pasted, ask())
+        return await oauth_client.exchange(client, pasted, code)
 
     async def authenticate(self, secret: str | None, resource: str | None = None) -> Caller:
         """The caller with this key, or access token for the resource. Raises Unauthenticated."""

@@ -29,7 +29,7 @@ from postroom.ports.provider import Provider, Secret, Sender, SupportsAliases, V
 
 if TYPE_CHECKING:
     from postroom.model.imap import ImapAccount
-    from postroom.providers.oauth import Client
+    from postroom.providers.oauth_client import Client
     from postroom.providers.smtp_relay import SmtpRelay
     from postroom.providers.web.api import Api, Authorizer, RateLimiter
     from postroom.providers.web.gmail_client import GmailClient
@@ -173,7 +173,7 @@ class Accounts:
         self, account: Account, url: str, secret: Secret | None, rates: RateLimits
     ) -> Api:
         """The API of an account, with its stored tokens, which are renewed, or the given ones."""
-        from postroom.providers.oauth import Tokens, refresh
+        from postroom.providers.oauth_client import Tokens, refresh
         from postroom.providers.web.api import FixedHeader
 
         if secret is not None:
@@ -184,13 +184,13 @@ class Accounts:
 
     def oauth_client(self, provider: str, scopes: Iterable[str]) -> Client:
         """The OAuth client for a provider. Raises InvalidInput."""
-        from postroom.providers import oauth
+        from postroom.providers import oauth_client
 
         at = self.endpoints
         if provider == "gmail":
             client = at.gmail_client_id, at.gmail_client_secret
-            return oauth.google(at.gmail_login, at.gmail_token, *client, scopes)
-        return oauth.microsoft(at.outlook_login, at.outlook_client_id, scopes)
+            return oauth_client.google(at.gmail_login, at.gmail_token, *client, scopes)
+        return oauth_client.microsoft(at.outlook_login, at.outlook_client_id, scopes)
 
     def start_sign_in(
         self,
@@ -199,29 +199,31 @@ class Accounts:
         redirect: str,
         state_of: Callable[[str], str],
     ) -> SignIn:
-        from postroom.providers import oauth
+        from postroom.providers import oauth_client
 
-        return oauth.start_sign_in(self.oauth_client(provider, scopes), redirect, state_of)
+        return oauth_client.start_sign_in(self.oauth_client(provider, scopes), redirect, state_of)
 
     async def finish_sign_in(
         self, provider: str, scopes: Sequence[str], sign_in: SignIn, pasted: str
     ) -> Secret:
-        from postroom.providers import oauth
+        from postroom.providers import oauth_client
 
-        code = oauth.code_of(sign_in, pasted)
-        return await oauth.exchange(self.oauth_client(provider, scopes), sign_in, code)
+        code = oauth_client.code_of(sign_in, pasted)
+        return await oauth_client.exchange(self.oauth_client(provider, scopes), sign_in, code)
 
     async def start_device_sign_in(self, provider: str, scopes: Sequence[str]) -> DeviceSignIn:
-        from postroom.providers import oauth
+        from postroom.providers import oauth_client
 
-        return await oauth.start_device_sign_in(self.oauth_client(provider, scopes))
+        return await oauth_client.start_device_sign_in(self.oauth_client(provider, scopes))
 
     async def poll_device_sign_in(
         self, provider: str, scopes: Sequence[str], device_code: str
     ) -> Secret | DeviceAnswer:
-        from postroom.providers import oauth
+        from postroom.providers import oauth_client
 
-        return await oauth.poll_device_sign_in(self.oauth_client(provider, scopes), device_code)
+        return await oauth_client.poll_device_sign_in(
+            self.oauth_client(provider, scopes), device_code
+        )
 
     def live(self, account: Account) -> ImapAccount | None:
         """The account for live access; None without its secret."""

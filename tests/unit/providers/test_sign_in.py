@@ -9,7 +9,7 @@ import pytest
 
 from postroom.errors import InvalidInput, ProviderAuthFailed
 from postroom.model.account import UNUSED_REDIRECT
-from postroom.providers import oauth
+from postroom.providers import oauth_client
 from tests.servers.oauth import Login
 
 
@@ -20,8 +20,8 @@ def login() -> Iterator[Login]:
 
 
 @pytest.fixture
-def client(login: Login) -> oauth.Client:
-    return oauth.Client(
+def client(login: Login) -> oauth_client.Client:
+    return oauth_client.Client(
         authorize_url=f"{login.web.url}/authorize",
         token_url=f"{login.web.url}/token",
         device_url=f"{login.web.url}/device",
@@ -31,7 +31,7 @@ def client(login: Login) -> oauth.Client:
 
 
 async def test_a_browser_on_this_machine_comes_back_to_us(
-    login: Login, client: oauth.Client
+    login: Login, client: oauth_client.Client
 ) -> None:
     import asyncio
 
@@ -41,32 +41,32 @@ async def test_a_browser_on_this_machine_comes_back_to_us(
         back = login.sign_in(url)
         loop.run_in_executor(None, lambda: urllib.request.urlopen(back, timeout=10).close())
 
-    tokens = await oauth.sign_in_with_browser(client, show)
+    tokens = await oauth_client.sign_in_with_browser(client, show)
 
     assert ("a", "r") == (tokens["access_token"], tokens["refresh_token"])
 
 
 async def test_an_address_can_be_pasted_but_not_that_of_another_sign_in(
-    login: Login, client: oauth.Client
+    login: Login, client: oauth_client.Client
 ) -> None:
-    sign_in = oauth.start_sign_in(client, UNUSED_REDIRECT)
+    sign_in = oauth_client.start_sign_in(client, UNUSED_REDIRECT)
     back = login.sign_in(sign_in.url)
 
-    tokens = await oauth.exchange(client, sign_in, oauth.code_of(sign_in, back))
+    tokens = await oauth_client.exchange(client, sign_in, oauth_client.code_of(sign_in, back))
 
     assert "a" == tokens["access_token"]
     with pytest.raises(InvalidInput):
-        oauth.code_of(oauth.start_sign_in(client, UNUSED_REDIRECT), back)
+        oauth_client.code_of(oauth_client.start_sign_in(client, UNUSED_REDIRECT), back)
     with pytest.raises(ProviderAuthFailed):
-        oauth.code_of(sign_in, "http://127.0.0.1:1/?error=access_denied")
+        oauth_client.code_of(sign_in, "http://127.0.0.1:1/?error=access_denied")
     with pytest.raises(ProviderAuthFailed):
-        await oauth.exchange(client, sign_in, "a guess")
+        await oauth_client.exchange(client, sign_in, "a guess")
 
 
-async def test_a_device_code_is_waited_for(login: Login, client: oauth.Client) -> None:
-    sign_in = await oauth.start_device_sign_in(client)
+async def test_a_device_code_is_waited_for(login: Login, client: oauth_client.Client) -> None:
+    sign_in = await oauth_client.start_device_sign_in(client)
 
-    tokens = await oauth.finish_device_sign_in(client, sign_in)
+    tokens = await oauth_client.finish_device_sign_in(client, sign_in)
 
     assert ("ABCD", "a") == (sign_in.user_code, tokens["access_token"])
     assert -1 == login.pending

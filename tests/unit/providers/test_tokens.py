@@ -11,7 +11,7 @@ from postroom.blocking import in_thread
 from postroom.errors import ProviderAuthFailed
 from postroom.ports.provider import Secret
 from postroom.providers.accounts import Accounts, Endpoints
-from postroom.providers.oauth import Tokens
+from postroom.providers.oauth_client import Tokens
 from postroom.providers.vault import FileVault
 
 ENDPOINTS = Endpoints(
