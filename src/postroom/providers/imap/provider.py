@@ -33,8 +33,8 @@ from postroom.providers.imap.mailboxes import (
 from postroom.providers.imap.pool import IdleListener
 from postroom.providers.imap.responses import Row
 from postroom.providers.imap.syntax import mailbox_name, name_encodings, quoted
-from postroom.providers.sending import with_bcc
 from postroom.providers.server_text import SYSTEM, keyword_of, longer_keywords_of
+from postroom.providers.web_sender import with_bcc
 
 POLL_S = 30.0
 ATTACHMENT_MB = 25

@@ -25,7 +25,6 @@ from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
 from postroom.model.limits import attachment_mb
 from postroom.model.sending import Envelope, Outcome
 from postroom.ports.provider import Known
-from postroom.providers.sending import BeforeSubmit, WebSender, with_bcc
 from postroom.providers.server_text import plain_name
 from postroom.providers.web.api import ApiRefused, checks_responses, message_count, message_errors
 from postroom.providers.web.gmail_client import RATES, GmailClient, raw_of
@@ -37,6 +36,7 @@ from postroom.providers.web.sync import (
     fetch_each,
     missing_refs,
 )
+from postroom.providers.web_sender import BeforeSubmit, WebSender, with_bcc
 
 _MAILBOXES = {"INBOX": INBOX, "SENT": SENT, "DRAFT": DRAFTS, "SPAM": JUNK, "TRASH": TRASH}
 IDS = {name: key for key, name in _MAILBOXES.items()}

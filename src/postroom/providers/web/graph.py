@@ -23,7 +23,6 @@ from postroom.model.account import (
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
 from postroom.model.limits import attachment_mb
 from postroom.ports.provider import Known
-from postroom.providers.sending import with_bcc
 from postroom.providers.web.api import ApiRefused, checks_responses, message_errors, or_none
 from postroom.providers.web.graph_client import (
     RATES,
@@ -33,6 +32,7 @@ from postroom.providers.web.graph_client import (
 )
 from postroom.providers.web.graph_sender import sent_copy
 from postroom.providers.web.sync import FolderPaths, Parts, fetch_each, path_of
+from postroom.providers.web_sender import with_bcc
 
 _WELL_KNOWN = {
     "inbox": INBOX,

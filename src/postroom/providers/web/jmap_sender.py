@@ -10,9 +10,9 @@ from typing import Any
 from postroom.errors import ProviderError
 from postroom.model.inbox import DRAFTS, SENT
 from postroom.model.sending import Envelope, Outcome
-from postroom.providers.sending import BeforeSubmit, WebSender, message_id_of
 from postroom.providers.web.jmap import JmapProvider
 from postroom.providers.web.jmap_client import MethodFailed, error_text, method_error
+from postroom.providers.web_sender import BeforeSubmit, WebSender, message_id_of
 
 _TEMPORARY = ("overQuota", "rateLimit")
 _CUT = "smtpProtocolError"
