@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroom.providers.server_text import plain_name
-from postroom.providers.web.sync import path_of
+from postroom.providers.web.history_reader import path_of
 
 
 @pytest.mark.parametrize("char", [*map(chr, range(32)), *map(chr, range(127, 160)), "\ud800"])

@@ -28,7 +28,7 @@ from postroom.ports.provider import Known
 from postroom.providers.server_text import plain_name
 from postroom.providers.web.api import ApiRefused, checks_responses, message_count, message_errors
 from postroom.providers.web.gmail_client import RATES, GmailClient, raw_of
-from postroom.providers.web.sync import (
+from postroom.providers.web.history_reader import (
     CONCURRENT_REQUESTS,
     FolderNames,
     HistoryReader,

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from postroom.errors import ProviderError
 from postroom.model.account import RateLimits
 from postroom.providers.web.api import Api, ApiRefused, or_none
-from postroom.providers.web.sync import HistoryExpired, next_page
+from postroom.providers.web.history_reader import HistoryExpired, next_page
 
 RATES = RateLimits(requests_per_second=40, burst=50)
 """Google allows 250 quota units per second and user; reading a message costs 5."""

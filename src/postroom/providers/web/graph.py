@@ -31,7 +31,7 @@ from postroom.providers.web.graph_client import (
     GraphClient,
 )
 from postroom.providers.web.graph_sender import sent_copy
-from postroom.providers.web.sync import FolderPaths, Parts, fetch_each, path_of
+from postroom.providers.web.history_reader import FolderPaths, Parts, fetch_each, path_of
 from postroom.providers.web_sender import with_bcc
 
 _WELL_KNOWN = {

@@ -16,7 +16,7 @@ import httpx2
 from postroom.errors import ProviderError
 from postroom.model.account import RateLimits
 from postroom.providers.web.api import BUSY, UPLOAD_HOSTS, Api, ApiRefused, check_url, or_none
-from postroom.providers.web.sync import next_page
+from postroom.providers.web.history_reader import next_page
 
 RATES = RateLimits(requests_per_second=12, burst=60)
 """Microsoft allows 10,000 requests in ten minutes per mailbox."""

@@ -25,6 +25,15 @@ from postroom.model.limits import attachment_mb
 from postroom.ports.provider import Known
 from postroom.providers.server_text import Labels, keyword_of, longer_keywords_of
 from postroom.providers.web.api import checks_responses, message_count
+from postroom.providers.web.history_reader import (
+    FolderPaths,
+    HistoryExpired,
+    HistoryReader,
+    Parts,
+    fetch_each,
+    missing_refs,
+    path_of,
+)
 from postroom.providers.web.jmap_client import (
     RATES,
     SUBMISSION,
@@ -33,15 +42,6 @@ from postroom.providers.web.jmap_client import (
     MethodRefused,
     error_text,
     method_error,
-)
-from postroom.providers.web.sync import (
-    FolderPaths,
-    HistoryExpired,
-    HistoryReader,
-    Parts,
-    fetch_each,
-    missing_refs,
-    path_of,
 )
 
 _ROLES = {name.lower(): name for name in STANDARD_MAILBOXES} | {"spam": JUNK}
