@@ -66,7 +66,7 @@ _NEEDS_INTRODUCTION = re.compile(r"\d(?: \d)+|\d\d(?:-\d\d)+|[A-Za-z\d]{11,}|.*[
 _GROUPS = re.compile(r"\d\d(?:[ \u00a0]\d\d)+|\d{4}[ \u00a0-]\d{4}|\d{3}(?:[ \u00a0]\d{3}){2}")
 """12 34 56: the form of dates, phone and account numbers too."""
 
-_OFFERED = re.compile(r"[A-Z]{4,}\d{1,4}")
+_VOUCHER = re.compile(r"[A-Z]{4,}\d{1,4}")
 """SAVE20: a word and a number, as in vouchers."""
 
 _KEY = re.compile(r"[A-Z]{2,5}-\d{3,5}")
@@ -87,9 +87,9 @@ def find_code(subject: str, text: str) -> str | None:
     best: tuple[int, str] | None = None
     for whole in (text[:_MAX_CHARS], subject[:_MAX_CHARS]):
         masked = OTHER_CODE.sub(lambda found: "·" * len(found[0]), whole)
-        sells = OFFER.search(whole) is not None
+        has_offer = OFFER.search(whole) is not None
         for match in islice(_CODE.finditer(whole), _MAX_NUMBERS):
-            points = _code_points(_seen(masked, match), sells=sells)
+            points = _code_points(_code_candidate(masked, match), has_offer=has_offer)
             if points > _MIN_CODE_SCORE and (best is None or points > best[0]):
                 best = (points, _bare(match[2]))
     return best[1] if best else None
@@ -102,7 +102,7 @@ def _bare(code: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _CodeCandidate:
     """What may be a code, and the words around it: its sentence, its line, and what is near."""
 
     prefix: str
@@ -119,21 +119,21 @@ class _Seen:
 
     starts_line: bool
     is_alone: bool
-    is_said: bool
+    is_introduced: bool
 
     @property
     def sentence(self) -> str:
         return f"{self.sentence_before} {self.sentence_after}"
 
 
-def _seen(text: str, match: re.Match[str]) -> _Seen:
+def _code_candidate(text: str, match: re.Match[str]) -> _CodeCandidate:
     before = text[max(0, match.start() - _NEAR_CHARS) : match.start()]
     rest = text[match.end() : match.end() + _NEAR_CHARS]
     after, _, below = rest.partition("\n")
     line_before = before.rpartition("\n")[2]
     above = [line for line in before.split("\n") if line.strip()][-2:]
     starts_line = not line_before.strip(" \t>#*_\"'") and _STARTS.match(after) is not None
-    return _Seen(
+    return _CodeCandidate(
         match[1] or "",
         match[2],
         before,
@@ -144,75 +144,83 @@ def _seen(text: str, match: re.Match[str]) -> _Seen:
         beside="\n".join((*above, below.strip().partition("\n")[0])),
         starts_line=starts_line,
         is_alone=starts_line and not after.strip(" \t\r.*_\"'"),
-        is_said=CODE_FOLLOWS.search(before[-60:]) is not None,
+        is_introduced=CODE_FOLLOWS.search(before[-60:]) is not None,
     )
 
 
-def _code_points(seen: _Seen, *, sells: bool) -> int:
+def _code_points(candidate: _CodeCandidate, *, has_offer: bool) -> int:
     """The score of a candidate: 0 if it cannot be a code, higher if words of codes are nearer."""
-    if _is_inside(seen.before) or _is_amount(seen):
+    if _is_inside(candidate.before) or _is_amount(candidate):
         return 0
-    if not _has_digit(seen.code) and seen.code != seen.code.upper():  # a word, such as `one-time`
+    if (
+        not _has_digit(candidate.code) and candidate.code != candidate.code.upper()
+    ):  # a word, such as `one-time`
         return 0
-    if not seen.is_said and not _is_usual(seen):
+    if not candidate.is_introduced and not _is_usual(candidate):
         return 0
-    points = 9 if seen.is_said else _word_score(seen)
-    if not points or (sells and _is_offer(seen)):
+    points = 9 if candidate.is_introduced else _word_score(candidate)
+    if not points or (has_offer and _is_offer(candidate)):
         return 0
-    if _is_other_number(seen) and not seen.is_said:
+    if _is_other_number(candidate) and not candidate.is_introduced:
         points -= 5
-    return points + 3 * seen.is_alone + (len(_bare(seen.code)) in (4, 6, 8))
+    return points + 3 * candidate.is_alone + (len(_bare(candidate.code)) in (4, 6, 8))
 
 
-def _word_score(seen: _Seen) -> int:
+def _word_score(candidate: _CodeCandidate) -> int:
     """How near the words are that tell of a code."""
-    if NOUN.search(seen.sentence_before):
+    if NOUN.search(candidate.sentence_before):
         return 6
-    is_used = USE.search(seen.before[-30:]) is not None
-    if NOUN.search(seen.sentence_after) or (is_used and PURPOSE.match(seen.after)):
+    is_used = USE.search(candidate.before[-30:]) is not None
+    if NOUN.search(candidate.sentence_after) or (is_used and PURPOSE.match(candidate.after)):
         return 5
-    if seen.starts_line and NOUN.search(seen.beside):
+    if candidate.starts_line and NOUN.search(candidate.beside):
         return 5
-    if seen.is_alone and VERB.search(seen.beside) and not PURCHASE.search(seen.beside):
+    if (
+        candidate.is_alone
+        and VERB.search(candidate.beside)
+        and not PURCHASE.search(candidate.beside)
+    ):
         return 4
-    if is_used and NOUN.search(seen.before):
+    if is_used and NOUN.search(candidate.before):
         return 4
-    if _SIX.fullmatch(seen.code) and NOUN.search(seen.line_before):
+    if _SIX.fullmatch(candidate.code) and NOUN.search(candidate.line_before):
         return 3
-    return 2 * bool(VERB.search(seen.sentence))
+    return 2 * bool(VERB.search(candidate.sentence))
 
 
 def _has_digit(text: str) -> bool:
     return any(c.isdigit() for c in text)
 
 
-def _is_usual(seen: _Seen) -> bool:
+def _is_usual(candidate: _CodeCandidate) -> bool:
     """Whether a code looks like one by itself; others count only where they are said to follow."""
-    is_shown = seen.is_alone and NOUN.search(seen.beside) is not None
-    if _GROUPS.fullmatch(seen.code):
-        return is_shown or _is_told(seen)
-    if len(seen.prefix) > 1:
-        is_named = seen.starts_line and NOUN.search(seen.sentence_after) is not None
-        return is_shown or is_named or _is_told(seen)
-    if _NEEDS_INTRODUCTION.fullmatch(seen.code):
-        if " " in seen.code:
-            return is_shown or NOUN.search(seen.sentence_before.rstrip()[-20:]) is not None
-        is_last = is_shown and seen.before.rstrip().endswith((":", "："))
-        return _has_digit(seen.code) and (is_last or _is_told(seen))
-    if _KEY.fullmatch(seen.code):
-        return is_shown or _is_told(seen)
-    if _has_digit(seen.code):
-        return not _OFFERED.fullmatch(seen.code) or CERTAIN.search(seen.sentence) is not None
+    is_shown = candidate.is_alone and NOUN.search(candidate.beside) is not None
+    if _GROUPS.fullmatch(candidate.code):
+        return is_shown or _has_introduction(candidate)
+    if len(candidate.prefix) > 1:
+        is_named = candidate.starts_line and NOUN.search(candidate.sentence_after) is not None
+        return is_shown or is_named or _has_introduction(candidate)
+    if _NEEDS_INTRODUCTION.fullmatch(candidate.code):
+        if " " in candidate.code:
+            return is_shown or NOUN.search(candidate.sentence_before.rstrip()[-20:]) is not None
+        is_last = is_shown and candidate.before.rstrip().endswith((":", "："))
+        return _has_digit(candidate.code) and (is_last or _has_introduction(candidate))
+    if _KEY.fullmatch(candidate.code):
+        return is_shown or _has_introduction(candidate)
+    if _has_digit(candidate.code):
+        return (
+            not _VOUCHER.fullmatch(candidate.code) or CERTAIN.search(candidate.sentence) is not None
+        )
     return is_shown
 
 
-def _is_told(seen: _Seen) -> bool:
+def _has_introduction(candidate: _CodeCandidate) -> bool:
     """Whether words lead to the code and to nothing else."""
-    led = CODE_FOLLOWS_LATER.search(seen.line_before[-100:])
+    led = CODE_FOLLOWS_LATER.search(candidate.line_before[-100:])
     if led is not None:
         return VALIDITY.search(led[0]) is None
-    is_used = USE.search(seen.before[-30:]) is not None
-    return is_used and PURPOSE.match(seen.after) is not None
+    is_used = USE.search(candidate.before[-30:]) is not None
+    return is_used and PURPOSE.match(candidate.after) is not None
 
 
 def _is_inside(before: str) -> bool:
@@ -224,22 +232,26 @@ def _is_inside(before: str) -> bool:
     return is_other or bool(_CALLED.search(joined[-80:])) or any(c in joined for c in "/?&")
 
 
-def _is_amount(seen: _Seen) -> bool:
+def _is_amount(candidate: _CodeCandidate) -> bool:
     """Money, a percentage, a time or a size."""
-    return bool(AMOUNT_BEFORE.search(seen.before[-8:]) or AMOUNT_AFTER.match(seen.after))
+    return bool(AMOUNT_BEFORE.search(candidate.before[-8:]) or AMOUNT_AFTER.match(candidate.after))
 
 
-def _is_offer(seen: _Seen) -> bool:
+def _is_offer(candidate: _CodeCandidate) -> bool:
     """Whether it is good for a discount. One with letters may stand apart from what it is for."""
-    apart = f"{seen.beside}\n{seen.after}" if any(c.isalpha() for c in seen.code) else ""
-    is_offered = OFFER.search(f"{seen.sentence}\n{apart}") is not None
-    return is_offered and CERTAIN.search(seen.sentence) is None
+    apart = (
+        f"{candidate.beside}\n{candidate.after}" if any(c.isalpha() for c in candidate.code) else ""
+    )
+    is_offered = OFFER.search(f"{candidate.sentence}\n{apart}") is not None
+    return is_offered and CERTAIN.search(candidate.sentence) is None
 
 
-def _is_other_number(seen: _Seen) -> bool:
+def _is_other_number(candidate: _CodeCandidate) -> bool:
     """A year, a phone number, or the number of an order."""
-    is_year = _YEAR.fullmatch(seen.code) is not None
-    return is_year or any(kind.search(seen.line_before[-50:]) for kind in (PHONE, OTHER_NUMBER))
+    is_year = _YEAR.fullmatch(candidate.code) is not None
+    return is_year or any(
+        kind.search(candidate.line_before[-50:]) for kind in (PHONE, OTHER_NUMBER)
+    )
 
 
 _DATA = load("action_links")
@@ -275,10 +287,10 @@ _LONG_ID = re.compile(r"[A-Za-z0-9_-]{16,}")
 _MIN_LINK_SCORE = 4
 
 
-class _Offered(NamedTuple):
+class _LinkCandidate(NamedTuple):
     """A link, the words that go with it, their sentence, and what stands above since the last."""
 
-    said: str
+    text: str
     url: str
     sentence: str
     above: str
@@ -289,37 +301,37 @@ def find_link(text: str, links: Iterable[Link] = ()) -> str | None:
     text = text[:_MAX_CHARS]
     if FINAL.search(MENTIONS_END.sub(" ", text)):
         return None
-    offered = [*_of_html(text, links), *_of_text(text)]
-    harmful = {link.url for link in offered if _is_harmful(link)}
-    safe = [link for link in offered if link.url not in harmful and not _is_secondary(link)]
+    candidates = [*_of_html(text, links), *_of_text(text)]
+    harmful = {link.url for link in candidates if _is_harmful(link)}
+    safe = [link for link in candidates if link.url not in harmful and not _is_secondary(link)]
     is_asking = ASKS.are_in(text)
     best: tuple[int, str] | None = None
     for link in safe:
         points = _link_points(link, is_asking=is_asking)
         if points >= _MIN_LINK_SCORE and (best is None or points > best[0]):
             best = (points, link.url)
-    return best[1] if best else _lone(safe)
+    return best[1] if best else _single_requested_link(safe)
 
 
-def _lone(links: Iterable[_Offered]) -> str | None:
+def _single_requested_link(links: Iterable[_LinkCandidate]) -> str | None:
     """The only link that stands below words that ask, whatever it says itself: `Continue`."""
     urls = {
         link.url
         for link in links
         if link.sentence
-        and not NO.match(link.said)
-        and _names_one("/".join(_parts(link.url)))
+        and not NO.match(link.text)
+        and _has_personal_id("/".join(_parts(link.url)))
         and ASKS.are_in(link.above)
     }
     return urls.pop() if len(urls) == 1 else None
 
 
-def _link_points(link: _Offered, *, is_asking: bool) -> int:
+def _link_points(link: _LinkCandidate, *, is_asking: bool) -> int:
     """How much speaks for it: its own words, its place, or a call in a mail that asks for one."""
     place, given = _parts(link.url)
     host, _, path = place.partition("/")
-    points = 5 * bool(ASKS_IN_PATH.search(place)) + 5 * ASKS.are_in(link.said)
-    if not points and is_asking and INTRODUCES.search(link.said):
+    points = 5 * bool(ASKS_IN_PATH.search(place)) + 5 * ASKS.are_in(link.text)
+    if not points and is_asking and INTRODUCES.search(link.text):
         points = _MIN_LINK_SCORE
     points -= bool(OTHER_HOST.search(host)) or not (path or given)
     return points + bool(_LONG_ID.search(path) or _LONG_ID.search(given))
@@ -331,20 +343,20 @@ def _parts(url: str) -> tuple[str, str]:
     return place[:_PLACE_CHARS], TRACKING.sub("", given[0]) if given else ""
 
 
-def _is_harmful(link: _Offered) -> bool:
+def _is_harmful(link: _LinkCandidate) -> bool:
     """Whether to follow it may end something, or shows nothing but a picture."""
     if STATIC_FILE.search(re.split(r"[?#]", link.url, maxsplit=1)[0]):
         return True
     meant = [
         MENTIONS_END.sub(" ", text)
-        for text in (unquote(link.url), link.said, link.sentence, link.above)
+        for text in (unquote(link.url), link.text, link.sentence, link.above)
     ]
     return any(map(ENDS.are_in, meant)) or any(map(NEVER.are_in, meant[:-1]))
 
 
-def _is_secondary(link: _Offered) -> bool:
+def _is_secondary(link: _LinkCandidate) -> bool:
     """Whether a link is one of those that stand below many mails."""
-    is_usual = SECONDARY_PATH.search(_parts(link.url)[0]) or SECONDARY.search(link.said)
+    is_usual = SECONDARY_PATH.search(_parts(link.url)[0]) or SECONDARY.search(link.text)
     return bool(is_usual) and not _does_something(link.url)
 
 
@@ -352,15 +364,15 @@ def _does_something(url: str) -> bool:
     """Whether the path says what it does, for somebody in particular."""
     place, given = _parts(url)
     path = place.partition("/")[2]
-    return ASKS_IN_PATH.search(path) is not None and (bool(given) or _names_one(path))
+    return ASKS_IN_PATH.search(path) is not None and (bool(given) or _has_personal_id(path))
 
 
-def _names_one(path: str) -> bool:
+def _has_personal_id(path: str) -> bool:
     """Whether it has what looks drawn for one reader: long, with a digit."""
     return any(any(c.isdigit() for c in found) for found in _LONG_ID.findall(path))
 
 
-def _of_html(text: str, links: Iterable[Link]) -> Iterator[_Offered]:
+def _of_html(text: str, links: Iterable[Link]) -> Iterator[_LinkCandidate]:
     """The links of the HTML, each in its sentence if the text was made of it.
 
     What stands above a button stands above all in its row.
@@ -372,7 +384,7 @@ def _of_html(text: str, links: Iterable[Link]) -> Iterator[_Offered]:
         shown = f"{link.text} ({host_of(link.url)})"
         place = text.find(shown, end) if link.text else -1
         if place < 0:
-            yield _Offered(
+            yield _LinkCandidate(
                 link.text or link.picture, link.url, "", _unlinked(text[end : end + _ABOVE_CHARS])
             )
             continue
@@ -385,7 +397,7 @@ def _of_html(text: str, links: Iterable[Link]) -> Iterator[_Offered]:
             + _after(text[end : end + 80])
         )
         is_clear = ASKS.are_in(link.text) or SECONDARY.search(link.text) or NO.match(link.text)
-        yield _Offered(link.text if is_clear else sentence, link.url, sentence, above)
+        yield _LinkCandidate(link.text if is_clear else sentence, link.url, sentence, above)
 
 
 def _unlinked(text: str) -> str:
@@ -394,15 +406,15 @@ def _unlinked(text: str) -> str:
     return "\n".join(lines)
 
 
-def _of_text(text: str) -> Iterator[_Offered]:
+def _of_text(text: str) -> Iterator[_LinkCandidate]:
     end = 0
     for match in _URL.finditer(text):
         above = text[max(end, match.start() - _ABOVE_CHARS) : match.start()]
         end = match.end()
         emphasis = "*_" if above.endswith("_") else "*"
         url = _balanced(match[0]).rstrip(".,;:!?([" + emphasis)
-        said = _before(above[-_SENTENCE_CHARS:]) + _after(text[end : end + 80])
-        yield _Offered(said, url, said, above)
+        sentence = _before(above[-_SENTENCE_CHARS:]) + _after(text[end : end + 80])
+        yield _LinkCandidate(sentence, url, sentence, above)
 
 
 def _before(text: str) -> str:
