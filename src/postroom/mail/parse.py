@@ -33,7 +33,7 @@ from postroom.mail.reports import (
     list_unsubscribe,
     read_report,
 )
-from postroom.mail.text.invisible import cleaned, gathered
+from postroom.mail.text.invisible import cleaned, merge_hidden_texts
 from postroom.mail.threads import is_reply_subject
 from postroom.model.limits import Limits
 from postroom.model.message import AddressLine
@@ -301,7 +301,7 @@ def _with_sender(
 def _security(
     addresses: tuple[AddressLine, ...], contents: Contents, body_text: BodyText, *, is_list: bool
 ) -> Security:
-    hidden, total = gathered((*body_text.hidden, *contents.removed.hidden))
+    hidden, total = merge_hidden_texts((*body_text.hidden, *contents.removed.hidden))
     return Security(
         hidden_text=hidden,
         hidden_text_total=total,

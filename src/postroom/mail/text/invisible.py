@@ -103,7 +103,7 @@ _STRAY_START = re.compile(f"(?:^|[{_JOINERS}])[\u0620-\u06ff](?=\u200c)")
 _Unit = Callable[[re.Match[str]], tuple[str, str]]
 
 
-def believable(text: str, *, one_line: bool, stray_selectors: int = 0) -> tuple[str, str]:
+def remove_stray_joiners(text: str, *, one_line: bool, stray_selectors: int = 0) -> tuple[str, str]:
     """The text without joiners that carry data, and what was removed. Linear in its length.
 
     If many selectors have no effect, all selectors are treated as data.
@@ -282,7 +282,7 @@ def cleaned(text: str, removed: Removed | None = None, *, one_line: bool = False
     cleaner = _Cleaner(text, one_line=one_line)
     shown = runs.sub(cleaner.replace, text)
     if cleaner.kept:
-        shown = cleaner.believable(shown)
+        shown = cleaner.remove_stray_joiners(shown)
     if removed is not None and cleaner.runs:
         removed.note(cleaner.runs)
     return shown
@@ -320,12 +320,12 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def unseen() -> re.Pattern[str]:
+def invisible_pattern() -> re.Pattern[str]:
     """Finds each character that does not show or steers, whether or not a text needs it."""
     return _compiled(f"[{_LINE_CHARS}{_FAR_CHARS}]")
 
 
-def steering() -> re.Pattern[str]:
+def control_pattern() -> re.Pattern[str]:
     """Matches control characters and bidirectional controls, which a terminal obeys."""
     return _compiled(f"[{_KINDS['control']}{_KINDS['direction']}]|{_SURROGATES}")
 
@@ -336,7 +336,7 @@ def hidden_text(reason: str, words: str, chars: int) -> HiddenText:
     return HiddenText(reason, digest, chars)
 
 
-def gathered(found: Iterable[HiddenText]) -> tuple[tuple[HiddenText, ...], int]:
+def merge_hidden_texts(found: Iterable[HiddenText]) -> tuple[tuple[HiddenText, ...], int]:
     """One finding for the same words with the same reason, the first few; and how many pieces
     there were if these are not all.
     """
@@ -370,10 +370,10 @@ class _Cleaner:
             self.runs.append(rest)
         return kept + self._instead(rest, after)
 
-    def believable(self, text: str) -> str:
+    def remove_stray_joiners(self, text: str) -> str:
         """The text without implausible joiners."""
         strays = len(_compiled(_SELECTORS).findall("".join(self.runs)))
-        text, rest = believable(text, one_line=self._one_line, stray_selectors=strays)
+        text, rest = remove_stray_joiners(text, one_line=self._one_line, stray_selectors=strays)
         self.runs += [rest] if rest else []
         return text
 
@@ -410,12 +410,14 @@ def _messages(removed: str, runs: list[str]) -> list[HiddenText]:
     """The hidden texts; a single stray character is not one."""
     found: list[HiddenText] = []
     if tags := "".join(_compiled(_TAGS).findall(removed)):
-        found.append(hidden_text("tag characters", spelled(tags), len(tags)))
+        found.append(hidden_text("tag characters", decode_tags(tags), len(tags)))
     selectors = "".join(_compiled(_SELECTORS).findall(removed))
     if len(selectors) >= _FEW_SELECTORS or any(
         _compiled(_SELECTORS).match(run[1:]) for run in runs
     ):
-        found.append(hidden_text("variation selectors", smuggled(selectors), len(selectors)))
+        found.append(
+            hidden_text("variation selectors", decode_selectors(selectors), len(selectors))
+        )
     if telling := next(filter(None, map(_compiled(_MIN_PAYLOAD).search, runs)), None):
         found.append(hidden_text("zero-width characters", telling[0], len(telling[0])))
     if overrides := "".join(_compiled(_OVERRIDES).findall(removed)):
@@ -423,13 +425,13 @@ def _messages(removed: str, runs: list[str]) -> list[HiddenText]:
     return found
 
 
-def spelled(tags: str) -> str:
+def decode_tags(tags: str) -> str:
     """Tag characters are ASCII moved far up."""
     codes = (ord(tag) - 0xE0000 for tag in tags[:_MAX_DECODED_CHARS])
     return "".join(chr(code) for code in codes if 0x20 <= code < 0x7F)
 
 
-def smuggled(selectors: str) -> str:
+def decode_selectors(selectors: str) -> str:
     """Text as one selector per byte."""
     codes = (ord(selector) for selector in selectors[:_MAX_DECODED_CHARS] if selector >= "\ufe00")
     numbers = (code - 0xFE00 if code <= 0xFE0F else code - 0xE0100 + 16 for code in codes)

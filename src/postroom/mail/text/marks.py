@@ -16,7 +16,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from postroom.mail.quoting import line_kinds
-from postroom.mail.text.invisible import cleaned, smuggled, spelled, unseen
+from postroom.mail.text.invisible import cleaned, decode_selectors, decode_tags, invisible_pattern
 from postroom.model.message import Mark, TextPiece
 
 HOW_HIDDEN = {
@@ -105,7 +105,7 @@ def left_out(kind: str, number: int, chars: int) -> Mark:
 
 def removed_in(before: str, after: str) -> Iterator[tuple[str, bool]]:
     """A text in pieces, and whether each was removed; *after* is the text without them."""
-    runs = re.compile(f"(?:{unseen().pattern})+")
+    runs = re.compile(f"(?:{invisible_pattern().pattern})+")
     start = at = 0
     for match in runs.finditer(before):
         yield before[start : match.start()], False
@@ -130,7 +130,7 @@ def name_characters(run: str) -> str:
     codes = [char for char in run if char >= _TAG]
     if codes:
         is_tags = codes[0] < _SELECTOR
-        said = " ".join((spelled if is_tags else smuggled)("".join(codes)).split())
+        said = " ".join((decode_tags if is_tags else decode_selectors)("".join(codes)).split())
         kind = "tag characters" if is_tags else "variation selectors"
         return f"{len(run)} {kind}" + (f" that spell “{said[:_MAX_SPELLED]}”" if said else "")
     names = Counter(unicodedata.name(char, f"U+{ord(char):04X}") for char in run)

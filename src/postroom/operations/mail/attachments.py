@@ -22,7 +22,7 @@ from postroom.calls.request import (
     one_of,
 )
 from postroom.errors import FeatureDisabled, InvalidInput, TooLarge
-from postroom.mail.text.invisible import gathered
+from postroom.mail.text.invisible import merge_hidden_texts
 from postroom.mail.text_extraction.extract import ExtractedText, file_kind
 from postroom.mail.text_extraction.text_files import (
     as_mail,
@@ -184,7 +184,7 @@ async def attachment_text(ctx: RequestContext, attachment: Attachment) -> Attach
 
 def _security(found: ExtractedText) -> dict[str, Any] | None:
     """What the document hides from its reader, in the form that a message has; None if nothing."""
-    hidden, total = gathered(found.hidden)
+    hidden, total = merge_hidden_texts(found.hidden)
     if not hidden:
         return None
     more = {"hidden_text_total": total} if total else {}

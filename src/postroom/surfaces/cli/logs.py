@@ -81,9 +81,11 @@ def _masked(text: str) -> str:
 
 def _visible(text: str) -> str:
     """Text with control characters escaped: logs are read on terminals and quote other servers."""
-    from postroom.mail.text.invisible import unseen  # late, for a quick start
+    from postroom.mail.text.invisible import invisible_pattern  # late, for a quick start
 
-    return unseen().sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    return invisible_pattern().sub(
+        lambda found: found[0].encode("unicode_escape").decode("ascii"), text
+    )
 
 
 def _short(value: object) -> Any:

@@ -23,9 +23,9 @@ def json_line(value: Any) -> bytes:
     """A value as a line of compact JSON; control and invisible characters are escaped."""
     line = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     if not line.isascii() or "\x7f" in line:
-        from postroom.mail.text.invisible import unseen  # late, for a quick start
+        from postroom.mail.text.invisible import invisible_pattern  # late, for a quick start
 
-        line = unseen().sub(_escaped, line)
+        line = invisible_pattern().sub(_escaped, line)
     return line.encode("utf-8", "replace") + b"\n"
 
 
@@ -43,9 +43,9 @@ def write_bytes(content: bytes, stream: TextIO | None = None) -> None:
 
 def inert(text: str) -> str:
     """Text without control characters and invisible characters."""
-    from postroom.mail.text.invisible import cleaned, steering  # late, for a quick start
+    from postroom.mail.text.invisible import cleaned, control_pattern  # late, for a quick start
 
-    safe = steering().sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
+    safe = control_pattern().sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
     return cleaned(safe, one_line=True)
 
 

@@ -12,7 +12,7 @@ from unicodedata import combining
 from postroom.errors import NotFound, no_such
 from postroom.mail.message import HiddenText
 from postroom.mail.text.fold import IGNORABLE, address_pattern, fold
-from postroom.mail.text.invisible import cleaned, gathered
+from postroom.mail.text.invisible import cleaned, merge_hidden_texts
 from postroom.model.inbox import DRAFTS, Visible
 from postroom.model.message import (
     AddressLine,
@@ -186,7 +186,7 @@ def _without_excerpts(security: dict[str, Any]) -> dict[str, Any]:
     """Findings without excerpts; older versions stored the beginning of hidden text."""
     if not any("excerpt" in found for found in security.get("hidden_text", ())):
         return security
-    hidden, total = gathered(
+    hidden, total = merge_hidden_texts(
         HiddenText(
             found["reason"], found.get("sha256") or text_sha256(found["excerpt"]), found["chars"]
         )
