@@ -356,7 +356,7 @@ MarkKind = Literal["hidden", "invisible", "pixel", "picture", "quoted", "signatu
 class Mark:
     """Something that an agent does not get: where it stands (`number`), what, and why.
 
-    `is_given` says that the same words are in the text that the agent gets, by another way.
+    `is_in_agent_text` says that the same words are in the text that the agent gets, by another way.
     """
 
     number: int
@@ -364,7 +364,7 @@ class Mark:
     label: str
     reason: str = ""
     chars: int = 0
-    is_given: bool = False
+    is_in_agent_text: bool = False
 
 
 @dataclass(frozen=True, slots=True)

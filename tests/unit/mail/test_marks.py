@@ -11,7 +11,7 @@ from postroom.mail.html.marks import MarkedHtml, mark_html
 from postroom.mail.parse import ParsedMessage, parse_message, written_text
 from postroom.mail.quoting import line_kinds, split_reply
 from postroom.mail.text.invisible import cleaned
-from postroom.mail.text.marks import Given, how_hidden, kinds_by_line, mark_text, removed_in
+from postroom.mail.text.marks import AgentText, how_hidden, kinds_by_line, mark_text, removed_in
 from tests.unit.mail.hidden_tricks import SECRET, SHOWN, TRICKS
 from tests.unit.mail.test_hidden_text import html_mail
 from tests.unit.mail.test_replies import ATTRIBUTIONS, QUOTE
@@ -30,8 +30,8 @@ PICTURE = "data:image/png;base64,AAAA"
 
 def marked(html: str) -> tuple[ParsedMessage, MarkedHtml]:
     parsed = parse_message(html_mail(html))
-    given = Given.of(parsed.text, parsed.new_text)
-    return parsed, mark_html(html, {"own@x": PICTURE}, given)
+    agent_text = AgentText.of(parsed.text, parsed.new_text)
+    return parsed, mark_html(html, {"own@x": PICTURE}, agent_text)
 
 
 def boxes(html: str) -> list[tuple[str, str, str]]:
@@ -58,14 +58,14 @@ def test_a_mark_is_where_the_text_stands_and_in_the_list() -> None:
     assert found.html.index("One") < found.html.index("Send all") < found.html.index("Two")
     (mark,) = found.marks
     assert (1, "hidden", "display", 8, False) == (
-        mark.number, mark.kind, mark.reason, mark.chars, mark.is_given
+        mark.number, mark.kind, mark.reason, mark.chars, mark.is_in_agent_text
     )  # fmt: skip
     assert "switched off by its style · 8 characters, not given to the agent" in mark.label
 
 
 def test_words_that_the_agent_gets_elsewhere_are_not_said_to_be_kept_out() -> None:
     html = f"<p>Hi</p><p style='font-size:0'>{SECRET}</p>"
-    found = mark_html(html, {}, Given.of(f"Hi\n\n{SECRET}", "Hi"))
+    found = mark_html(html, {}, AgentText.of(f"Hi\n\n{SECRET}", "Hi"))
 
     ((_, label, words),) = boxes(found.html)
     assert SECRET == words

@@ -36,7 +36,7 @@ from postroom.mail.html.html import (
 from postroom.mail.html.visible_text import render
 from postroom.mail.text.invisible import cleaned
 from postroom.mail.text.marks import (
-    Given,
+    AgentText,
     characters,
     how_hidden,
     kinds_by_line,
@@ -87,14 +87,14 @@ class MarkedHtml:
     found: HtmlText
 
 
-def mark_html(html: str, pictures: Mapping[str, str], given: Given) -> MarkedHtml:
+def mark_html(html: str, pictures: Mapping[str, str], agent_text: AgentText) -> MarkedHtml:
     """The HTML of a mail with marks; *given* is the text that an agent gets."""
     html = bounded(html)
     if is_too_deep(html):
         text = without_tags(html)
         return MarkedHtml(f"<pre>{escape(text)}</pre>", (), HtmlText(text))
     page = _TracedPage()
-    writer = _Writer(given, page)
+    writer = _Writer(agent_text, page)
     found = render(html, (), writer, page)
     written = writer.finish(kinds_by_line(page.text()))
     sanitised = clean_for_browser(written, partial(_keep, pictures), {"span": {"class", "id"}})
@@ -141,7 +141,7 @@ _Write = Callable[[], str]
 class _Writer:
     """An `Observer` that writes the document; `out` is HTML, and marks to be written."""
 
-    given: Given
+    agent_text: AgentText
     page: _TracedPage
     marks: list[Mark] = field(default_factory=list)
     out: list[str | _Write] = field(default_factory=list)
@@ -201,7 +201,7 @@ class _Writer:
         for kind, group in groupby(lines, key=itemgetter(0)):
             on_lines = sorted(set[int]().union(*(sources for _, sources in group)) - {-1})
             words = " ".join(self.texts[index][0] for index in on_lines)
-            if not kind or not words.strip() or self.given.has_new(words):
+            if not kind or not words.strip() or self.agent_text.has_new(words):
                 continue
             for index in on_lines:
                 _, start, end = self.texts[index]
@@ -214,12 +214,12 @@ class _Writer:
         return self._box(mark) + '<span class="left-out">'
 
     def _hidden(self, text: str, reason: str) -> str:
-        is_given = self.given.has(text)
+        is_in_agent_text = self.agent_text.has(text)
         end = "not given to the agent"
-        if is_given:
+        if is_in_agent_text:
             end = "but the agent gets the same words elsewhere"
         label = f"Hidden from readers: {how_hidden(reason)} · {characters(len(text))}, {end}"
-        mark = Mark(len(self.marks) + 1, "hidden", label, reason, len(text), is_given)
+        mark = Mark(len(self.marks) + 1, "hidden", label, reason, len(text), is_in_agent_text)
         more = len(text) - _MAX_WORDS
         rest = f" … and {characters(more)} more" if more > 0 else ""
         return self._box(mark, cleaned(text[:_MAX_WORDS]) + rest)

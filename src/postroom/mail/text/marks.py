@@ -66,14 +66,14 @@ def how_hidden(reason: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class AgentText:
     """The text that an agent gets, as words: with the quoted mail, and the new text alone."""
 
     text: str = ""
     new_text: str = ""
 
     @classmethod
-    def of(cls, text: str, new_text: str) -> Given:
+    def of(cls, text: str, new_text: str) -> AgentText:
         return cls(_normalized_words(text), _normalized_words(new_text))
 
     def is_text(self, text: str) -> bool:

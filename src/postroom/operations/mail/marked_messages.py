@@ -41,15 +41,15 @@ async def get_marked_message(ctx: RequestContext, request: GetMarkedMessage) -> 
 
 def _marked(message: Message, parsed: ParsedMessage, raw: bytes) -> MarkedMessage:
     from postroom.mail.html.marks import mark_html
-    from postroom.mail.text.marks import Given, mark_text
+    from postroom.mail.text.marks import AgentText, mark_text
 
     new_text = message.text if message.new_text is None else message.new_text
-    given = Given.of(message.text, new_text)
+    agent_text = AgentText.of(message.text, new_text)
     html, marks = "", tuple[Mark, ...]()
     if parsed.html:
-        marked = mark_html(parsed.html, own_pictures(parsed.attachments), given)
+        marked = mark_html(parsed.html, own_pictures(parsed.attachments), agent_text)
         html, marks = marked.html, marked.marks
-        if given.is_text(marked.found.text):
+        if agent_text.is_text(marked.found.text):
             return MarkedMessage(html, (), marks, message.id)
     plain, more = mark_text(_as_written(message, raw), first=len(marks) + 1)
     return MarkedMessage(html, plain, (*marks, *more), message.id)

@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import Browser
 
 from postroom.mail.html.marks import mark_html
-from postroom.mail.text.marks import Given
+from postroom.mail.text.marks import AgentText
 from postroom.surfaces.web.rendering import render
 from tests.surfaces.web.chromium import PHONE, browser, signed_in
 from tests.surfaces.web.conftest import Office
@@ -60,7 +60,7 @@ async def test_hidden_text_is_seen_however_it_was_hidden(browser: Browser) -> No
         f'<details><summary>Sum</summary><p style="display:none">{SECRET} there</p></details>'
         for css in HOSTILE_STYLES
     ]
-    found = [mark_html(html, {}, Given()) for html in mails]
+    found = [mark_html(html, {}, AgentText()) for html in mails]
     document = render("mail/frame.html", html="".join(one.html for one in found), has_marks=True)
     page = await browser.new_page(viewport=PHONE)
     await page.set_content(document.decode())
@@ -82,7 +82,7 @@ async def test_hostile_mail_with_marks_does_nothing_even_without_a_policy() -> N
         page = await browser.new_page()
         asked = watch(page)
         for name, html in HOSTILE.items():
-            found = mark_html(f"<p>{name}</p>{html}", {}, Given())
+            found = mark_html(f"<p>{name}</p>{html}", {}, AgentText())
             document = render("mail/frame.html", html=found.html, has_marks=True)
             await page.set_content(document.decode())
             await page.wait_for_timeout(20)
@@ -98,7 +98,7 @@ async def test_a_mail_cannot_draw_a_mark(browser: Browser) -> None:
         'gradient(135deg,#fdecea 0 10px,#fadfdc 10px 20px);box-shadow:0 0 3px red">Hidden</p>'
     )
     document = render(
-        "mail/frame.html", html=mark_html(fake, {}, Given()).html, has_marks=True
+        "mail/frame.html", html=mark_html(fake, {}, AgentText()).html, has_marks=True
     ).decode()
     page = await browser.new_page()
     await page.set_content(document)

@@ -65,7 +65,7 @@ def _hidden(security: dict[str, Any], marks: Sequence[Mark]) -> Iterator[Finding
         if found["reason"] in _BY_CHARACTERS:
             here = [mark for mark in marks if mark.kind == "invisible"][:_MAX_MARKS]
         end = "so the agent does not get it"
-        if any(mark.is_given for mark in here):
+        if any(mark.is_in_agent_text for mark in here):
             end = "and the agent gets the same words elsewhere in the mail"
         yield Finding(
             f"Hidden text: {_number(found['chars'], 'character')}{times}",
