@@ -44,7 +44,7 @@ class BackTest:
     outcomes: list[Outcome] = field(default_factory=list)
     changed: list[Changed] = field(default_factory=list)
 
-    def look_at(self, place: str, facts: Facts, now: datetime) -> None:
+    def run_on(self, place: str, facts: Facts, now: datetime) -> None:
         """Run the enabled rules on one mail."""
         self.mails += 1
         outcome = _run(self.rules, place, facts, now)

@@ -12,7 +12,7 @@ import pytest
 from postroom.errors import MailError
 from postroom.model.imap import ImapCopyOf, ImapCriteria, ImapLocator
 from postroom.ports.imap import ImapSession
-from postroom.providers.imap.client import Client, together
+from postroom.providers.imap.client import Client, gather_both
 from postroom.providers.imap.connection import Connection
 from postroom.providers.imap.syntax import (
     command_segments,
@@ -198,7 +198,7 @@ async def test_commands_that_are_started_together_travel_together():
     connection.connection_made(line)
     connection.data_received(b"* OK ready\r\n")
     client = Client(connection)
-    both = asyncio.ensure_future(together(client.open(b"INBOX"), client.search([b"ALL"])))
+    both = asyncio.ensure_future(gather_both(client.open(b"INBOX"), client.search([b"ALL"])))
     for _ in range(5):
         await asyncio.sleep(0)
     connection.data_received(b"* 0 EXISTS\r\nP1 OK\r\n* SEARCH\r\nP2 OK\r\n")

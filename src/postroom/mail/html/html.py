@@ -25,7 +25,7 @@ _SILENT = re.compile(
     r"<(script|style|head|title|template|noscript)\b.*?(?:</\1\s{0,9}>|$)|<!--.*?(?:-->|$)",
     re.DOTALL | re.IGNORECASE,
 )
-ELSEWHERE = re.compile(r"(?:https?://|mailto:|tel:)", re.IGNORECASE)
+LINK_SCHEMES = re.compile(r"(?:https?://|mailto:|tel:)", re.IGNORECASE)
 """What a link may begin with."""
 
 _DEFAULT_LIMITS = Limits()
@@ -109,7 +109,7 @@ def html_for_browser(html: str, pictures: Mapping[str, str], *, remote_images: b
         if attribute == "src":
             return shown_picture(value, pictures, remote_images=remote_images)
         if attribute == "href":
-            return value if ELSEWHERE.match(value) else None
+            return value if LINK_SCHEMES.match(value) else None
         if attribute == "style":
             return _without_loading(value, remote_images=remote_images)
         return value

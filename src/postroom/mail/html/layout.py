@@ -155,13 +155,13 @@ def _may_move_up(html: str) -> bool:
 
 
 @dataclass(slots=True)
-class Below:
+class CoveredElements:
     """The elements right before boxes that lie over them, by their ids."""
 
     ids: set[int] = field(default_factory=set)
     chars_left: int = 5_000_000
 
-    def look(self, node: LexborNode, style: Style, lines: int) -> None:
+    def record(self, node: LexborNode, style: Style, lines: int) -> None:
         """Note what a box lies over; `lines` of text stand before it.
 
         Elements that are stacked themselves are left alone.

@@ -24,7 +24,7 @@ from operator import itemgetter
 from postroom.mail.data import load
 from postroom.mail.html.elements import Attributes, host_of, parse_declarations
 from postroom.mail.html.html import (
-    ELSEWHERE,
+    LINK_SCHEMES,
     HtmlText,
     Page,
     bounded,
@@ -67,7 +67,7 @@ _CLASSES = frozenset(("mark", "label", "words", "left-out", *MarkKind.__args__))
 _OURS = {
     "class": re.compile(rf"(?:{'|'.join(sorted(_CLASSES))}| ){{1,3}}"),
     "id": re.compile(r"mark-\d{1,6}"),
-    "href": re.compile(rf"{ELSEWHERE.pattern}.*", re.IGNORECASE | re.DOTALL),
+    "href": re.compile(rf"{LINK_SCHEMES.pattern}.*", re.IGNORECASE | re.DOTALL),
 }
 _MAX_MARKS = 500
 _MAX_WORDS = 2_000

@@ -24,8 +24,8 @@ from postroom.mail.html.hidden_texts import HiddenTexts, Observer
 from postroom.mail.html.html import QUOTE, HtmlText, Page
 from postroom.mail.html.layout import (
     TABLE_TAGS,
-    Below,
     Columns,
+    CoveredElements,
     Line,
     count_painted,
     has_layout,
@@ -84,7 +84,7 @@ def render(
         defects = (*defects, "HTML styles beyond measure, text taken as hidden")
     text = clean(walker.page.text())
     if not walker.has_words and any(one.reason == BY_COLOUR for one in walker.hidden.found):
-        text = _at_a_second_look(tree, resolver, folds=folds) or text
+        text = _text_ignoring_colours(tree, resolver, folds=folds) or text
     if not _LETTER.search(text):
         text = clean("\n".join(walker.alternatives)) or text
     return HtmlText(
@@ -104,10 +104,10 @@ def _covered(
     """Boxes that lie over the box they are placed in, and elements under the box behind them."""
     walker = _Walker(resolver, folds=folds)
     walker.walk(tree.root)
-    return walker.covers, walker.below.ids
+    return walker.covers, walker.covered_elements.ids
 
 
-def _at_a_second_look(tree: LexborHTMLParser, resolver: StyleResolver, *, folds: bool) -> str:
+def _text_ignoring_colours(tree: LexborHTMLParser, resolver: StyleResolver, *, folds: bool) -> str:
     """The text of a mail that shows nothing, whatever its colours: hidden beside what?"""
     walker = _Walker(resolver, sees_colours=False, folds=folds)
     walker.walk(tree.root)
@@ -159,7 +159,7 @@ class _Walker:
     is_new_row: bool = False
     covers: dict[int, int] = field(default_factory=dict)
     covered: set[int] = field(default_factory=set)
-    below: Below = field(default_factory=Below)
+    covered_elements: CoveredElements = field(default_factory=CoveredElements)
     folds: bool = True
     lays_out: bool = False
 
@@ -252,10 +252,10 @@ class _Walker:
         if not is_same or (self.covered and node.mem_id in self.covered):
             self._place(frame, node)
         if hidden or tag == "details":
-            self._look_again(frame, above)
+            self._apply_implied_hiding(frame, above)
         return frame
 
-    def _look_again(self, frame: _Frame, above: _Frame) -> None:
+    def _apply_implied_hiding(self, frame: _Frame, above: _Frame) -> None:
         """Decide what does not follow from styles: folded parts, and colours that nobody chose."""
         style, tag = frame.style, frame.element.tag
         if above.element.tag == "details" and "open" not in above.element.attributes:
@@ -301,7 +301,7 @@ class _Walker:
         if self.covered and node.mem_id in self.covered:
             frame.unseen = "covered"
         if "position" in values or "transform" in values:
-            self.below.look(node, frame.style, len(self.page.lines))
+            self.covered_elements.record(node, frame.style, len(self.page.lines))
         position = values.get("position", "static")
         if position == "static":
             return

@@ -67,7 +67,7 @@ def split_reply(text: str) -> Reply:
     Answers between quoted lines are new. A forwarded mail is what its sender wants to say,
     so it stays.
     """
-    lines, quoted, new, signature = _told_apart(text)
+    lines, quoted, new, signature = _classify_lines(text)
     old = [line for line, is_quoted in zip(lines, quoted, strict=True) if is_quoted]
     kept = [lines[index] for index in new]
     return Reply(_joined(kept[:signature]), _joined(old), _joined(kept[signature:]))
@@ -75,14 +75,14 @@ def split_reply(text: str) -> Reply:
 
 def line_kinds(text: str) -> list[tuple[str, str]]:
     """The lines of a text, each new, quoted or signature; one that is partly quoted is two."""
-    lines, quoted, new, signature = _told_apart(text)
+    lines, quoted, new, signature = _classify_lines(text)
     kinds = ["quoted" if is_quoted else "new" for is_quoted in quoted]
     for index in new[signature:]:
         kinds[index] = "signature"
     return list(zip(kinds, lines, strict=True))
 
 
-def _told_apart(text: str) -> tuple[list[str], list[bool], list[int], int]:
+def _classify_lines(text: str) -> tuple[list[str], list[bool], list[int], int]:
     """Lines, which are quoted, the indexes of the new ones, and where their signature begins."""
     marks = _Marks(text.replace("\r\n", "\n"))
     lines = marks.lines

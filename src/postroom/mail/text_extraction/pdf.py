@@ -82,7 +82,7 @@ class _Page:
         """The visible text, in the order in which PDFium reads it."""
         page_text = self.page.get_textpage()
         for drawn in self._objects(self.page.raw, 0):
-            self._look_at(drawn)
+            self._classify(drawn)
         if not self.hidden:
             shown: str = page_text.get_text_bounded(errors="replace")
             return shown
@@ -130,7 +130,7 @@ class _Page:
             return None
         return left.value, bottom.value, right.value, top.value
 
-    def _look_at(self, drawn: _Object) -> None:
+    def _classify(self, drawn: _Object) -> None:
         if drawn.kind == self.raw.FPDF_PAGEOBJ_TEXT:
             if reason := self._hiding(drawn):
                 self.hidden[drawn.address] = reason

@@ -324,4 +324,4 @@ def _test_batch(
         date = effective_date(parsed.date, now)
         state = State((), mail.flags, (mail.mailbox,))
         arriving = ArrivalFacts(mail.place, "", date, state, searchable(parsed))
-        test.look_at(mail.place, facts_of(parsed, arriving), now)
+        test.run_on(mail.place, facts_of(parsed, arriving), now)

@@ -1,7 +1,7 @@
 """An IMAP client: the commands of RFC 3501 and its extensions. It knows nothing of our model.
 
 Concurrent commands are pipelined in order:
-`await together(client.open(name), client.search(keys))` is one round trip.
+`await gather_both(client.open(name), client.search(keys))` is one round trip.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _MAX_LISTED = 10_000
 _MAX_CAPABILITIES = 1_000
 
 
-async def together(first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:
+async def gather_both(first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:
     """Wait for both; an error of the first takes precedence."""
     one, other = await asyncio.gather(first, second, return_exceptions=True)
     if isinstance(one, BaseException):

@@ -24,7 +24,7 @@ from postroom.model.imap import (
     ImapTimeouts,
 )
 from postroom.ports.imap import ImapSession
-from postroom.providers.imap.client import Client, together
+from postroom.providers.imap.client import Client, gather_both
 from postroom.providers.imap.errors import (
     Disconnected,
     InvalidResponse,
@@ -265,7 +265,7 @@ class Session:
             if self._open == (at.mailbox, at.uidvalidity):
                 await fetching
                 return
-            opened, _ = await together(self.client.open(name), fetching)
+            opened, _ = await gather_both(self.client.open(name), fetching)
             self._note_open(at.mailbox, opened, expected=at.uidvalidity)
 
         if at.uid == 0:

@@ -12,7 +12,7 @@ from postroom.mail.mime.parts import Fields, split_header
 from postroom.mail.text.fold import fold
 from postroom.model.imap import ImapCriteria, ImapFound, ImapNote
 from postroom.model.limits import Limits
-from postroom.providers.imap.client import Client, together
+from postroom.providers.imap.client import Client, gather_both
 from postroom.providers.imap.errors import Refused
 from postroom.providers.imap.responses import MailboxStatus, Row, SearchResult
 from postroom.providers.imap.syntax import Piece, search_date, search_text
@@ -160,7 +160,7 @@ class Search:
         if self.client.has_working_esearch and not request.matches_all:
             return True
         everything = self.client.search([b"ALL"], returning=b"COUNT")
-        result, status = await together(everything, self.client.status(self.name, b"MESSAGES"))
+        result, status = await gather_both(everything, self.client.status(self.name, b"MESSAGES"))
         self.opened.exists = max(self.opened.exists, status.exists)
         self.client.has_working_esearch = bool(result.count)
         return self.client.has_working_esearch or not self.opened.exists
