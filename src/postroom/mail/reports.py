@@ -20,7 +20,7 @@ from postroom.mail.quoting import split_reply
 from postroom.mail.rule_marks import is_own_forward
 from postroom.mail.text.prefilter import prefilter
 from postroom.model.limits import Limits
-from postroom.model.rule import Head
+from postroom.model.rule import HeaderFacts
 
 _NAMES = load("headers")
 _VACATION_HEADERS, _LIST_HEADERS = frozenset(_NAMES["vacation"]), frozenset(_NAMES["list"])
@@ -85,12 +85,14 @@ def list_unsubscribe(fields: Fields) -> tuple[str, ...]:
 _DEFAULT_LIMITS = Limits()
 
 
-def read_head(raw: bytes, limits: Limits = _DEFAULT_LIMITS, rule_key: bytes = b"") -> Head:
+def read_header_facts(
+    raw: bytes, limits: Limits = _DEFAULT_LIMITS, rule_key: bytes = b""
+) -> HeaderFacts:
     """What the beginning of a mail says; the rest need not be there."""
     fields = split_header(raw, 0, len(raw), limits=limits).fields
     kind = fields.first("content-type").strip().lower()
     headers = decoded_pairs(fields)
-    return Head(
+    return HeaderFacts(
         headers=headers,
         list_id=list_id(fields),
         is_automatic=is_auto_submitted(fields),

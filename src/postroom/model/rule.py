@@ -24,7 +24,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class HeaderFacts:
     """The headers of a message, and what follows from them.
 
     `is_ours` means that one of our rules forwarded it; `is_report` that it reports on another mail.
@@ -39,7 +39,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """A message as conditions see it. `head` is None until the headers are read."""
+    """A message as conditions see it. `header_facts` is None until the headers are read."""
 
     message_id: str
     inbox_id: str
@@ -58,7 +58,7 @@ class Facts:
     files: tuple[tuple[str, str], ...] = ()
     has_attachment: bool = False
     auth: tuple[str, ...] = ()
-    head: Head | None = None
+    header_facts: HeaderFacts | None = None
     raw: str = ""
     number: int = field(default=0, compare=False)
     reply_to: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ from postroom.calls.request import (
     change_of,
 )
 from postroom.errors import Conflict, Forbidden, NotFound, no_such
-from postroom.mail.reports import read_head
+from postroom.mail.reports import read_header_facts
 from postroom.model.inbox import Inbox, Visible
 from postroom.model.key import Scope
 from postroom.model.memory import DEFAULT_NAMESPACE
@@ -86,8 +86,10 @@ async def draft_plan_of(ctx: RequestContext, rule: Definition, numbers: Sequence
 
 async def _with_heads(ctx: RequestContext, messages: Sequence[Facts]) -> list[Facts]:
     raws = await asyncio.gather(*(ctx.blobs.read(m.raw, size=_HEAD_BYTES) for m in messages))
-    heads = await in_thread(lambda: [read_head(raw, ctx.limits, ctx.rule_key) for raw in raws])
-    return [replace(m, head=head) for m, head in zip(messages, heads, strict=True)]
+    heads = await in_thread(
+        lambda: [read_header_facts(raw, ctx.limits, ctx.rule_key) for raw in raws]
+    )
+    return [replace(m, header_facts=head) for m, head in zip(messages, heads, strict=True)]
 
 
 async def create_plan(

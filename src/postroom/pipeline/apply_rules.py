@@ -28,7 +28,7 @@ from postroom.model.event import Webhook
 from postroom.model.inbox import HIDDEN_MAILBOXES, Visible
 from postroom.model.key import AGENT, NOBODY, OWNER, Caller, Key, Scope
 from postroom.model.message import NamedAddress
-from postroom.model.rule import Facts, Head, Rule, RuleEffect, RuleJob, State
+from postroom.model.rule import Facts, HeaderFacts, Rule, RuleEffect, RuleJob, State
 from postroom.model.storage import FIELD_BORDER, NewMessage
 from postroom.model.view import EVERYTHING, NOTHING, Everything, Only, View, only
 from postroom.pipeline.services import Services, wait_for_notification
@@ -309,7 +309,7 @@ def facts_of(parsed: ParsedMessage, arrival: ArrivalFacts, rule_key: bytes = b""
         files=tuple((a.filename, a.content_type) for a in parsed.attachments),
         has_attachment=any(not a.inline for a in parsed.attachments),
         auth=arrival.auth,
-        head=Head(
+        header_facts=HeaderFacts(
             headers=parsed.headers,
             list_id=parsed.list_id,
             is_automatic=parsed.auto_submitted,

@@ -11,7 +11,7 @@ import re2  # type: ignore[import-untyped]
 
 from postroom.mail.text.fold import fold, is_address_or_domain, is_at
 from postroom.model.message import NamedAddress
-from postroom.model.rule import Facts, Head
+from postroom.model.rule import Facts, HeaderFacts
 from postroom.rules.definition import Comparison, Condition, Definition, Group
 
 _MAX_BYTES = 4 << 20
@@ -51,7 +51,7 @@ _DAY_S = 86_400
 _SHOWN = 80
 
 
-class HeadNeeded(Exception):
+class HeadersNeeded(Exception):
     """The result depends on the headers, which were not read yet."""
 
 
@@ -171,20 +171,22 @@ def _values(field: str, facts: Facts) -> Iterator[str]:
         text = facts.subject if field == "subject" else facts.text
         yield from (text,) if text else ()
     elif field == "list_id":
-        yield from (_head(facts).list_id or "",) if _head(facts).list_id else ()
+        yield from (_header_facts(facts).list_id or "",) if _header_facts(facts).list_id else ()
     else:
         expected = field.removeprefix("header.")
-        yield from (value for name, value in _head(facts).headers if name.lower() == expected)
+        yield from (
+            value for name, value in _header_facts(facts).headers if name.lower() == expected
+        )
 
 
 def _people(field: str, facts: Facts) -> tuple[NamedAddress, ...]:
     return {"from": facts.senders, "to": facts.to, "cc": facts.cc}[field]
 
 
-def _head(facts: Facts) -> Head:
-    if facts.head is None:
-        raise HeadNeeded
-    return facts.head
+def _header_facts(facts: Facts) -> HeaderFacts:
+    if facts.header_facts is None:
+        raise HeadersNeeded
+    return facts.header_facts
 
 
 def _found_in_text(test: Comparison, facts: Facts) -> str | None:

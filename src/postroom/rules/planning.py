@@ -15,7 +15,7 @@ from postroom.model.rule import Action, Facts, PlanItem, State
 from postroom.model.storage import MessageQuery
 from postroom.rules.definition import MAX_PLANNED, Comparison, Condition, Definition, Group
 from postroom.rules.matching import (
-    HeadNeeded,
+    HeadersNeeded,
     Why,
     impossible_conditions,
     read_moment,
@@ -180,7 +180,7 @@ _EXTERNAL = ("forward", "reply", "webhook", "remember")
 
 def _refusal(action: Action, facts: Facts) -> str:
     """Why an action could start a mail loop (RFC 3834), or empty."""
-    head = facts.head
+    head = facts.header_facts
     if action.type not in ("forward", "reply") or head is None:
         return ""
     if head.is_ours or head.is_report or facts.direction == "outbound":
@@ -362,10 +362,10 @@ def consider(
             continue
         try:
             why = why_it_matches(rule.when, facts, now)
-        except HeadNeeded:
+        except HeadersNeeded:
             unread.append(facts)
             continue
-        if why is not None and rule.sends_mail and facts.head is None:
+        if why is not None and rule.sends_mail and facts.header_facts is None:
             unread.append(facts)
         elif why is not None:
             draft.add(facts, why, apply_actions(rule.then, facts))

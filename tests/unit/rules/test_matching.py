@@ -9,9 +9,9 @@ import pytest
 
 from postroom.mail.text.fold import fold
 from postroom.model.message import NamedAddress
-from postroom.model.rule import Action, Facts, Head, State
+from postroom.model.rule import Action, Facts, HeaderFacts, State
 from postroom.model.view import EVERYTHING, only
-from postroom.rules.matching import HeadNeeded, why_it_matches
+from postroom.rules.matching import HeadersNeeded, why_it_matches
 from postroom.rules.parser import parse_rule
 from postroom.rules.planning import apply_actions, queries_for, run_chain
 
@@ -35,7 +35,7 @@ MAIL = Facts(
     files=(("Rechnung 7.PDF", "application/pdf"), ("logo.png", "image/png")),
     has_attachment=True,
     auth=("spf=pass", "dkim=pass", "dmarc=fail"),
-    head=Head(
+    header_facts=HeaderFacts(
         (("X-Priority", "1 (High)"), ("X-Spam", "no"), ("X-Spam", "really")), "news.x.example"
     ),
 )
@@ -148,10 +148,10 @@ def test_the_reasons_are_those_conditions_that_held():
 
 
 def test_headers_are_asked_for_last_and_only_if_they_matter():
-    unread = replace(MAIL, head=None)
+    unread = replace(MAIL, header_facts=None)
 
     assert why("{header.X-A: x, subject: {contains: nowhere}}", unread) is None
-    with pytest.raises(HeadNeeded):
+    with pytest.raises(HeadersNeeded):
         why("{header.X-A: x, subject: {contains: rechnung}}", unread)
 
 
@@ -184,16 +184,16 @@ def test_actions_that_change_nothing_are_left_out():
 @pytest.mark.parametrize(
     ("head", "forwards", "replies"),
     [
-        (Head(), True, True),
-        (Head(is_automatic=True), True, False),
-        (Head(is_report=True), False, False),
-        (Head(is_ours=True), False, False),
+        (HeaderFacts(), True, True),
+        (HeaderFacts(is_automatic=True), True, False),
+        (HeaderFacts(is_report=True), False, False),
+        (HeaderFacts(is_ours=True), False, False),
     ],
 )
 def test_what_a_machine_sent_is_not_answered(head, forwards, replies):
     actions = [Action("forward", "x@y.example"), Action("reply", "Thanks")]
 
-    taken = apply_actions(actions, replace(MAIL, head=head))
+    taken = apply_actions(actions, replace(MAIL, header_facts=head))
 
     expected = ["forward"] * forwards + ["reply"] * replies
     assert expected == [action.type for action in taken.actions]
