@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from postroom.errors import InvalidInput
 from postroom.mail.addresses import parse_address_list, parse_mailboxes
-from postroom.mail.bounces import notification, read_deliveries
+from postroom.mail.bounces import read_deliveries, text_before_original
 from postroom.mail.compose import reply_subject
 from postroom.mail.dkim import check_signatures, read_keys
 from postroom.mail.html.html import html_to_text, text_differs
@@ -69,7 +69,7 @@ def bounced(text: str) -> object:
     fields = Fields()
     fields.add("From", "mailer-daemon@x")
     is_bounce(fields, text)
-    return notification(text), read_deliveries(fields, text, [text.encode()], LIMITS)
+    return text_before_original(text), read_deliveries(fields, text, [text.encode()], LIMITS)
 
 
 def signed(text: str) -> object:

@@ -29,8 +29,8 @@ def canonical_address(address: str) -> str:
     local, domain = "".join(map(_lower, local)), domain.lower()
     quoted = _QUOTED.fullmatch(local)
     if quoted is not None:
-        local = _written(_ESCAPED.sub(r"\1", quoted[1]))
-    return f"{local}{at}{_ascii(domain.removesuffix('.'))}"
+        local = _quote_if_needed(_ESCAPED.sub(r"\1", quoted[1]))
+    return f"{local}{at}{_to_ascii(domain.removesuffix('.'))}"
 
 
 def _lower(letter: str) -> str:
@@ -50,7 +50,7 @@ def base_address(address: str) -> str:
     base, plus, _ = words.partition("+")
     if not plus or not base:
         return address
-    return f"{_written(base)}{at}{domain}"
+    return f"{_quote_if_needed(base)}{at}{domain}"
 
 
 def without_tag(address: str) -> str:
@@ -58,7 +58,7 @@ def without_tag(address: str) -> str:
     return base_address(canonical_address(address.strip()))
 
 
-def tags_of(address: str) -> tuple[str, str]:
+def plus_address_range(address: str) -> tuple[str, str]:
     """The range of an index that holds the plus-addresses of this address.
 
     The upper bound is exclusive. Addresses at other domains can lie in the range too.
@@ -83,14 +83,14 @@ def is_business(local: str) -> bool:
     return local.strip('" ').lower() in load("reserved_names")["business"]
 
 
-def _written(words: str) -> str:
+def _quote_if_needed(words: str) -> str:
     """A local part with quotes only if it needs them."""
     if _DOT_ATOM.fullmatch(words) or not words.isascii():
         return words
     return '"' + _SPECIAL.sub(r"\\\1", words) + '"'
 
 
-def _ascii(domain: str) -> str:
+def _to_ascii(domain: str) -> str:
     if domain.isascii():
         return domain
     try:
@@ -100,26 +100,26 @@ def _ascii(domain: str) -> str:
 
 
 # The fast path: one mailbox in its usual form. Anything else is tokenised.
-_SIMPLE = late_pattern(
+_NAMED_ADDRESS = late_pattern(
     r"""\s*+(?:"([^"\\=]*+)"|([^"(),:;<>@\\\[\]=]*+))\s*+<([^"(),:;<>@\\\s]++@[^"(),:;<>@\\\s]++)>"""
     r"""\s*+(?:,|$)"""
 )
-# Its empty groups are the two forms of a name in `_SIMPLE`.
-_BARE = late_pattern(r"""\s*+()()([^"(),:;<>@\\\s=]++@[^"(),:;<>@\\\s=]++)\s*+(?:,|$)""")
-_OTHERS = (
+# Its empty groups are the two forms of a name in `_NAMED_ADDRESS`.
+_BARE_ADDRESS = late_pattern(r"""\s*+()()([^"(),:;<>@\\\s=]++@[^"(),:;<>@\\\s=]++)\s*+(?:,|$)""")
+_OTHER_TOKENS = (
     r"""\s++|(?P<open>\()|<(?P<angle>[^<>]*+)>?|(?P<separator>[,;])|(?P<colon>:)"""
     r"""|(?P<atom>(?:\[[^\[\]\s]*+\]?|[^\s"(<,;:])++)|."""
 )
-_TOKEN = late_pattern(r'"(?P<quoted>(?:[^"\\]|\\.)*+)(?P<closed>")?|' + _OTHERS, re.DOTALL)
+_TOKEN = late_pattern(r'"(?P<quoted>(?:[^"\\]|\\.)*+)(?P<closed>")?|' + _OTHER_TOKENS, re.DOTALL)
 # After one unterminated quoted string there are no quotation marks left, so no other can end.
-_TOKEN_AFTER_OPEN_QUOTE = late_pattern(r"(?P<quoted>(?!))|" + _OTHERS, re.DOTALL)
+_TOKEN_AFTER_OPEN_QUOTE = late_pattern(r"(?P<quoted>(?!))|" + _OTHER_TOKENS, re.DOTALL)
 # A word that looks like a local part: not like a name, which has one capital.
 _LOCAL_WORD = late_pattern(
     r"[a-z0-9][a-z0-9._+=/-]*|[A-Z0-9][A-Z0-9._+=/-]*|[^\s@]+@[^\s]*|[^\s]*\d[^\s]*|[A-Z][a-z]*[-_.][^\s]+"
 )
 _COMMENT_STOP = late_pattern(r"[()\\]")
 _COMMENT = late_pattern(r"\([^()]*+\)")
-_AROUND = late_pattern(r"\s*+([@.])\s*+")
+_SPACE_AROUND = late_pattern(r"\s*+([@.])\s*+")
 
 
 def parse_mailboxes(value: str, *, most: int) -> tuple[list[NamedAddress], bool]:
@@ -127,7 +127,7 @@ def parse_mailboxes(value: str, *, most: int) -> tuple[list[NamedAddress], bool]
     found: list[NamedAddress] = []
     at = 0
     while at < len(value):
-        match = _SIMPLE.match(value, at) or _BARE.match(value, at)
+        match = _NAMED_ADDRESS.match(value, at) or _BARE_ADDRESS.match(value, at)
         if match is None:
             return _tokenise(value[at:], found, most)
         if len(found) >= most:
@@ -236,10 +236,10 @@ class _Reader:
             name = self.pending + name
         elif self.pending:
             for part in self.pending.rstrip(", ").split(", "):
-                self._add(*_is_single_word(part))
+                self._add(*_name_or_address(part))
         self.pending = ""
         if not address and not self.has_angle:
-            name, address = _is_single_word(name)
+            name, address = _name_or_address(name)
         if name or address:
             self._add(name or decode_words(" ".join(self.comments)).strip(), address)
 
@@ -253,7 +253,7 @@ class _Reader:
         self.found.append(NamedAddress(clean(name.strip()), address))
 
 
-def _is_single_word(name: str) -> tuple[str, str]:
+def _name_or_address(name: str) -> tuple[str, str]:
     """A single word such as `root` is a local address; several words are a display name."""
     return ("", name) if name and _LOCAL_WORD.fullmatch(name) else (name, "")
 
@@ -284,7 +284,7 @@ def _clean_address(address: str) -> str:
         address = address.rpartition(":")[2]
     address = address.removeprefix("mailto:").strip()
     if " " in address or "\t" in address:
-        address = _AROUND.sub(r"\1", address)
+        address = _SPACE_AROUND.sub(r"\1", address)
     return clean(address.rstrip(".,;"))
 
 
@@ -316,7 +316,7 @@ def parse_address(text: str, *, field: str = "address") -> tuple[str, str]:
     return found[0]
 
 
-def written_address(name: str, address: str) -> str:
+def format_address(name: str, address: str) -> str:
     """An address with its name, as `parse_address` reads it."""
     if not name or _CONTROL.search(name):
         return address

@@ -98,13 +98,13 @@ _ADDRESS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9.-]{1,25
 _STATUS = re.compile(r"(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?![\d.]|\.\d)")
 MAX_CHARS = 50_000
 _MAX_CONTEXT_CHARS = 5_000
-_MAX_NAMED = 30
-_SAYS = re.compile(r"[^\W\d_]{4,}")
+_MAX_ADDRESSES = 30
+_WORD = re.compile(r"[^\W\d_]{4,}")
 _RETURNED_TO = re.compile(r"^[ \t>]{0,9}to:([^\n]{1,2000})", re.IGNORECASE | re.MULTILINE)
 _MAX_LINE_CHARS = 200
 
 
-def notification(text: str) -> str:
+def text_before_original(text: str) -> str:
     """The part of the text that the mail system wrote, without the mail it returns."""
     text = text[:MAX_CHARS]
     original = ORIGINAL.search(text)
@@ -114,20 +114,22 @@ def notification(text: str) -> str:
 def failed_addresses(fields: Fields, notice_text: str, returned: str = "") -> list[str]:
     """The recipients that the report names, else those of the mail that it returns."""
     header = f"{fields.first('x-failed-recipients')} {fields.first('x-bounced-address')}"
-    own = {address.lower() for address in _ADDRESS.findall(fields.first("to")[:2_000])}
-    found = _ADDRESS.findall(header[:20_000]) or _addresses_in(notice_text, own)
+    notice_recipients = {
+        address.lower() for address in _ADDRESS.findall(fields.first("to")[:2_000])
+    }
+    found = _ADDRESS.findall(header[:20_000]) or _addresses_in(notice_text, notice_recipients)
     if not found and (to := _RETURNED_TO.search(returned[:MAX_CHARS])):
         found = _ADDRESS.findall(to[1])
-    return list(dict.fromkeys(address.rstrip(".") for address in found))[:_MAX_NAMED]
+    return list(dict.fromkeys(address.rstrip(".") for address in found))[:_MAX_ADDRESSES]
 
 
-def _addresses_in(notice_text: str, own: set[str]) -> list[str]:
+def _addresses_in(notice_text: str, notice_recipients: set[str]) -> list[str]:
     """The addresses of a notice, without the sender's and those of whom to ask."""
     found: list[str] = []
     helpers: list[str] = []
     for match in _ADDRESS.finditer(notice_text):
         address = match[0].lower()
-        if address in own or address.startswith(("mailer-daemon@", "postmaster@")):
+        if address in notice_recipients or address.startswith(("mailer-daemon@", "postmaster@")):
             continue
         line = _line_before(notice_text, match.start()).lower()
         if "message-id" in line or "references" in line:
@@ -142,7 +144,7 @@ def _line_before(notice_text: str, at: int) -> str:
     return notice_text[max(notice_text.rfind("\n", first, at) + 1, first) : at]
 
 
-def about_address(notice_text: str, address: str) -> str:
+def text_about_address(notice_text: str, address: str) -> str:
     """What a notification says about one address: from there to the next section, or all."""
     start = notice_text.lower().find(address.lower()) if address else -1
     if start < 0:
@@ -153,7 +155,7 @@ def about_address(notice_text: str, address: str) -> str:
     for other in _ADDRESS.finditer(notice_text, at, end):
         if other[0].lower() != address.lower() and _opens_section(notice_text, other):
             said = notice_text[at : other.start()].rpartition("\n")[0]
-            is_section = _SAYS.search(said) is not None
+            is_section = _WORD.search(said) is not None
             return (
                 notice_text[start : other.start()]
                 if is_section
@@ -172,7 +174,7 @@ def _opens_section(notice_text: str, address: re.Match[str]) -> bool:
     return is_label and not after.strip(" \t\r\n>\"':;,.)]")
 
 
-def _before_address(notice_text: str, address: str) -> str:
+def _paragraph_before_address(notice_text: str, address: str) -> str:
     """The paragraph before the line of an address."""
     start = notice_text.lower().find(address.lower()) if address else -1
     if start <= 0:
@@ -214,12 +216,12 @@ def read_cloud_notice(text: str) -> Report | None:
     if kind[1] == "Complaint":
         return Report("feedback")
     if kind[1] == "Delivery":
-        return Report("delivery", _delivered(text))
-    found = [_bounced(match[1], match[2]) for match in _RECIPIENT.finditer(text)]
+        return Report("delivery", _delivered_recipients(text))
+    found = [_bounced_recipient(match[1], match[2]) for match in _RECIPIENT.finditer(text)]
     return Report("delivery", tuple(found[:_MAX_NOTICE_RECIPIENTS]))
 
 
-def _bounced(address: str, rest: str) -> ReportRecipient:
+def _bounced_recipient(address: str, rest: str) -> ReportRecipient:
     fields = dict(_FIELD.findall(rest))
     diagnostic = fields.get("diagnosticCode", "")
     status = find_status(fields.get("status", "")) or find_status(diagnostic)
@@ -230,7 +232,7 @@ def _bounced(address: str, rest: str) -> ReportRecipient:
     )
 
 
-def _delivered(text: str) -> tuple[ReportRecipient, ...]:
+def _delivered_recipients(text: str) -> tuple[ReportRecipient, ...]:
     address, response = _DELIVERED_TO.search(text), _RESPONSE.search(text)
     said = response[1] if response else ""
     to = address[1] if address else ""
@@ -263,8 +265,8 @@ def read_deliveries(
     `charset` is the one of the notice, which raw text in a status part is in too; `original` is
     the attached mail.
     """
-    notice_text = notification(text)
-    decoded = [_decoded_status(content, charset) for content in statuses]
+    notice_text = text_before_original(text)
+    decoded = [_status_in_utf8(content, charset) for content in statuses]
     found = [r for content in decoded for r in _recipients(content, notice_text, limits)]
     returned = text[len(notice_text) :] or original[:MAX_CHARS].decode("utf-8", "replace")
     found = found or _embedded_recipients(text, limits)
@@ -272,7 +274,7 @@ def read_deliveries(
     return tuple(found[:_MAX_RECIPIENTS])
 
 
-def _decoded_status(content: bytes, charset: str) -> bytes:
+def _status_in_utf8(content: bytes, charset: str) -> bytes:
     """A status part in UTF-8; it must be ASCII, but some servers write their language."""
     if content.isascii() and b"\x1b" not in content:
         return content
@@ -305,14 +307,16 @@ def _recipient(fields: Fields, notice_text: str) -> ReportRecipient:
     status = find_status(fields.first("status"))
     if not status or status.endswith(".0.0"):
         status = (
-            find_status(diagnostic) or find_status(about_address(notice_text, address)) or status
+            find_status(diagnostic)
+            or find_status(text_about_address(notice_text, address))
+            or status
         )
     status = _agreed_status(status, diagnostic)
     reason = find_reason(diagnostic, status, notice_text) if diagnostic else "undefined"
     if reason == "undefined":
-        reason = find_reason(about_address(notice_text, address), status, notice_text)
+        reason = find_reason(text_about_address(notice_text, address), status, notice_text)
     if reason == "undefined":
-        reason = find_reason(_before_address(notice_text, address), status, notice_text)
+        reason = find_reason(_paragraph_before_address(notice_text, address), status, notice_text)
     found = report_recipient(
         address,
         action=fields.first("action").partition(" ")[0].lower() or "failed",
@@ -351,10 +355,10 @@ def _recipients_in_text(fields: Fields, notice_text: str, returned: str) -> list
     """What a report in prose says; each address with the words that follow it."""
     found = []
     for address in failed_addresses(fields, notice_text, returned) or [""]:
-        about = about_address(notice_text, address)
+        about = text_about_address(notice_text, address)
         status = find_status(about)
         reason = find_reason(about, status, notice_text)
-        for other in (_before_address(notice_text, address), notice_text):
+        for other in (_paragraph_before_address(notice_text, address), notice_text):
             if reason != "undefined":
                 break
             status = status or find_status(other)

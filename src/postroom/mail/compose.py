@@ -37,7 +37,7 @@ def encode_words(text: str) -> list[str]:
     chunk = ""
     size = 0
     for char in text:
-        width = len(_q(char)) if write_word is _q_word else len(char.encode())
+        width = len(_q_encode(char)) if write_word is _q_word else len(char.encode())
         if chunk and size + width > (_WORD_BYTES + 15 if write_word is _q_word else _WORD_BYTES):
             words.append(write_word(chunk))
             chunk, size = "", 0
@@ -51,10 +51,10 @@ def _b_word(text: str) -> str:
 
 
 def _q_word(text: str) -> str:
-    return f"=?utf-8?q?{_q(text)}?="
+    return f"=?utf-8?q?{_q_encode(text)}?="
 
 
-def _q(text: str) -> str:
+def _q_encode(text: str) -> str:
     return "".join(
         "_" if byte == 32 else chr(byte) if byte in _Q_SAFE else f"={byte:02X}"
         for byte in text.encode()
@@ -159,7 +159,7 @@ _OWN_HEADERS = frozenset(load("headers")["own"])
 _KEPT_NAME = re.compile(r"[!-9;-~]{1,76}")
 _CONTENT_ID = re.compile(r"[!-;=?-~]{1,200}")
 _BREAKS = re.compile(r"[\s\x00-\x1f\x7f]+")
-_OF_THE_BODY = re.compile(r"content-.*|mime-version", re.IGNORECASE)
+_BODY_HEADER = re.compile(r"content-.*|mime-version", re.IGNORECASE)
 _BODY_END = re.compile(r"</body\s*>", re.IGNORECASE)
 _MAX_REFERENCES = 500
 
@@ -227,7 +227,7 @@ def _header_lines(outgoing: Outgoing) -> list[str]:
     ]
     for _, address in outgoing.bcc:
         check_address(address, field="bcc")
-    lines += [_extra(name, value) for name, value in outgoing.headers]
+    lines += [_extra_header(name, value) for name, value in outgoing.headers]
     return [*lines, "MIME-Version: 1.0\r\n"]
 
 
@@ -252,7 +252,7 @@ def _ids(name: str, ids: tuple[str, ...], field: str) -> str:
     return fold_tokens(name, [f"<{message_id}>" for message_id in ids])
 
 
-def _extra(name: str, value: str) -> str:
+def _extra_header(name: str, value: str) -> str:
     if not _FIELD_NAME.fullmatch(name) or name.lower() in _OWN_HEADERS:
         raise InvalidInput(f"headers: {name[:80]!r} cannot be set", field="headers")
     refuse_controls(value, f"headers.{name}")
@@ -376,7 +376,7 @@ def rebuild(
     Headers are kept, except those that described the old body; the body is new.
     """
     lines = [
-        _kept_header(name, value) for name, value in headers if not _OF_THE_BODY.fullmatch(name)
+        _kept_header(name, value) for name, value in headers if not _BODY_HEADER.fullmatch(name)
     ]
     entities = [
         _base64_text(kind, said) for kind, said in (("plain", text), ("html", html)) if said

@@ -31,12 +31,12 @@ def split_fields(header: bytes) -> list[tuple[str, bytes]]:
 def relaxed_field(field: bytes) -> bytes:
     """A field on one line, its name in lower case, runs of blanks as one (§3.4.2)."""
     name, _, value = _FOLD.sub(b"", field).partition(b":")
-    return name.strip().lower() + b":" + _one_blank(value).strip(b" ")
+    return name.strip().lower() + b":" + _collapse_blanks(value).strip(b" ")
 
 
 def relaxed_body(body: bytes) -> bytes:
     """The body with runs of blanks as one, none before a line end, no blank lines at its end."""
-    lines = _one_blank(body).replace(b" \r\n", b"\r\n").rstrip(b"\r\n ")
+    lines = _collapse_blanks(body).replace(b" \r\n", b"\r\n").rstrip(b"\r\n ")
     return lines + b"\r\n" if lines else b""
 
 
@@ -45,7 +45,7 @@ def simple_body(body: bytes) -> bytes:
     return body.rstrip(b"\r\n") + b"\r\n"
 
 
-def _one_blank(value: bytes) -> bytes:
+def _collapse_blanks(value: bytes) -> bytes:
     """Halving the runs each time keeps the cost linear for a megabyte of blanks."""
     value = value.replace(b"\t", b" ")
     while b"  " in value:
@@ -113,8 +113,8 @@ def read_keys(text: str) -> dict[str, str]:
         name, _, rest = line.partition(" ")
         name = name.rstrip(".").lower()
         pieces = _QUOTED.findall(rest)
-        record = "".join(pieces) if pieces else _bare(rest)
-        if not _NAME.fullmatch(name) or "p" not in tags(record):
+        record = "".join(pieces) if pieces else _without_quotes(rest)
+        if not _NAME.fullmatch(name) or "p" not in parse_tags(record):
             raise ValueError(
                 f"line {number} must be like "
                 "mail._domainkey.example.com v=DKIM1; k=rsa; p=MIIB…, as `dig TXT` shows it"
@@ -123,7 +123,7 @@ def read_keys(text: str) -> dict[str, str]:
     return keys
 
 
-def _bare(rest: str) -> str:
+def _without_quotes(rest: str) -> str:
     """A record without quotation marks."""
     match = _RECORD.search(rest)
     return rest[match.start() :].strip() if match else ""
@@ -153,7 +153,7 @@ def _without_comment(line: str) -> str:
     return re.sub(r'(["\)])\s*;[^"]*$', r"\1", line)
 
 
-def tags(value: str) -> dict[str, str]:
+def parse_tags(value: str) -> dict[str, str]:
     """The tags of a signature or a key record (§3.2); of one that is there twice, the first."""
     found: dict[str, str] = {}
     for piece in value[:20_000].split(";"):
@@ -167,7 +167,7 @@ _MAX_SIGNATURES = 5
 _MAX_HEADER_BYTES = 262_144
 _LEAST_RSA_BITS = 1024
 # A mail has each of these once; a second one that nobody signed is what a reader would see.
-_ONCE = frozenset((*SIGNED, "sender"))
+_SINGLE_FIELDS = frozenset((*SIGNED, "sender"))
 # A simple field is as it came (§3.4.1).
 _FIELD_FORMS: dict[str, Callable[[bytes], bytes]] = {"simple": bytes, "relaxed": relaxed_field}
 _BODY_FORMS = {"simple": simple_body, "relaxed": relaxed_body}
@@ -197,10 +197,10 @@ def _signatures(
 ) -> Iterator[tuple[bytes, dict[str, str], dict[str, str]]]:
     found = [field for name, field in fields if name == "dkim-signature"]
     for field in found[:_MAX_SIGNATURES]:
-        signature = tags(field.partition(b":")[2].decode("latin-1"))
+        signature = parse_tags(field.partition(b":")[2].decode("latin-1"))
         place = f"{signature.get('s', '')}._domainkey.{signature.get('d', '')}".lower()
         if place in keys:
-            yield field, signature, tags(keys[place])
+            yield field, signature, parse_tags(keys[place])
 
 
 def _check(
@@ -217,27 +217,27 @@ def _check(
     kind, _, digest = signature.get("a", "").partition("-")
     if signature.get("v") != "1" or "from" not in names or not fields_as or not body_as:
         return Verdict("neutral", domain)
-    if digest != "sha256" or "l" in signature or _is_other_site(signature, domain):
+    if digest != "sha256" or "l" in signature or _is_other_domain(signature, domain):
         return Verdict("policy", domain)
-    if _has_unsigned_double(fields, names):
+    if _has_unsigned_duplicate(fields, names):
         return Verdict("fail", domain)
     hashed = hashlib.sha256(body_as(body)).digest()
     signed = _signed_bytes(fields, names, _without_value(field), fields_as)
-    is_good = hashed == _decoded(signature.get("bh", "")) and _is_signed(
-        kind, key, signed, _decoded(signature.get("b", ""))
+    is_good = hashed == _decode_base64(signature.get("bh", "")) and _is_signed(
+        kind, key, signed, _decode_base64(signature.get("b", ""))
     )
     return Verdict("pass" if is_good else "fail", domain)
 
 
-def _is_other_site(signature: dict[str, str], domain: str) -> bool:
+def _is_other_domain(signature: dict[str, str], domain: str) -> bool:
     """The identity of a signer lies within his domain (§6.1.1)."""
     identity = signature.get("i", f"@{domain}").rpartition("@")[2].lower()
     return identity != domain and not identity.endswith(f".{domain}")
 
 
-def _has_unsigned_double(fields: list[tuple[str, bytes]], names: list[str]) -> bool:
+def _has_unsigned_duplicate(fields: list[tuple[str, bytes]], names: list[str]) -> bool:
     there, covered = Counter(name for name, _ in fields), Counter(names)
-    return any(there[name] > max(covered[name], 1) for name in _ONCE)
+    return any(there[name] > max(covered[name], 1) for name in _SINGLE_FIELDS)
 
 
 def _without_value(field: bytes) -> bytes:
@@ -251,7 +251,7 @@ def _without_value(field: bytes) -> bytes:
     return name + colon + b";".join(pieces)
 
 
-def _decoded(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     try:
         return b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -267,10 +267,10 @@ def _is_signed(kind: str, key: dict[str, str], signed: bytes, signature: bytes) 
         return False
     try:
         if kind == "ed25519":
-            public = Ed25519PublicKey.from_public_bytes(_decoded(key["p"]))
+            public = Ed25519PublicKey.from_public_bytes(_decode_base64(key["p"]))
             public.verify(signature, hashlib.sha256(signed).digest())
             return True
-        return kind == "rsa" and _is_signed_rsa(_decoded(key["p"]), signed, signature)
+        return kind == "rsa" and _is_signed_rsa(_decode_base64(key["p"]), signed, signature)
     except (InvalidSignature, UnsupportedAlgorithm, ValueError):
         return False
 

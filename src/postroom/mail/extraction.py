@@ -69,16 +69,16 @@ _GROUPS = re.compile(r"\d\d(?:[ \u00a0]\d\d)+|\d{4}[ \u00a0-]\d{4}|\d{3}(?:[ \u0
 _VOUCHER = re.compile(r"[A-Z]{4,}\d{1,4}")
 """SAVE20: a word and a number, as in vouchers."""
 
-_KEY = re.compile(r"[A-Z]{2,5}-\d{3,5}")
+_TICKET_KEY = re.compile(r"[A-Z]{2,5}-\d{3,5}")
 """ACME-4821: a ticket key, unless it is introduced as a code or stands alone."""
 
-_CALLED = re.compile(r"\w_\w*\($")
+_FUNCTION_CALL = re.compile(r"\w_\w*\($")
 """`verify_code(`: source code follows."""
 
 _YEAR = re.compile(r"(?:19|20)\d\d(?:[01]\d[0-3]\d)?")
 _SENTENCE_END = re.compile(r"[.!?;。！？](?=\s|$)|[。！？]|\n")
 _STARTS = re.compile(r"\s*(?:$|[(,.;:–—-]|(?:is|ist|est|es|è|é|är|er)\b)", re.IGNORECASE)
-_SIX = re.compile(r"\d{6}|\d{3}\D\d{3}")
+_SIX_DIGITS = re.compile(r"\d{6}|\d{3}\D\d{3}")
 _MIN_CODE_SCORE = 3
 
 
@@ -91,11 +91,11 @@ def find_code(subject: str, text: str) -> str | None:
         for match in islice(_CODE.finditer(whole), _MAX_NUMBERS):
             points = _code_points(_code_candidate(masked, match), has_offer=has_offer)
             if points > _MIN_CODE_SCORE and (best is None or points > best[0]):
-                best = (points, _bare(match[2]))
+                best = (points, _typed_form(match[2]))
     return best[1] if best else None
 
 
-def _bare(code: str) -> str:
+def _typed_form(code: str) -> str:
     """`123 456`, `123-456` and `1 2 3 4` are typed without what is between; `AB1-2CD` is not."""
     digits = re.sub(r"[ \u00a0-]", "", code)
     return digits if digits.isdigit() else code
@@ -163,7 +163,7 @@ def _code_points(candidate: _CodeCandidate, *, has_offer: bool) -> int:
         return 0
     if _is_other_number(candidate) and not candidate.is_introduced:
         points -= 5
-    return points + 3 * candidate.is_alone + (len(_bare(candidate.code)) in (4, 6, 8))
+    return points + 3 * candidate.is_alone + (len(_typed_form(candidate.code)) in (4, 6, 8))
 
 
 def _word_score(candidate: _CodeCandidate) -> int:
@@ -183,7 +183,7 @@ def _word_score(candidate: _CodeCandidate) -> int:
         return 4
     if is_used and NOUN.search(candidate.before):
         return 4
-    if _SIX.fullmatch(candidate.code) and NOUN.search(candidate.line_before):
+    if _SIX_DIGITS.fullmatch(candidate.code) and NOUN.search(candidate.line_before):
         return 3
     return 2 * bool(VERB.search(candidate.sentence))
 
@@ -205,7 +205,7 @@ def _is_usual(candidate: _CodeCandidate) -> bool:
             return is_shown or NOUN.search(candidate.sentence_before.rstrip()[-20:]) is not None
         is_last = is_shown and candidate.before.rstrip().endswith((":", "："))
         return _has_digit(candidate.code) and (is_last or _has_introduction(candidate))
-    if _KEY.fullmatch(candidate.code):
+    if _TICKET_KEY.fullmatch(candidate.code):
         return is_shown or _has_introduction(candidate)
     if _has_digit(candidate.code):
         return (
@@ -229,7 +229,7 @@ def _is_inside(before: str) -> bool:
         return False
     joined = before.rsplit(maxsplit=1)[-1]
     is_other = joined[-1] in ":=" and not (NOUN.search(joined) or VERB.search(joined))
-    return is_other or bool(_CALLED.search(joined[-80:])) or any(c in joined for c in "/?&")
+    return is_other or bool(_FUNCTION_CALL.search(joined[-80:])) or any(c in joined for c in "/?&")
 
 
 def _is_amount(candidate: _CodeCandidate) -> bool:
@@ -301,7 +301,7 @@ def find_link(text: str, links: Iterable[Link] = ()) -> str | None:
     text = text[:_MAX_CHARS]
     if FINAL.search(MENTIONS_END.sub(" ", text)):
         return None
-    candidates = [*_of_html(text, links), *_of_text(text)]
+    candidates = [*_links_in_html(text, links), *_links_in_text(text)]
     harmful = {link.url for link in candidates if _is_harmful(link)}
     safe = [link for link in candidates if link.url not in harmful and not _is_secondary(link)]
     is_asking = ASKS.are_in(text)
@@ -320,7 +320,7 @@ def _single_requested_link(links: Iterable[_LinkCandidate]) -> str | None:
         for link in links
         if link.sentence
         and not NO.match(link.text)
-        and _has_personal_id("/".join(_parts(link.url)))
+        and _has_personal_id("/".join(_split_url(link.url)))
         and ASKS.are_in(link.above)
     }
     return urls.pop() if len(urls) == 1 else None
@@ -328,7 +328,7 @@ def _single_requested_link(links: Iterable[_LinkCandidate]) -> str | None:
 
 def _link_points(link: _LinkCandidate, *, is_asking: bool) -> int:
     """How much speaks for it: its own words, its place, or a call in a mail that asks for one."""
-    place, given = _parts(link.url)
+    place, given = _split_url(link.url)
     host, _, path = place.partition("/")
     points = 5 * bool(ASKS_IN_PATH.search(place)) + 5 * ASKS.are_in(link.text)
     if not points and is_asking and INTRODUCES.search(link.text):
@@ -337,7 +337,7 @@ def _link_points(link: _LinkCandidate, *, is_asking: bool) -> int:
     return points + bool(_LONG_ID.search(path) or _LONG_ID.search(given))
 
 
-def _parts(url: str) -> tuple[str, str]:
+def _split_url(url: str) -> tuple[str, str]:
     """Where a link leads, as a host and a path; and what it gives to whoever is there."""
     place, *given = re.split(r"[?#]", url.partition("://")[2], maxsplit=1)
     return place[:_PLACE_CHARS], TRACKING.sub("", given[0]) if given else ""
@@ -356,13 +356,13 @@ def _is_harmful(link: _LinkCandidate) -> bool:
 
 def _is_secondary(link: _LinkCandidate) -> bool:
     """Whether a link is one of those that stand below many mails."""
-    is_usual = SECONDARY_PATH.search(_parts(link.url)[0]) or SECONDARY.search(link.text)
-    return bool(is_usual) and not _does_something(link.url)
+    is_usual = SECONDARY_PATH.search(_split_url(link.url)[0]) or SECONDARY.search(link.text)
+    return bool(is_usual) and not _is_personal_action(link.url)
 
 
-def _does_something(url: str) -> bool:
+def _is_personal_action(url: str) -> bool:
     """Whether the path says what it does, for somebody in particular."""
-    place, given = _parts(url)
+    place, given = _split_url(url)
     path = place.partition("/")[2]
     return ASKS_IN_PATH.search(path) is not None and (bool(given) or _has_personal_id(path))
 
@@ -372,7 +372,7 @@ def _has_personal_id(path: str) -> bool:
     return any(any(c.isdigit() for c in found) for found in _LONG_ID.findall(path))
 
 
-def _of_html(text: str, links: Iterable[Link]) -> Iterator[_LinkCandidate]:
+def _links_in_html(text: str, links: Iterable[Link]) -> Iterator[_LinkCandidate]:
     """The links of the HTML, each in its sentence if the text was made of it.
 
     What stands above a button stands above all in its row.
@@ -385,7 +385,10 @@ def _of_html(text: str, links: Iterable[Link]) -> Iterator[_LinkCandidate]:
         place = text.find(shown, end) if link.text else -1
         if place < 0:
             yield _LinkCandidate(
-                link.text or link.picture, link.url, "", _unlinked(text[end : end + _ABOVE_CHARS])
+                link.text or link.picture,
+                link.url,
+                "",
+                _lines_before_link(text[end : end + _ABOVE_CHARS]),
             )
             continue
         between = text[max(end, place - _ABOVE_CHARS) : place]
@@ -394,35 +397,37 @@ def _of_html(text: str, links: Iterable[Link]) -> Iterator[_LinkCandidate]:
         sentence = (
             _PART_END.split(between[-_SENTENCE_CHARS:])[-1]
             + link.text
-            + _after(text[end : end + 80])
+            + _sentence_after(text[end : end + 80])
         )
         is_clear = ASKS.are_in(link.text) or SECONDARY.search(link.text) or NO.match(link.text)
         yield _LinkCandidate(link.text if is_clear else sentence, link.url, sentence, above)
 
 
-def _unlinked(text: str) -> str:
+def _lines_before_link(text: str) -> str:
     """The lines before the first with a link: among them is a picture that is none of the text."""
     lines = takewhile(lambda line: not _LINKED.search(line), text.split("\n"))
     return "\n".join(lines)
 
 
-def _of_text(text: str) -> Iterator[_LinkCandidate]:
+def _links_in_text(text: str) -> Iterator[_LinkCandidate]:
     end = 0
     for match in _URL.finditer(text):
         above = text[max(end, match.start() - _ABOVE_CHARS) : match.start()]
         end = match.end()
         emphasis = "*_" if above.endswith("_") else "*"
-        url = _balanced(match[0]).rstrip(".,;:!?([" + emphasis)
-        sentence = _before(above[-_SENTENCE_CHARS:]) + _after(text[end : end + 80])
+        url = _cut_unbalanced(match[0]).rstrip(".,;:!?([" + emphasis)
+        sentence = _sentence_before(above[-_SENTENCE_CHARS:]) + _sentence_after(
+            text[end : end + 80]
+        )
         yield _LinkCandidate(sentence, url, sentence, above)
 
 
-def _before(text: str) -> str:
+def _sentence_before(text: str) -> str:
     """The sentence in front of a link, also if it ends there."""
     return _PART_END.split(text.rstrip().rstrip(".!?:;<([。！？|"))[-1]
 
 
-def _after(text: str) -> str:
+def _sentence_after(text: str) -> str:
     """The end of a sentence with a link in its middle; not a new one, nor one with a link."""
     line = text.partition("\n")[0]
     start = _CONTINUES.match(line)
@@ -431,7 +436,7 @@ def _after(text: str) -> str:
     return _PART_END.split(line, maxsplit=1)[0]
 
 
-def _balanced(url: str) -> str:
+def _cut_unbalanced(url: str) -> str:
     """A URL up to the first bracket that it closes and did not open: that one is the text's."""
     open_brackets: list[str] = []
     for position, char in enumerate(url):

@@ -11,7 +11,7 @@ from postroom.model.message import AddressLine
 from postroom.model.values import late_pattern
 
 _ADDRESS = late_pattern(r"[\w.+-]{1,64}@((?:[\w-]{1,63}\.){1,9}[A-Za-z]{2,24})")
-_TOGETHER = (
+_COMPATIBLE_SCRIPTS = (
     frozenset(("LATIN", "CJK", "HIRAGANA", "KATAKANA")),
     frozenset(("LATIN", "CJK", "HANGUL")),
     frozenset(("LATIN", "CJK", "BOPOMOFO")),
@@ -35,7 +35,7 @@ def find_lookalikes(addresses: tuple[AddressLine, ...], *, is_list: bool) -> tup
     sender = senders[0]
     found += [*_name_tricks(sender), *_domain_tricks(sender)]
     if not is_list:
-        found += _reply_elsewhere(sender, addresses)
+        found += _reply_to_tricks(sender, addresses)
     return tuple(found)
 
 
@@ -55,20 +55,20 @@ def find_imitated_domain(domain: str, known: Iterable[str]) -> str | None:
     for other in known:
         seen = skeleton(organizational_domain(other))
         if organizational_domain(other) != organizational_domain(domain) and (
-            _is_near(own, seen) or _name(seen) in _names(own)
+            _is_similar(own, seen) or _first_label(seen) in _words_in_label(own)
         ):
             return other
     return None
 
 
-def _name(domain: str) -> str:
+def _first_label(domain: str) -> str:
     """The name of a domain: `paypal` for paypal.com."""
     return domain.partition(".")[0]
 
 
-def _names(domain: str) -> list[str]:
+def _words_in_label(domain: str) -> list[str]:
     """The names inside a name: `paypal` of secure-paypal.example."""
-    words = _name(domain).split("-")
+    words = _first_label(domain).split("-")
     return [word for word in words if len(word) >= _SHORTEST] if len(words) > 1 else []
 
 
@@ -79,7 +79,7 @@ def skeleton_keys(domain: str) -> frozenset[str]:
     """
     whole = skeleton(organizational_domain(domain))[:_LONGEST]
     short = {whole[:at] + whole[at + 1 :] for at in range(len(whole))}
-    return frozenset({whole, _name(whole), *_names(whole), *short})
+    return frozenset({whole, _first_label(whole), *_words_in_label(whole), *short})
 
 
 def skeleton(text: str) -> str:
@@ -89,7 +89,7 @@ def skeleton(text: str) -> str:
     return letters.replace("rn", "m").replace("vv", "w").replace("cl", "d")
 
 
-def _is_near(one: str, other: str) -> bool:
+def _is_similar(one: str, other: str) -> bool:
     """The same, or one letter more, less, other or swapped."""
     if one == other:
         return True
@@ -136,7 +136,7 @@ def _is_disguise(label: str) -> bool:
     return not label.isascii() and "LATIN" not in _scripts(label) and skeleton(label).isascii()
 
 
-def _reply_elsewhere(sender: AddressLine, addresses: tuple[AddressLine, ...]) -> list[str]:
+def _reply_to_tricks(sender: AddressLine, addresses: tuple[AddressLine, ...]) -> list[str]:
     """Replies that go to somebody else's domain, unless it is the same person or a recipient."""
     own = organizational_domain(_domain(sender.address))
     local = sender.address.partition("@")[0].lower()
@@ -174,7 +174,7 @@ def _decode_label(label: str) -> str:
 
 def _is_mixed(word: str) -> bool:
     scripts = _scripts(word)
-    return len(scripts) > 1 and not any(scripts <= friends for friends in _TOGETHER)
+    return len(scripts) > 1 and not any(scripts <= friends for friends in _COMPATIBLE_SCRIPTS)
 
 
 def _scripts(word: str) -> set[str]:

@@ -261,37 +261,37 @@ def parse_date(value: str) -> datetime | None:
     """The time in UTC, or None if the header cannot be read."""
     usual = _USUAL.match(value)
     if usual:
-        return _usual(usual)
+        return _read_usual_date(usual)
     value = value.strip()[:200]
     iso = _ISO.match(value)
-    found = _iso(iso) if iso else _lenient(value)
+    found = _read_iso_date(iso) if iso else _read_loose_date(value)
     loose = _LOOSE.search(value) if found is None else None
-    return _usual(loose) if loose else found
+    return _read_usual_date(loose) if loose else found
 
 
-def _usual(match: re.Match[str]) -> datetime | None:
+def _read_usual_date(match: re.Match[str]) -> datetime | None:
     day, month, year, *time = match.groups()
     number = _MONTHS.get(month[:3].lower())
     if number is None:
         return None
     century = 0 if len(year) > 2 else 2000 if int(year) < 69 else 1900
     date = (int(year) + century, number, int(day))
-    return _at(date, time)
+    return _utc_from_groups(date, time)
 
 
-def _iso(match: re.Match[str]) -> datetime | None:
+def _read_iso_date(match: re.Match[str]) -> datetime | None:
     year, month, day, *time = match.groups()
-    return _at((int(year), int(month), int(day)), time)
+    return _utc_from_groups((int(year), int(month), int(day)), time)
 
 
-def _at(date: tuple[int, int, int], time: list[str | None]) -> datetime | None:
+def _utc_from_groups(date: tuple[int, int, int], time: list[str | None]) -> datetime | None:
     hour, minute, second, sign, hours, minutes = time
     offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
     clock = (int(hour or 0), int(minute or 0), int(second or 0))
-    return _instant(date, clock, -offset if sign == "-" else offset)
+    return _to_utc(date, clock, -offset if sign == "-" else offset)
 
 
-def _lenient(value: str) -> datetime | None:
+def _read_loose_date(value: str) -> datetime | None:
     from email.utils import parsedate_tz  # a large import for a rare date
 
     try:
@@ -302,10 +302,10 @@ def _lenient(value: str) -> datetime | None:
         return None
     year, month, day, hour, minute, second = parts[:6]
     offset = timedelta(seconds=parts[9] or 0)
-    return _instant((year, month, day), (hour, minute, second), offset)
+    return _to_utc((year, month, day), (hour, minute, second), offset)
 
 
-def _instant(
+def _to_utc(
     date: tuple[int, int, int], clock: tuple[int, int, int], offset: timedelta
 ) -> datetime | None:
     hour, minute, second = clock

@@ -42,11 +42,13 @@ SNIPPET_CHARS = 120
 _ADDRESS_FIELDS = ("from", "sender", "reply-to", "to", "cc", "bcc")
 _AUTHORS = ("from", "sender", "reply_to")
 _LEADING_JUNK = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*+(?:>?From (?![ \t]*+:)[^\n]*+\n)?+")
-_POINTER = re.compile(r"html|view (?:this|it) |in your browser|navigateur|browser", re.IGNORECASE)
+_REFERS_TO_HTML = re.compile(
+    r"html|view (?:this|it) |in your browser|navigateur|browser", re.IGNORECASE
+)
 _SHORT = 400
 _MAX_USUAL_CHARS = 200
 _MAX_DATES = 5
-_STAND_INS = ("sender", "reply-to", "return-path")
+_SENDER_FALLBACKS = ("sender", "reply-to", "return-path")
 _DEFAULT_LIMITS = Limits()
 
 
@@ -128,13 +130,15 @@ class BodyText:
 def read_body_text(contents: Contents, limits: Limits) -> BodyText:
     """The text of the bodies, with findings and defects."""
     body_text = BodyText(limits.html_bytes)
-    body_text.text = cleaned(_written(contents, body_text, limits), contents.removed).strip("\n")
+    body_text.text = cleaned(_joined_text(contents, body_text, limits), contents.removed).strip(
+        "\n"
+    )
     htmls = [body.html for body in contents.bodies if body.html is not None]
     body_text.html = "\n".join(htmls) if htmls else None
     return body_text
 
 
-def _written(contents: Contents, body_text: BodyText, limits: Limits) -> str:
+def _joined_text(contents: Contents, body_text: BodyText, limits: Limits) -> str:
     """The text of the bodies before invisible characters are removed."""
     texts = [_body_text(body, body_text, limits) for body in contents.bodies]
     text = "\n\n".join(text for text in texts if text.strip())
@@ -143,10 +147,10 @@ def _written(contents: Contents, body_text: BodyText, limits: Limits) -> str:
     return text[: limits.text_chars]
 
 
-def written_text(raw: bytes, limits: Limits = _DEFAULT_LIMITS) -> str:
+def uncleaned_text(raw: bytes, limits: Limits = _DEFAULT_LIMITS) -> str:
     """The text of a mail with its invisible characters."""
     root = _read_root(Splitter(_with_single_cr(raw), limits))
-    return _written(collect(root, limits), BodyText(limits.html_bytes), limits).strip("\n")
+    return _joined_text(collect(root, limits), BodyText(limits.html_bytes), limits).strip("\n")
 
 
 def _body_text(body: Body, body_text: BodyText, limits: Limits) -> str:
@@ -154,14 +158,14 @@ def _body_text(body: Body, body_text: BodyText, limits: Limits) -> str:
         return body.plain or ""
     html, plain = body.html[: body_text.html_left + 1], body.plain
     is_text = plain is None or not plain.strip()
-    rendered = html_to_text(_marked(html, limits) if is_text else html, limits)
+    rendered = html_to_text(_with_marked_quotes(html, limits) if is_text else html, limits)
     body_text.add(rendered)
     body_text.html_left = max(body_text.html_left - len(body.html), 0)
     if plain is None or is_text:
         return rendered.text
     is_short, length = len(plain) < _SHORT, len(rendered.text)
     # A plain part may only refer to the HTML part.
-    if is_short and length > 3 * len(plain) and _POINTER.search(plain):
+    if is_short and length > 3 * len(plain) and _REFERS_TO_HTML.search(plain):
         return f"{rendered.text}\n\n{plain}"
     seen = "\n".join((rendered.text, *rendered.alternatives))
     body_text.differs = body_text.differs or text_differs(plain, seen)
@@ -169,7 +173,7 @@ def _body_text(body: Body, body_text: BodyText, limits: Limits) -> str:
     return f"{rendered.text}\n\n{plain}" if is_abridged else plain
 
 
-def _marked(html: str, limits: Limits) -> str:
+def _with_marked_quotes(html: str, limits: Limits) -> str:
     """HTML whose quotations are marked; beyond the limit it is not read anyway."""
     if len(html) > limits.html_bytes:
         return html
@@ -289,7 +293,7 @@ def _with_sender(
     """
     if any(one.role in ("from", "sender") and "@" in one.address for one in found):
         return tuple(found)
-    for name in _STAND_INS:
+    for name in _SENDER_FALLBACKS:
         mailboxes = parse_mailboxes(fields.filled(name), most=1)[0]
         if mailboxes and "@" in mailboxes[0].address:
             contents.note(f"From without an address, {name.title()} taken as the sender")

@@ -8,9 +8,9 @@ from typing import Literal
 from postroom.mail.bounces import (
     MAX_CHARS,
     ORIGINAL,
-    notification,
     read_cloud_notice,
     read_deliveries,
+    text_before_original,
 )
 from postroom.mail.data import load, pattern
 from postroom.mail.message import ParsedAttachment, Report, decoded_pairs, parse_ids
@@ -146,28 +146,28 @@ def is_bounce(fields: Fields, text: str, *, has_original: bool = False) -> bool:
     if may_be and _BODY.search(text[:MAX_CHARS]):
         return True
     is_list = "list-id" in fields or "x-mailing-list" in fields
-    return not is_list and _tells_of_failure(text, has_original=has_original)
+    return not is_list and _reports_failure(text, has_original=has_original)
 
 
-def _tells_of_failure(text: str, *, has_original: bool) -> bool:
+def _reports_failure(text: str, *, has_original: bool) -> bool:
     """Whether the mail's own words, not quoted ones, say that a server refused a mail."""
     top = text[:_MAX_TOP_CHARS]
     is_returned = has_original or (
         "eceived:" in text[:MAX_CHARS] and ORIGINAL.search(text[:MAX_CHARS]) is not None
     )
-    if not is_returned and not _names_refusal(top):
+    if not is_returned and not _has_refusal(top):
         return False
     if not _FAILURE.search(top):
         return False
-    own = split_reply(notification(text)[:_MAX_TOP_CHARS]).new_text
+    own = split_reply(text_before_original(text)[:_MAX_TOP_CHARS]).new_text
     failure = _FAILURE.search(own[: _MAX_TOP_CHARS // 2])
     if failure is None:
         return False
     near = own[max(failure.start() - _NEAR_CHARS, 0) : failure.end() + _NEAR_CHARS]
-    return _names_refusal(near) or (is_returned and failure.start() < _MAX_OPENING_CHARS)
+    return _has_refusal(near) or (is_returned and failure.start() < _MAX_OPENING_CHARS)
 
 
-def _names_refusal(text: str) -> bool:
+def _has_refusal(text: str) -> bool:
     """Whether there are an address and a server's reply, or a failed address with its label."""
     if "@" not in text:
         return False

@@ -77,9 +77,10 @@ def _with_signatures(auth: Auth, verdicts: Sequence[Verdict], author: str) -> Au
         return auth
     results = {verdict.result for verdict in verdicts}
     best = next(result for result in _BEST_FIRST if result in results)
-    own = organizational_domain(author.rpartition("@")[2])
+    from_domain = organizational_domain(author.rpartition("@")[2])
     aligned = any(
-        v.result == "pass" and own and organizational_domain(v.domain) == own for v in verdicts
+        v.result == "pass" and from_domain and organizational_domain(v.domain) == from_domain
+        for v in verdicts
     )
     dkim = best if best == "pass" or auth.dkim == UNKNOWN else auth.dkim
     return replace(auth, dkim=dkim, aligned=auth.aligned or aligned)
@@ -98,11 +99,11 @@ def read_auth(headers: Iterable[tuple[str, str]], *, trusted: Set[str], from_add
             continue
         server, _, results = plain_results(value[:_MAX_CHARS]).partition(";")
         if server.split()[:1] and server.split()[0].lower() in trusted:
-            return _read(results, organizational_domain(from_address.rpartition("@")[2]))
+            return _parse_results(results, organizational_domain(from_address.rpartition("@")[2]))
     return Auth()
 
 
-def _read(results: str, own: str) -> Auth:
+def _parse_results(results: str, from_domain: str) -> Auth:
     verdicts: dict[str, str] = {}
     aligned = False
     for result in results.split(";"):
@@ -112,19 +113,21 @@ def _read(results: str, own: str) -> Auth:
         method, verdict = match[1].lower(), match[2].lower()
         if verdicts.get(method) != "pass":  # one good signature of several is enough
             verdicts[method] = verdict
-        aligned = aligned or (verdict == "pass" and _is_aligned(own, method, result))
+        aligned = aligned or (verdict == "pass" and _is_aligned(from_domain, method, result))
     return Auth(**verdicts, aligned=aligned)
 
 
-def _is_aligned(own: str, method: str, result: str) -> bool:
+def _is_aligned(from_domain: str, method: str, result: str) -> bool:
     """True if the domain that passed is the one in From; DMARC passes for no other."""
     properties = [(name.lower(), value) for name, value in _PROPERTY.findall(result)]
     domains = [
         value.rpartition("@")[2] for name, value in properties if name in _DOMAINS.get(method, ())
     ]
     if method == "dmarc" and not domains:
-        return bool(own)
-    return bool(own) and any(organizational_domain(domain) == own for domain in domains)
+        return bool(from_domain)
+    return bool(from_domain) and any(
+        organizational_domain(domain) == from_domain for domain in domains
+    )
 
 
 def plain_results(value: str) -> str:

@@ -32,12 +32,12 @@ def _prefixes(kind: str) -> frozenset[str]:
 
 def base_subject(subject: str) -> str:
     """The subject without reply and forward prefixes and list tags, white space collapsed."""
-    return _strip(subject)[0]
+    return _strip_prefixes(subject)[0]
 
 
 def is_reply_subject(subject: str) -> bool:
     """Whether the subject has a reply prefix."""
-    return any(prefix in _prefixes("reply") for prefix in _strip(subject)[1])
+    return any(prefix in _prefixes("reply") for prefix in _strip_prefixes(subject)[1])
 
 
 def answered_subject(subject: str) -> str:
@@ -62,7 +62,7 @@ def without_reply_prefixes(subject: str) -> str:
     return rest
 
 
-def _strip(subject: str) -> tuple[str, list[str]]:
+def _strip_prefixes(subject: str) -> tuple[str, list[str]]:
     prefixes: list[str] = []
     rest = " ".join(subject.split())[:2_000]
     for _ in range(_MAX_PREFIXES):
@@ -125,11 +125,11 @@ def _series_part(tag: str, number: str, total: str) -> SeriesPart | None:
 
 @dataclass(frozen=True, slots=True)
 class Sibling:
-    """A mail of the same sender and time; `points` if it names a mail that it answers."""
+    """A mail of the same sender and time; `has_reference` if it names a mail that it answers."""
 
     thread_id: str
     subject: str
-    points: bool
+    has_reference: bool
     date: datetime
 
 
@@ -155,17 +155,17 @@ def choose_by_series(
     numbers: dict[str | None, set[int]] = {joined: set()}
     for sibling, found in same:
         numbers.setdefault(sibling.thread_id, set()).add(found.number)
-    pointing = {sibling.thread_id for sibling, _ in same if sibling.points}
-    dates = [sibling.date for sibling, _ in same if sibling.points]
+    pointing = {sibling.thread_id for sibling, _ in same if sibling.has_reference}
+    dates = [sibling.date for sibling, _ in same if sibling.has_reference]
     if not thread_keys(parsed):
-        fitting = (s.thread_id for s, _ in same if s.points and s.thread_id != joined
+        fitting = (s.thread_id for s, _ in same if s.has_reference and s.thread_id != joined
                    and part.number not in numbers[s.thread_id]
-                   and _is_of_one_sending(date, dates))  # fmt: skip
+                   and _is_sent_together(date, dates))  # fmt: skip
         return tuple(islice(fitting, 1 if part.number else 0))
     held = numbers[joined] | {part.number, 0}
     orphans: dict[str, None] = {}
     for sibling, found in same:
-        is_near = _is_of_one_sending(sibling.date, [date, *dates])
+        is_near = _is_sent_together(sibling.date, [date, *dates])
         is_apart = sibling.thread_id not in pointing | {joined}
         if is_near and is_apart and found.number not in held:
             orphans[sibling.thread_id] = None
@@ -173,7 +173,7 @@ def choose_by_series(
     return tuple(orphans)
 
 
-def _is_of_one_sending(date: datetime, others: Iterable[datetime]) -> bool:
+def _is_sent_together(date: datetime, others: Iterable[datetime]) -> bool:
     """Whether a part is as near to the others as these are to each other, or half an hour.
 
     What comes later under a number of the series was sent again, or is another version.
@@ -245,26 +245,27 @@ def choose_by_subject(
     candidates: Iterable[Candidate],
     *,
     date: datetime,
-    own: Set[str] = _NOBODY,
+    own_addresses: Set[str] = _NOBODY,
 ) -> str | None:
     """The thread that a mail without a usable reference continues, None for a new one.
 
     Careful, because two mails called "Invoice" are two conversations: the subject must claim
     to be a reply and say something, the thread must be alive within `WINDOW`, and the people
-    must fit. `own` are the inbox's own addresses: that a stranger writes to us proves nothing.
+    must fit. `own_addresses` are the inbox's own: that a stranger writes to us proves nothing.
     """
     if thread_keys(parsed) or not answered_subject(parsed.subject):
         return None
     fitting = [
         candidate
         for candidate in candidates
-        if abs(date - candidate.last_date) <= WINDOW and _people_fit(parsed, candidate, own)
+        if abs(date - candidate.last_date) <= WINDOW
+        and _people_fit(parsed, candidate, own_addresses)
     ]
     closest = min(fitting, key=lambda candidate: abs(date - candidate.last_date), default=None)
     return closest.thread_id if closest else None
 
 
-def _people_fit(parsed: Threadable, candidate: Candidate, own: Set[str]) -> bool:
+def _people_fit(parsed: Threadable, candidate: Candidate, own_addresses: Set[str]) -> bool:
     """The sender wrote in the thread before, or answers somebody who did."""
     authors = {fold(person) for person in candidate.authors}
     sender = fold(parsed.sender.address) if parsed.sender else ""
@@ -273,7 +274,7 @@ def _people_fit(parsed: Threadable, candidate: Candidate, own: Set[str]) -> bool
     answered = authors & {
         fold(address.address) for address in parsed.addresses if address.role in ("to", "cc")
     }
-    strangers = answered - {fold(person) for person in own}
+    strangers = answered - {fold(person) for person in own_addresses}
     return bool(strangers) or bool(
         answered and sender in {fold(person) for person in candidate.participants}
     )

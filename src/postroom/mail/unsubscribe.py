@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from postroom.errors import InvalidInput
 from postroom.mail.addresses import parse_address
-from postroom.mail.dkim import tags
+from postroom.mail.dkim import parse_tags
 from postroom.mail.message import ParsedMessage
 from postroom.model.message import ListUnsubscribe
 from postroom.model.values import dataclass
@@ -28,7 +28,7 @@ class UnsubscribeMail:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsubscribing:
+class UnsubscribeOptions:
     """What a mail offers; `host` is that of the web page, which `one_click` need not open."""
 
     one_click: str | None = None
@@ -46,14 +46,14 @@ class Unsubscribing:
         return ListUnsubscribe(self.one_click is not None, address, self.host)
 
 
-def unsubscribing_of(parsed: ParsedMessage) -> Unsubscribing:
+def unsubscribe_options(parsed: ParsedMessage) -> UnsubscribeOptions:
     """The ways that the headers of a mail name."""
     pages = [url for url in parsed.list_unsubscribe if _host(url)]
     secure = next((url for url in pages if url.lower().startswith("https:")), None)
     post = "".join((parsed.header(_POST) or "").split()).lower()
     mails = (_mail(url) for url in parsed.list_unsubscribe)
     chosen = secure or next(iter(pages), None)
-    return Unsubscribing(
+    return UnsubscribeOptions(
         one_click=secure if post == _ONE_CLICK else None,
         mail=next((mail for mail in mails if mail is not None), None),
         host=_host(chosen) if chosen else None,
@@ -90,5 +90,5 @@ def _printable(text: str) -> str:
 
 
 def _is_signed(signatures: Sequence[str]) -> bool:
-    covered = [set(tags(value.lower()).get("h", "").split(":")) for value in signatures]
+    covered = [set(parse_tags(value.lower()).get("h", "").split(":")) for value in signatures]
     return bool(covered) and all(names >= _HEADERS for names in covered)

@@ -37,7 +37,7 @@ def read_back(raw: bytes, signature: str) -> Composition:
     files = root.children[1:] if root.content_type == "multipart/mixed" else []
     body = root.children[0] if files else root
     texts = {part.content_type: _text(part) for part in body.children or [body]}
-    text, html = _unsigned(texts.get("text/plain"), texts.get("text/html"), signature)
+    text, html = _without_signature(texts.get("text/plain"), texts.get("text/html"), signature)
     if (
         text is not None
         and html is not None
@@ -75,7 +75,9 @@ def _split_words(text: str) -> list[str]:
     return text.split()
 
 
-def _unsigned(text: str | None, html: str | None, signature: str) -> tuple[str | None, str | None]:
+def _without_signature(
+    text: str | None, html: str | None, signature: str
+) -> tuple[str | None, str | None]:
     if not signature:
         return text, html
     plain, block = text_signature(signature)
@@ -98,8 +100,8 @@ def verify(raw: bytes, outgoing: Outgoing) -> None:
     splitter = Splitter(raw, _LIMITS)
     root = splitter.read_part(0, len(raw), depth=0)
     fields = root.fields
-    _same("headers", _expected_names(outgoing), [name.lower() for name, _ in fields.pairs])
-    _same("subject", " ".join(outgoing.subject.split()), fields.decoded("subject"))
+    _require_same("headers", _expected_names(outgoing), [name.lower() for name, _ in fields.pairs])
+    _require_same("subject", " ".join(outgoing.subject.split()), fields.decoded("subject"))
     for name, people in (("from", (outgoing.sender,)), ("to", outgoing.to), ("cc", outgoing.cc),
                          ("reply-to", outgoing.reply_to)):  # fmt: skip
         expected = [
@@ -107,20 +109,22 @@ def verify(raw: bytes, outgoing: Outgoing) -> None:
             for display, address in people
         ]
         found, _ = parse_mailboxes(fields.first(name), most=_LIMITS.header_addresses)
-        _same(name, expected, found)
+        _require_same(name, expected, found)
     ids = parse_ids(fields.first("message-id"))
-    _same("internet_message_id", [outgoing.internet_message_id], ids)
+    _require_same("internet_message_id", [outgoing.internet_message_id], ids)
     references = parse_references(fields.all("references"))
-    _same("references", list(dict.fromkeys(outgoing.references)), references)
-    _same_bodies(outgoing, root.children[0] if outgoing.attachments else root)
+    _require_same("references", list(dict.fromkeys(outgoing.references)), references)
+    _require_same_bodies(outgoing, root.children[0] if outgoing.attachments else root)
     # as parts, not as the files we would list: a mail or a winmail.dat has files of its own
     sent = [attachment.content for attachment in outgoing.attachments]
-    _same("attachments", sent, [part.decoded() for part in root.children[1:]] if sent else [])
+    _require_same(
+        "attachments", sent, [part.decoded() for part in root.children[1:]] if sent else []
+    )
     if any(len(line) > 998 for line in raw.split(b"\r\n")):
         raise InvalidInput("a line of the mail would be longer than SMTP allows", field="headers")
 
 
-def _same(field: str, expected: object, found: object) -> None:
+def _require_same(field: str, expected: object, found: object) -> None:
     if expected != found:
         raise InvalidInput(f"{field}: cannot be sent as it is; simplify it", field=field)
 
@@ -139,7 +143,7 @@ def _expected_names(outgoing: Outgoing) -> list[str]:
     return [*names, *tail, "content-transfer-encoding"] if is_single else [*names, *tail]
 
 
-def _same_bodies(outgoing: Outgoing, body: Part) -> None:
+def _require_same_bodies(outgoing: Outgoing, body: Part) -> None:
     found = {
         part.content_type: _lines(part.decoded().decode("utf-8", "replace"))
         for part in body.children or [body]
@@ -148,7 +152,7 @@ def _same_bodies(outgoing: Outgoing, body: Part) -> None:
         ("text", "text/plain", outgoing.text),
         ("html", "text/html", outgoing.html),
     ):
-        _same(field, None if text is None else _lines(text), found.get(kind))
+        _require_same(field, None if text is None else _lines(text), found.get(kind))
 
 
 def _lines(text: str) -> str:

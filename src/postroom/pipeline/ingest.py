@@ -35,7 +35,7 @@ from postroom.mail.message import (
 from postroom.mail.sender_authentication import Auth, authenticate
 from postroom.mail.text.fold import folded_fields
 from postroom.mail.threads import subject_key
-from postroom.mail.unsubscribe import unsubscribing_of
+from postroom.mail.unsubscribe import unsubscribe_options
 from postroom.model.approval import SenderLists
 from postroom.model.inbox import INBOX, JUNK
 from postroom.model.message import BlobKey, Direction
@@ -260,7 +260,9 @@ def build_message(
         defects=parsed.defects,
         auth={name: getattr(auth, name) for name in _AUTH_RESULTS},
         security=_findings(parsed.security),
-        list_unsubscribe=unsubscribing_of(parsed).public_form if parsed.list_unsubscribe else None,
+        list_unsubscribe=unsubscribe_options(parsed).public_form
+        if parsed.list_unsubscribe
+        else None,
         **others,
     )
 

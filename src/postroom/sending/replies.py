@@ -15,7 +15,7 @@ from postroom.blocking import in_thread
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import MessageId, message_of
 from postroom.errors import Conflict, Forbidden
-from postroom.mail.addresses import written_address
+from postroom.mail.addresses import format_address
 from postroom.mail.compose import Correspondent, OutgoingAttachment, reply_subject
 from postroom.mail.html.html import sanitise_html
 from postroom.mail.verification import Composition, read_back
@@ -264,7 +264,7 @@ async def draft_of(ctx: RequestContext, message: Message) -> StoredDraft:
     content = await in_thread(read_back, raw, identity.signature if identity else "")
     is_own_name = identity is not None and (identity.name, identity.email) == content.sender
     arguments = {
-        **({} if is_own_name else {"from": written_address(*content.sender)}),
+        **({} if is_own_name else {"from": format_address(*content.sender)}),
         "inbox_id": message.inbox_id,
         "to": _written(content.to),
         "cc": _written(content.cc),
@@ -306,7 +306,7 @@ def earlier_mail(message: Message) -> EarlierMail:
 
 
 def _written(people: tuple[Correspondent, ...]) -> list[str]:
-    return [written_address(name, address) for name, address in people]
+    return [format_address(name, address) for name, address in people]
 
 
 def _answered(message: Message, content: Composition) -> str | None:

@@ -8,7 +8,7 @@ from html import unescape
 import pytest
 
 from postroom.mail.html.marks import MarkedHtml, mark_html
-from postroom.mail.parse import ParsedMessage, parse_message, written_text
+from postroom.mail.parse import ParsedMessage, parse_message, uncleaned_text
 from postroom.mail.quoting import line_kinds, split_reply
 from postroom.mail.text.invisible import cleaned
 from postroom.mail.text.marks import AgentText, how_hidden, kinds_by_line, mark_text, removed_in
@@ -216,5 +216,5 @@ def test_lines_and_parts_of_a_reply_are_the_same_decision(text: str) -> None:
 def test_the_text_as_written_is_the_text_with_invisible_characters() -> None:
     raw = "Subject: x\nContent-Type: text/plain; charset=utf-8\n\nHel\u200blo\n".encode()
 
-    assert "Hel\u200blo" == written_text(raw)
+    assert "Hel\u200blo" == uncleaned_text(raw)
     assert "Hello" == parse_message(raw).text

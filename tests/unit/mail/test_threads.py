@@ -105,7 +105,7 @@ def candidate(**changes: object) -> Candidate:
 
 
 def choose(parsed: ParsedMessage, *candidates: Candidate) -> str | None:
-    return choose_by_subject(parsed, candidates, date=NOON, own={OURS})
+    return choose_by_subject(parsed, candidates, date=NOON, own_addresses={OURS})
 
 
 def test_a_reply_without_references_finds_its_thread() -> None:
@@ -188,7 +188,12 @@ def test_of_several_references_the_first_with_an_id_counts() -> None:
 def siblings(*minutes: float) -> list[Sibling]:
     """Parts of one series that point into a thread, sent so many minutes after noon."""
     return [
-        Sibling("series", f"[PATCH {n}/9] part {n}", points=True, date=NOON + timedelta(minutes=m))
+        Sibling(
+            "series",
+            f"[PATCH {n}/9] part {n}",
+            has_reference=True,
+            date=NOON + timedelta(minutes=m),
+        )
         for n, m in enumerate(minutes, 1)
     ]
 
@@ -221,7 +226,9 @@ def test_a_part_without_pointers_was_sent_along_with_its_series(
 @pytest.mark.parametrize(("at", "joins"), [(1, True), (25, True), (40, False), (-40, False)])
 def test_a_part_that_points_adopts_only_orphans_of_its_sending(at: float, joins: bool) -> None:
     pointing = mail(Subject="[PATCH 1/2] first", In_Reply_To="<cover@x>")
-    orphan = Sibling("orphan", "[PATCH 2/2] b", points=False, date=NOON + timedelta(minutes=at))
+    orphan = Sibling(
+        "orphan", "[PATCH 2/2] b", has_reference=False, date=NOON + timedelta(minutes=at)
+    )
 
     found = choose_by_series(pointing, [orphan], date=NOON, joined="series")
 

@@ -60,12 +60,12 @@ _MAX_REREAD_BYTES = 262_144
 
 def _as_written(message: Message, raw: bytes) -> str:
     """The text that the agent gets, with the invisible characters that were removed from it."""
-    from postroom.mail.parse import written_text
+    from postroom.mail.parse import uncleaned_text
     from postroom.mail.text.invisible import cleaned
 
     if not message.security.get("removed_characters") or len(raw) > _MAX_REREAD_BYTES:
         return message.text
-    written = written_text(raw)
+    written = uncleaned_text(raw)
     return written if cleaned(written).strip("\n") == message.text else message.text
 
 

@@ -9,7 +9,7 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import MessageId, message_of, operation
 from postroom.calls.request import Request
 from postroom.errors import Conflict, InvalidInput, ProviderError, about_mail
-from postroom.mail.unsubscribe import UnsubscribeMail, Unsubscribing, unsubscribing_of
+from postroom.mail.unsubscribe import UnsubscribeMail, UnsubscribeOptions, unsubscribe_options
 from postroom.model.key import Scope
 from postroom.model.message import Message
 from postroom.model.sending import Unsubscribed
@@ -45,13 +45,13 @@ async def unsubscribe(ctx: RequestContext, request: Unsubscribe) -> Unsubscribed
     with about_mail():
         message = await message_of(ctx, request.message_id)
         (parsed,) = await ctx.parser.parse([await ctx.blobs.read(message.raw)])
-        ways = await in_thread(unsubscribing_of, parsed)
+        ways = await in_thread(unsubscribe_options, parsed)
         allowed = _allowed(message, ways)
         warning = _UNSIGNED if ways.one_click is not None and allowed.one_click is None else None
         return await _unsubscribe(ctx, message, allowed, warning)
 
 
-def _allowed(message: Message, ways: Unsubscribing) -> Unsubscribing:
+def _allowed(message: Message, ways: UnsubscribeOptions) -> UnsubscribeOptions:
     """The ways that we can go. Raises Conflict if there is none."""
     if message.direction == "outbound" or ways.public_form is None:
         raise Conflict(
@@ -66,7 +66,7 @@ def _allowed(message: Message, ways: Unsubscribing) -> Unsubscribing:
     return ways
 
 
-def _without_click(message: Message, ways: Unsubscribing) -> Unsubscribing:
+def _without_click(message: Message, ways: UnsubscribeOptions) -> UnsubscribeOptions:
     """Only the mail: whoever wrote the headers may not be the sender (RFC 8058 §4)."""
     if ways.mail is None:
         raise Conflict(
@@ -77,7 +77,7 @@ def _without_click(message: Message, ways: Unsubscribing) -> Unsubscribing:
 
 
 async def _unsubscribe(
-    ctx: RequestContext, message: Message, ways: Unsubscribing, warning: str | None
+    ctx: RequestContext, message: Message, ways: UnsubscribeOptions, warning: str | None
 ) -> Unsubscribed:
     """By one click if it is known to be the sender's; else by mail, if there is an address."""
     is_known = message.auth.get("dkim") == "pass"

@@ -27,7 +27,7 @@ from postroom.calls.request import (
     refuse_other_kind,
 )
 from postroom.errors import Conflict, InvalidInput, NotFound, no_such
-from postroom.mail.addresses import written_address
+from postroom.mail.addresses import format_address
 from postroom.mail.compose import reply_subject
 from postroom.model.key import Scope
 from postroom.model.message import Header, Message
@@ -124,7 +124,7 @@ async def _with_parent(ctx: RequestContext, arguments: dict[str, Any]) -> dict[s
     reply = await reply_mail_of(ctx, await _answered(ctx, arguments), "")
     filled = {**arguments, "subject": arguments.get("subject", reply_subject(reply.subject))}
     if not has_recipients:
-        filled["to"] = [written_address(name, address) for name, address in reply.to]
+        filled["to"] = [format_address(name, address) for name, address in reply.to]
     return filled
 
 

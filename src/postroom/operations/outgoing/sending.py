@@ -22,7 +22,7 @@ from postroom.calls.request import (
     one_of,
 )
 from postroom.errors import about_mail
-from postroom.mail.addresses import parse_address_list, written_address
+from postroom.mail.addresses import format_address, parse_address_list
 from postroom.mail.compose import reply_subject
 from postroom.mail.html.html import html_to_text
 from postroom.model.key import Scope
@@ -197,7 +197,7 @@ class PreviewReply(Request):
 async def preview_reply(ctx: RequestContext, request: PreviewReply) -> Answer:
     parent = await message_of(ctx, request.message_id)
     mail = await reply_mail_of(ctx, parent, "", reply_all=request.reply_all)
-    to, cc = (tuple(written_address(*pair) for pair in pairs) for pairs in (mail.to, mail.cc))
+    to, cc = (tuple(format_address(*pair) for pair in pairs) for pairs in (mail.to, mail.cc))
     return Answer(to, cc, reply_subject(parent.subject), parent.inbox_id, quoted_text(parent))
 
 

@@ -11,8 +11,8 @@ from postroom.mail.addresses import (
     canonical_address,
     is_business,
     is_reserved,
+    plus_address_range,
     reserved_names,
-    tags_of,
 )
 from postroom.model.account import Identity
 from postroom.model.inbox import (
@@ -100,7 +100,7 @@ def _only_tags_error(tx: Transaction, email: str, inbox: int | None) -> str:
 
 def _refuse_base_of_others(tx: Transaction, email: str, inbox: int | None) -> None:
     """Refuse an address when another inbox has one of its plus-addresses."""
-    first, past = tags_of(email)
+    first, past = plus_address_range(email)
     domain = email.rpartition("@")[2]
     for (tagged,) in tx.all(_TAGGED, first=first, past=past, inbox=inbox or 0):
         if tagged.rpartition("@")[2] == domain:

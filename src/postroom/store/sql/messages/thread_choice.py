@@ -296,7 +296,9 @@ def _by_subject(
     )
     candidates = [_candidate(tx, inbox, row) for row in rows]
     own = tx.one("SELECT address FROM inboxes WHERE number = :inbox", inbox=inbox)
-    chosen = choose_by_subject(message, candidates, date=message.date, own=frozenset(own or ()))
+    chosen = choose_by_subject(
+        message, candidates, date=message.date, own_addresses=frozenset(own or ())
+    )
     return next(((row[0], row[1]) for row in rows if row[1] == chosen), None)
 
 

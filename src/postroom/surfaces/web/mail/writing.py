@@ -7,7 +7,7 @@ from base64 import b64encode
 from typing import Any
 
 from postroom.errors import Conflict, InvalidInput, NotFound
-from postroom.mail.addresses import canonical_address, parse_address_list, written_address
+from postroom.mail.addresses import canonical_address, format_address, parse_address_list
 from postroom.model.account import Identity
 from postroom.model.key import Scope
 from postroom.model.message import Message
@@ -291,7 +291,7 @@ def _addresses(text: str) -> list[str]:
     for line in lines_of(text):
         typed = line.strip(", ")
         try:
-            found += [written_address(*pair) for pair in parse_address_list(typed, field="to")]
+            found += [format_address(*pair) for pair in parse_address_list(typed, field="to")]
         except InvalidInput:
             found += [typed] if typed else []
     return found
