@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from postroom.mail.data import load
 from postroom.mail.html.css import HEIGHT, WIDTH, Base, length, number, words
 from postroom.mail.html.properties import could_be_anything
-from postroom.mail.html.transforms import drawn, is_clipped, is_cut_away
+from postroom.mail.html.transforms import is_clipped, is_cut_away, transform_effect
 
 _BOX: frozenset[str] = frozenset(load("html")["properties"]["box"])
 _CLIPS = frozenset(("hidden", "auto", "scroll", "overlay"))
@@ -102,11 +102,11 @@ class Box:
 def box_of(parent: Box, values: Values, inherited: Values, size: float, above: Values) -> Box:
     """The box of an element with these values in the box of its parent."""
     if _BOX.isdisjoint(values) and not _is_in_zero_track(above):
-        return inside(parent)
+        return inherit_box(parent)
     return _Builder(parent, values, inherited, size, above).build()
 
 
-def inside(box: Box) -> Box:
+def inherit_box(box: Box) -> Box:
     """The box of an element of which nothing is said."""
     if not (box.reason or box.starts_clip) and box.scale == 1.0:
         return box
@@ -129,7 +129,9 @@ class _Builder:
         y += self._px("margin-top", base)
         if self.values.get("float") == "right":
             x -= min(self._px("margin-right", base), 0.0)
-        drawing = drawn(self.values, self.size, parent.width, self.above.get("perspective", "none"))
+        drawing = transform_effect(
+            self.values, self.size, parent.width, self.above.get("perspective", "none")
+        )
         is_turned = drawing is not None and (drawing.is_behind or self._is_back(drawing))
         reason = self._reason(is_turned_away=is_turned)
         if drawing is not None:

@@ -90,14 +90,14 @@ def _from_function(name: str, inner: str) -> Colour | None:
     if name == "light-dark":
         return parse_colour(split(inner, ",")[0].strip())
     if name == "color-mix":
-        return _mixed(inner)
+        return _color_mix(inner)
     if name not in _FUNCTIONS:
         return None
     channels, _, alpha = inner.replace(",", " ").partition("/")
     parts = words(channels)
     origin = parse_colour(parts[1]) if parts[0] == "from" else None
     if origin is not None:
-        return _relative(name, origin, parts[2:], alpha)
+        return _relative_colour(name, origin, parts[2:], alpha)
     space = parts.pop(0) if name == "color" else ""
     opaque = _alpha(alpha or (parts[3] if len(parts) > 3 else "1"))
     read = _FUNCTIONS[name]
@@ -231,7 +231,7 @@ _SPACES: dict[str, Callable[[float, float, float], Channels]] = {
 }
 
 
-def _mixed(inner: str) -> Colour | None:
+def _color_mix(inner: str) -> Colour | None:
     """`color-mix()`, mixed in sRGB whatever the space."""
     mixed: list[tuple[Colour, float | None]] = []
     for part in split(inner, ",")[1:3]:
@@ -252,7 +252,7 @@ def _mixed(inner: str) -> Colour | None:
     return Colour(red, green, blue, alpha * min(total, 1.0))
 
 
-def _relative(name: str, origin: Colour, parts: list[str], alpha: str) -> Colour | None:
+def _relative_colour(name: str, origin: Colour, parts: list[str], alpha: str) -> Colour | None:
     """A colour that is made of the channels of another one."""
     opaque = _alpha(alpha) if alpha.strip() and alpha.strip() != "alpha" else origin.alpha
     red, green, blue = (channel / 255 for channel in origin[:3])
@@ -298,7 +298,7 @@ _BLENDS: dict[str, Callable[[float, float], float]] = {
 _KEEP_LIGHTNESS = frozenset(("hue", "saturation", "color"))
 
 
-def blended(mode: str, colour: Colour, below: Colour) -> Colour:
+def blend_colours(mode: str, colour: Colour, below: Colour) -> Colour:
     """A colour that is mixed with what is below by `mix-blend-mode`."""
     if mode in _KEEP_LIGHTNESS:
         return below
@@ -311,7 +311,7 @@ def blended(mode: str, colour: Colour, below: Colour) -> Colour:
     return Colour(red, green, blue, colour.alpha)
 
 
-def filtered(colour: Colour, name: str, amount: float) -> Colour:
+def apply_filter(colour: Colour, name: str, amount: float) -> Colour:
     """A colour after a function of `filter`."""
     red, green, blue, alpha = colour
     if name == "opacity":

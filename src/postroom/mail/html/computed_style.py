@@ -16,7 +16,12 @@ from postroom.mail.html import boxes
 from postroom.mail.html.colours import BLACK, WHITE, Colour
 from postroom.mail.html.css import Base, Block, Declaration, functions, length, number, words
 from postroom.mail.html.paint import FAINT, Paint, Tone, hidden_by_colour, is_masked
-from postroom.mail.html.properties import could_be_anything, has_variables, longhands, substituted
+from postroom.mail.html.properties import (
+    could_be_anything,
+    has_variables,
+    longhands,
+    substitute_variables,
+)
 
 _SMALL_PX = 3.0
 _MAX_CUSTOM = 300
@@ -84,7 +89,7 @@ class Style:
 
 
 @dataclass(frozen=True, slots=True)
-class Sheets:
+class SheetDefinitions:
     """What style sheets define besides rules: animations, custom properties and fonts."""
 
     keyframes: Mapping[str, tuple[Block, Block]]
@@ -94,27 +99,27 @@ class Sheets:
     """How many elements have a background, and could lie over others."""
 
 
-def styled(
-    parent: Style, declared: Iterable[Declaration], sheets: Sheets, *, is_root: bool = False,
-    attributes: Mapping[str, str | None] | None = None,
+def compute_style(
+    parent: Style, declared: Iterable[Declaration], sheets: SheetDefinitions, *,
+    is_root: bool = False, attributes: Mapping[str, str | None] | None = None,
 ) -> Style:  # fmt: skip
     """The style of an element with these declarations, the weakest first, inside `parent`."""
     declared = list(declared)
-    custom = _custom(parent.custom, declared, sheets)
+    custom = _custom_properties(parent.custom, declared, sheets)
     values = _values(parent, declared, custom, attributes or {})
     if sheets.keyframes and ("animation-name" in values or "animation" in values):
-        moved = _animated(values, sheets)
+        moved = _animation_result(values, sheets)
         values = {**values, **_values(parent, moved, custom, {})} if moved else values
-    values = _pruned(values, parent, sheets)
+    values = _drop_harmless(values, parent, sheets)
     if not values and custom is parent.custom:
-        return unstyled(parent)
+        return inherit_style(parent)
     inherited = parent.inherited
     own = {name: values[name] for name in _HANDED_DOWN if name in values}
     if own:
         inherited = {**inherited, **own}
     size = _size(values.get("font-size"), parent.size_px)
     box = boxes.box_of(parent.box, values, inherited, size, parent.values)
-    style = Paint(values, parent, size).applied(
+    style = Paint(values, parent, size).apply_to(
         Style(
             "", "", inherited.get("visibility", "visible") in ("hidden", "collapse"), size,
             parent.colour, parent.fill, parent.background, parent.opacity * _opacity(values),
@@ -123,21 +128,21 @@ def styled(
         ),
         is_root=is_root,
     )  # fmt: skip
-    style.hidden_below = parent.hidden_below or _reason_hidden(style, parent, sheets)
-    style.hidden = style.hidden_below or _text_hidden(style)
+    style.hidden_below = parent.hidden_below or _element_hidden_reason(style, parent, sheets)
+    style.hidden = style.hidden_below or _text_hidden_reason(style)
     is_own = values.get("display", "").endswith(("grid", "flex"))
     style.is_passed_on = not (is_own or box.starts_clip or box.reason)
     return style
 
 
-def unstyled(parent: Style) -> Style:
+def inherit_style(parent: Style) -> Style:
     """The style of an element of which nothing is said."""
     if parent.is_passed_on:
         return parent
-    return replace(parent, values={}, box=boxes.inside(parent.box), is_passed_on=True)
+    return replace(parent, values={}, box=boxes.inherit_box(parent.box), is_passed_on=True)
 
 
-def _pruned(values: Values, parent: Style, sheets: Sheets) -> Values:
+def _drop_harmless(values: Values, parent: Style, sheets: SheetDefinitions) -> Values:
     """Without what changes nothing that can be seen: most of the style of an ordinary mail."""
     if not values or parent.box.clip is not None or not _SENSITIVE.isdisjoint(values):
         return values
@@ -173,8 +178,8 @@ def _is_harmless(name: str, value: str) -> bool:
     return False
 
 
-def _custom(
-    inherited: Mapping[str, str], declared: list[Declaration], sheets: Sheets
+def _custom_properties(
+    inherited: Mapping[str, str], declared: list[Declaration], sheets: SheetDefinitions
 ) -> Mapping[str, str]:
     own = {one.name: one.value for one in declared if one.name.startswith("--")}
     if not own:
@@ -201,7 +206,7 @@ def _values(
             known = dict(custom)
             if "attr(" in value:
                 known |= {f"attr {key}": said or "" for key, said in attributes.items()}
-            put = substituted(value, known)
+            put = substitute_variables(value, known)
             value = "unset" if put is None else put.lower()
         if name == "all":
             found = {"all": value}
@@ -234,7 +239,7 @@ def _resolve(found: Values, parent: Style) -> None:
                 del found[name]
 
 
-def _animated(values: Values, sheets: Sheets) -> list[Declaration]:
+def _animation_result(values: Values, sheets: SheetDefinitions) -> list[Declaration]:
     """What an animation leaves: its last frame if that is kept, its first if it stands still."""
     said = " ".join(
         values.get(name, "")
@@ -280,7 +285,7 @@ def _zoom(values: Values) -> float:
     return 1.0 if found is None else found
 
 
-def _text_hidden(style: Style) -> str:
+def _text_hidden_reason(style: Style) -> str:
     """Why the text of an element itself does not show."""
     if style.invisible:
         return "visibility"
@@ -310,7 +315,7 @@ def _is_crowded(inherited: Mapping[str, str], size: float) -> bool:
     return not -0.4 * size < letter < 300 or not -10 * size < word < 1500
 
 
-def _reason_hidden(style: Style, parent: Style, sheets: Sheets) -> str:
+def _element_hidden_reason(style: Style, parent: Style, sheets: SheetDefinitions) -> str:
     """The reason why nothing of this element shows, whatever its children say."""
     values = style.values
     if _HIDES.isdisjoint(values):
@@ -346,7 +351,7 @@ _HIDES = frozenset(
 )  # fmt: skip
 
 
-def _has_own_font(values: Values, sheets: Sheets) -> bool:
+def _has_own_font(values: Values, sheets: SheetDefinitions) -> bool:
     if not sheets.own_fonts or "font-family" not in values:
         return False
     family = values["font-family"].partition(",")[0].strip("\"' ")

@@ -103,7 +103,7 @@ _BY_TAG: dict[str, Block] = {
 }
 
 
-def presentation(tag: str, attributes: Attributes) -> Block:
+def presentational_hints(tag: str, attributes: Attributes) -> Block:
     """What the tag and presentational attributes of HTML say, as declarations."""
     if _PRESENTATIONAL.isdisjoint(attributes):
         return _BY_TAG.get(tag, _NOTHING)
@@ -118,11 +118,11 @@ def presentation(tag: str, attributes: Attributes) -> Block:
                 said.append((name, value))
         elif name == "size" and tag == "font":
             said.append((name, value or ""))
-    return _presentation(tag, tuple(said)) if said else _BY_TAG.get(tag, _NOTHING)
+    return _computed_hints(tag, tuple(said)) if said else _BY_TAG.get(tag, _NOTHING)
 
 
 @lru_cache(maxsize=1024)
-def _presentation(tag: str, said: tuple[tuple[str, str], ...]) -> Block:
+def _computed_hints(tag: str, said: tuple[tuple[str, str], ...]) -> Block:
     found = list(_BY_TAG.get(tag, _NOTHING))
     attributes = dict(said)
     for name, value in said:

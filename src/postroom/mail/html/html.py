@@ -85,11 +85,11 @@ def without_tags(html: str) -> str:
 
 def sanitise_html(html: str) -> str:
     """HTML that cannot run, load or submit anything; remote images are gone too."""
-    html = bounded(html)
+    html = limit_html(html)
     return "" if is_too_deep(html) else _clean(html, _only_own_images)
 
 
-def bounded(html: str) -> str:
+def limit_html(html: str) -> str:
     """As much of HTML as is ever shown."""
     return clean(html[: _DEFAULT_LIMITS.html_bytes])
 
@@ -101,13 +101,13 @@ def html_for_browser(html: str, pictures: Mapping[str, str], *, remote_images: b
     URLs of the files of the mail, by content id. With *remote_images*, pictures are loaded over
     https.
     """
-    html = bounded(html)
+    html = limit_html(html)
     if is_too_deep(html):
         return f"<pre>{escape(without_tags(html))}</pre>"
 
     def keep(tag: str, attribute: str, value: str) -> str | None:
         if attribute == "src":
-            return shown_picture(value, pictures, remote_images=remote_images)
+            return picture_source(value, pictures, remote_images=remote_images)
         if attribute == "href":
             return value if LINK_SCHEMES.match(value) else None
         if attribute == "style":
@@ -121,12 +121,14 @@ def styles_for_browser(html: str, *, remote_images: bool) -> str:
     """The style sheets of a mail, as the content of one `style` element."""
     from postroom.mail.html.stylesheets import styles_of  # selectolax is only loaded for HTML mail
 
-    html = bounded(html)
+    html = limit_html(html)
     css = "" if is_too_deep(html) else styles_of(html)
     return _without_loading(css, remote_images=remote_images).replace("</", "< /")
 
 
-_LOADS = re.compile(r"(?:url|src|image|image-set|cross-fade|element)\s*\(|@import", re.IGNORECASE)
+_LOADING_CSS = re.compile(
+    r"(?:url|src|image|image-set|cross-fade|element)\s*\(|@import", re.IGNORECASE
+)
 
 
 def _without_loading(css: str, *, remote_images: bool) -> str:
@@ -134,7 +136,7 @@ def _without_loading(css: str, *, remote_images: bool) -> str:
 
     Escapes are removed, because they can spell the name of a function.
     """
-    return css if remote_images else _LOADS.sub("none(", css.replace("\\", ""))
+    return css if remote_images else _LOADING_CSS.sub("none(", css.replace("\\", ""))
 
 
 def clean_for_browser(
@@ -148,7 +150,7 @@ def clean_for_browser(
     return _clean(html, keep, {"a": {"target": "_blank"}}, more or {}, keeps_styles=keeps_styles)
 
 
-def shown_picture(url: str, pictures: Mapping[str, str], *, remote_images: bool) -> str | None:
+def picture_source(url: str, pictures: Mapping[str, str], *, remote_images: bool) -> str | None:
     """The address from which a picture is shown, None if it is not."""
     scheme, _, rest = url.partition(":")
     if scheme.lower() == "cid":

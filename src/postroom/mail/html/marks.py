@@ -27,10 +27,10 @@ from postroom.mail.html.html import (
     LINK_SCHEMES,
     HtmlText,
     Page,
-    bounded,
     clean_for_browser,
     is_too_deep,
-    shown_picture,
+    limit_html,
+    picture_source,
     without_tags,
 )
 from postroom.mail.html.visible_text import render
@@ -89,7 +89,7 @@ class MarkedHtml:
 
 def mark_html(html: str, pictures: Mapping[str, str], agent_text: AgentText) -> MarkedHtml:
     """The HTML of a mail with marks; *given* is the text that an agent gets."""
-    html = bounded(html)
+    html = limit_html(html)
     if is_too_deep(html):
         text = without_tags(html)
         return MarkedHtml(f"<pre>{escape(text)}</pre>", (), HtmlText(text))
@@ -107,7 +107,7 @@ def _keep(pictures: Mapping[str, str], tag: str, attribute: str, value: str) -> 
     if wanted is not None:
         return value if wanted.fullmatch(value) else None
     if attribute == "src":
-        return shown_picture(value, pictures, remote_images=False)
+        return picture_source(value, pictures, remote_images=False)
     return value
 
 

@@ -12,8 +12,8 @@ from postroom.mail.html.colours import (
     CLEAR,
     LINK,
     Colour,
-    blended,
-    filtered,
+    apply_filter,
+    blend_colours,
     gradient_colours,
     parse_colour,
 )
@@ -38,7 +38,7 @@ class Paint:
     parent: Style
     size: float
 
-    def applied(self, style: Style, *, is_root: bool) -> Style:
+    def apply_to(self, style: Style, *, is_root: bool) -> Style:
         values, parent = self.values, self.parent
         if _PAINTS.isdisjoint(values):
             style.is_backed = parent.is_backed and not boxes.is_stacked(values)
@@ -84,14 +84,14 @@ def _tones(values: Values, parent: Style) -> tuple[Tone, ...]:
     for name, inner in functions(values.get("filter", "")):
         amount = number(inner) if inner else 1.0
         if name != "blur" and amount is not None:
-            found.append(partial(filtered, name=name, amount=amount))
+            found.append(partial(apply_filter, name=name, amount=amount))
     mode = values.get("mix-blend-mode", "normal")
     if mode != "normal" and parent.background is not None:
-        found.append(partial(blended, mode, below=parent.background))
+        found.append(partial(blend_colours, mode, below=parent.background))
     return tuple(reversed(found))  # what is last is done first
 
 
-def _toned(colour: Colour, tone: tuple[Tone, ...]) -> Colour:
+def _apply_tones(colour: Colour, tone: tuple[Tone, ...]) -> Colour:
     for change in reversed(tone):
         colour = change(colour)
     return colour
@@ -118,7 +118,7 @@ def _background(
         own = parse_colour(said) if said != "currentcolor" else colour or BLACK
     if own is None:
         return None, None
-    seen = _toned(own, tone)
+    seen = _apply_tones(own, tone)
     if below is None:
         return (seen if seen.alpha > 0.9 else None), own
     return seen.over(below), own
@@ -128,7 +128,7 @@ def hidden_by_colour(style: Style) -> str:
     colour = style.fill if style.fill is not None else style.colour
     if colour is None:
         return ""
-    colour = _toned(colour, style.tone)
+    colour = _apply_tones(colour, style.tone)
     faded = colour.faded(style.opacity)
     if faded.alpha >= FAINT and (
         style.background is None or not faded.vanishes_on(style.background)
@@ -152,7 +152,7 @@ def _has_outline(style: Style) -> bool:
             continue
         if is_shadow and len(sizes) > 2 and sizes[2] > style.size_px / 4:
             continue
-        seen = _toned(colour, style.tone).faded(style.opacity)
+        seen = _apply_tones(colour, style.tone).faded(style.opacity)
         if style.background is None or not seen.vanishes_on(style.background):
             return True
     return False

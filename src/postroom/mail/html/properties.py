@@ -39,7 +39,7 @@ def longhands(name: str, value: str) -> Pairs:
     """What a declaration sets, one property at a time; nothing if it is invalid or of no matter."""
     name = _ALIASES.get(name, name)
     if name in _SIDES:
-        return _sided(_SIDES[name], value)
+        return _expand_sides(_SIDES[name], value)
     if value in _GLOBAL:
         return tuple((part, value) for part in _EXPANDED.get(name, (name,)))
     if name == "font":
@@ -83,7 +83,7 @@ _EXPANDED = {
 }
 
 
-def _sided(sides: tuple[str, ...], value: str) -> Pairs:
+def _expand_sides(sides: tuple[str, ...], value: str) -> Pairs:
     parts = words(value)
     if not parts or len(parts) > len(sides):
         return ()
@@ -131,28 +131,30 @@ def _background(value: str) -> Pairs:
     )
 
 
-def substituted(value: str, known: dict[str, str], depth: int = 0) -> str | None:
+def substitute_variables(value: str, known: dict[str, str], depth: int = 0) -> str | None:
     """A value with its custom properties put in, None if one of them is missing."""
     if depth > _MAX_DEPTH or len(value) > _MAX_CHARS:
         return None
     match = _VAR.search(value)
     if match is None:
         return value.strip()
-    end = _closing(value, match.end())
+    end = _closing_bracket(value, match.end())
     name, comma, fallback = value[match.end() : end].partition(",")
-    put = known.get(_key(match[0], name.strip()))
+    put = known.get(_variable_key(match[0], name.strip()))
     if put is None:
         put = fallback if comma else None
     if put is None:
         return None
-    return substituted(f"{value[: match.start()]}{put}{value[end + 1 :]}", known, depth + 1)
+    return substitute_variables(
+        f"{value[: match.start()]}{put}{value[end + 1 :]}", known, depth + 1
+    )
 
 
-def _key(call: str, name: str) -> str:
+def _variable_key(call: str, name: str) -> str:
     return f"attr {name.partition(' ')[0].lower()}" if call.lower() == "attr(" else name
 
 
-def _closing(value: str, at: int) -> int:
+def _closing_bracket(value: str, at: int) -> int:
     depth = 1
     for place in range(at, len(value)):
         depth += (value[place] == "(") - (value[place] == ")")

@@ -10,10 +10,10 @@ from urllib.parse import unquote_to_bytes
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from postroom.mail.html.computed_style import Sheets, Style, styled, unstyled
+from postroom.mail.html.computed_style import SheetDefinitions, Style, compute_style, inherit_style
 from postroom.mail.html.conditions import container_applies, is_supported, media_applies
 from postroom.mail.html.css import Block, Declaration, RawRule, declarations_of, parse_rules
-from postroom.mail.html.elements import Element, presentation
+from postroom.mail.html.elements import Element, presentational_hints
 from postroom.mail.html.selectors import Budget, Selector, parse_selectors
 
 _MAX_CHECKS = 500_000
@@ -156,12 +156,12 @@ class Stylesheet:
         elif name == "layer":
             self._add_layer(rule, prelude, context)
         elif name == "scope":
-            self._add_all(rule.rules, self._scoped(prelude, context))
+            self._add_all(rule.rules, self._scope_context(prelude, context))
         elif _applies(name, prelude):
             self._declare(context.parents, rule.declarations, context)
             self._add_all(rule.rules, context)
 
-    def _scoped(self, prelude: str, context: _RuleContext) -> _RuleContext:
+    def _scope_context(self, prelude: str, context: _RuleContext) -> _RuleContext:
         match = _SCOPE.match(prelude)
         roots = parse_selectors(match[1] if match else "html", folds=self._folds)
         limits = parse_selectors(match[2], folds=self._folds) if match and match[2] else ()
@@ -313,7 +313,9 @@ class StyleResolver:
     def __init__(self, sheet: Stylesheet, *, inherits: bool, painted: int = 1) -> None:
         self._sheet = sheet
         self.has_rules = bool(sheet)
-        self._sheets = Sheets(sheet.keyframes, sheet.initial, frozenset(sheet.own_fonts), painted)
+        self._sheets = SheetDefinitions(
+            sheet.keyframes, sheet.initial, frozenset(sheet.own_fonts), painted
+        )
         self._known: dict[tuple[object, ...], tuple[Style, object]] = {}
         self._same: dict[tuple[object, ...], Style] = {}
         self._inherits = inherits
@@ -321,20 +323,20 @@ class StyleResolver:
 
     def style_of(self, element: Element, parent: Style) -> Style:
         attributes = element.attributes
-        hints = presentation(element.tag, attributes)
+        hints = presentational_hints(element.tag, attributes)
         rules = self._sheet.rules_for(element) if self.has_rules else _NO_RULES
         if self.has_rules and self._sheet.is_partial:  # a rule that was not read could hide
             return replace(parent, hidden_below=_TOO_MANY, hidden=_TOO_MANY)
         inline = attributes.get("style") or "" if attributes else ""
         if not hints and not rules and not inline:
-            return unstyled(parent)
+            return inherit_style(parent)
         key = (id(parent), id(hints), id(rules), inline)
         if key in self._known:
             return self._known[key][0]
         self._computed_count += 1
         if self._computed_count > _MAX_COMPUTED:  # what is not computed could hide
             return replace(parent, hidden_below=_TOO_MANY, hidden=_TOO_MANY)
-        style = self._computed(element, parent, hints, rules, inline)
+        style = self._compute(element, parent, hints, rules, inline)
         if style is not parent and not self._inherits:
             style = self._same.setdefault(style.key(), style)
         if len(self._known) > _MAX_STYLES:
@@ -345,18 +347,18 @@ class StyleResolver:
             self._known[key] = (style, (parent, hints, rules))
         return style
 
-    def _computed(
+    def _compute(
         self, element: Element, parent: Style, hints: Block, rules: tuple[Rule, ...], inline: str
     ) -> Style:
         plain = tuple(rule for rule in rules if not rule.selector.pseudo_element)
         own = declarations_of(inline) if inline else _NO_BLOCK
         declared = cascade(plain, hints, own)
         is_root = element.tag in ("html", "body")
-        style = styled(
+        style = compute_style(
             parent, declared, self._sheets, is_root=is_root, attributes=element.attributes
         )
         if len(plain) < len(rules):
             lines = [rule for rule in rules if rule.selector.pseudo_element]
             declared = [one for one in cascade(lines, _NO_BLOCK) if one.name not in _NOT_OF_LINES]
-            style = styled(style, declared, self._sheets)
+            style = compute_style(style, declared, self._sheets)
         return style

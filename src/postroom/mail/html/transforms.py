@@ -17,7 +17,7 @@ _NUMBERS = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:e-?\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class TransformEffect:
     """What a transform does to a box."""
 
     scale: float = 1.0
@@ -27,12 +27,12 @@ class Drawn:
     is_turned: bool = False
 
 
-_IDENTITY = Drawn()
+_IDENTITY = TransformEffect()
 
 
-def drawn(
+def transform_effect(
     values: Mapping[str, str], em: float, width: float, perspective: str = "none"
-) -> Drawn | None:
+) -> TransformEffect | None:
     """How an element with these properties is drawn; None if that is not understood."""
     calls = functions(values.get("transform", "none"))
     if values.get("transform", "none") not in ("none", "") and not calls:
@@ -53,7 +53,7 @@ def drawn(
         found = _product(found, matrix)
     if not own and not calls:
         return _IDENTITY
-    return _judged(found, _origin(values.get("transform-origin", ""), em, width), width)
+    return _effect_of_matrix(found, _origin(values.get("transform-origin", ""), em, width), width)
 
 
 def _commas(name: str, value: str) -> str:
@@ -74,7 +74,7 @@ def _origin(value: str, em: float, width: float) -> tuple[float, float]:
     return (width / 2 if x is None else x), (_HEIGHT / 2 if y is None else y)
 
 
-def _judged(matrix: Matrix, origin: tuple[float, float], width: float) -> Drawn:
+def _effect_of_matrix(matrix: Matrix, origin: tuple[float, float], width: float) -> TransformEffect:
     def apply(x: float, y: float) -> tuple[float, float, float]:
         x, y = x - origin[0], y - origin[1]
         w = matrix[3][0] * x + matrix[3][1] * y + matrix[3][3]
@@ -87,8 +87,8 @@ def _judged(matrix: Matrix, origin: tuple[float, float], width: float) -> Drawn:
     x, y, w = apply(*middle)
     right, down = apply(middle[0] + 1, middle[1]), apply(middle[0], middle[1] + 1)
     a, b, c, d = right[0] - x, right[1] - y, down[0] - x, down[1] - y
-    return Drawn(
-        _smallest(a, b, c, d),
+    return TransformEffect(
+        _smallest_scale(a, b, c, d),
         x - middle[0],
         y - middle[1],
         is_behind=w <= 0,
@@ -96,7 +96,7 @@ def _judged(matrix: Matrix, origin: tuple[float, float], width: float) -> Drawn:
     )
 
 
-def _smallest(a: float, b: float, c: float, d: float) -> float:
+def _smallest_scale(a: float, b: float, c: float, d: float) -> float:
     """The smaller singular value: how thin a glyph gets in its thinnest direction."""
     total = a * a + b * b + c * c + d * d
     product = abs(a * d - b * c)
@@ -129,7 +129,7 @@ def _matrix(name: str, arguments: list[str], em: float, width: float) -> Matrix 
         return _scaled(found, name, numbers)
     if name.startswith("rotate"):
         return _rotated(name, numbers)
-    return _others(found, name, numbers)
+    return _other_function(found, name, numbers)
 
 
 def _translated(found: Matrix, name: str, numbers: list[float]) -> Matrix:
@@ -165,7 +165,7 @@ def _rotated(name: str, numbers: list[float]) -> Matrix:
     ]
 
 
-def _others(found: Matrix, name: str, numbers: list[float]) -> Matrix | None:
+def _other_function(found: Matrix, name: str, numbers: list[float]) -> Matrix | None:
     if name == "matrix" and len(numbers) == 6:
         (found[0][0], found[1][0], found[0][1], found[1][1], found[0][3], found[1][3]) = numbers
     elif name == "matrix3d" and len(numbers) == 16:

@@ -11,7 +11,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from postroom.mail.data import load
 from postroom.mail.html.boxes import TextPosition, covers, height_px
 from postroom.mail.html.colours import BLACK, LINK
-from postroom.mail.html.computed_style import Style, unstyled
+from postroom.mail.html.computed_style import Style, inherit_style
 from postroom.mail.html.elements import (
     Attributes,
     Element,
@@ -69,14 +69,14 @@ def render(
     tree = LexborHTMLParser(html)
     sheets, folds = sheets_in(tree, html), is_quirky(html)
     sheet = Stylesheet(sheets, folds=folds)
-    said = html.lower()
-    painted = count_painted(tree, sheets) if "z-index" in said else 0
-    resolver = StyleResolver(sheet, inherits="inherit" in said, painted=painted)
-    covers, below = _covered(tree, resolver, folds=folds) if may_cover(said) else ({}, set())
+    lower_html = html.lower()
+    painted = count_painted(tree, sheets) if "z-index" in lower_html else 0
+    resolver = StyleResolver(sheet, inherits="inherit" in lower_html, painted=painted)
+    covers, below = _covered(tree, resolver, folds=folds) if may_cover(lower_html) else ({}, set())
     walker = _Walker(
         resolver, page=page or Page(), hidden=HiddenTexts(observer), observer=observer,
         covered=below.union(covers.values()), covers=covers, folds=folds,
-        lays_out=has_layout(said),
+        lays_out=has_layout(lower_html),
     )  # fmt: skip
     if not walker.walk(tree.root):
         defects = (*defects, f"HTML with more than {_MAX_NODES} nodes, read up to there")
@@ -130,11 +130,11 @@ class _Frame:
     element: Element
     style: Style
     hidden: str
-    silent: bool = False
+    is_never_shown: bool = False
     close: Callable[[], None] | None = None
     pre: bool = False
     clip_start: list[float] = field(default_factory=list)
-    unseen: str = ""
+    layout_reason: str = ""
     start: float = 0.0
     columns: Columns | None = None
     line: Line | None = None
@@ -241,16 +241,18 @@ class _Walker:
         if attributes or resolver.has_rules or tag in _STYLED:
             style = resolver.style_of(element, style)
         elif not style.is_passed_on:
-            style = unstyled(style)
+            style = inherit_style(style)
         is_same = style is above.style
-        silent = above.silent or tag in _NEVER_SHOWN
+        is_never_shown = above.is_never_shown or tag in _NEVER_SHOWN
         pre = above.pre or tag in _PREFORMATTED
         hidden = above.hidden if is_same else style.hidden
-        frame = _Frame(element, style, hidden, silent, None, pre, above.clip_start, above.unseen)
+        frame = _Frame(
+            element, style, hidden, is_never_shown, None, pre, above.clip_start, above.layout_reason
+        )
         if self.lays_out:
             self._lay_out(frame, above)
         if not is_same or (self.covered and node.mem_id in self.covered):
-            self._place(frame, node)
+            self._note_layout(frame, node)
         if hidden or tag == "details":
             self._apply_implied_hiding(frame, above)
         return frame
@@ -272,7 +274,7 @@ class _Walker:
         """Decide what follows from neighbours: columns that are collapsed, lines that are full."""
         tag, attributes = frame.element.tag, frame.element.attributes
         if above.line is not None:
-            frame.unseen = frame.unseen or ("clipped" if above.line.is_full() else "")
+            frame.layout_reason = frame.layout_reason or ("clipped" if above.line.is_full() else "")
             above.line.add(frame.style.values, frame.style.size_px)
         if tag != "table":
             frame.columns = above.columns
@@ -289,7 +291,7 @@ class _Walker:
             frame.hidden = frame.hidden or "visibility"
             frame.style = replace(frame.style, hidden_below="visibility", hidden="visibility")
 
-    def _place(self, frame: _Frame, node: LexborNode) -> None:
+    def _note_layout(self, frame: _Frame, node: LexborNode) -> None:
         """Note what a style says about rows, and about boxes that lie over others."""
         values = frame.style.values
         if "height" in values and _is_row(frame):
@@ -299,14 +301,14 @@ class _Walker:
             frame.line = line_of(values, frame.style.inherited, frame.style.size_px)
             frame.clip_start = []  # where the first text in it stands, once there is one
         if self.covered and node.mem_id in self.covered:
-            frame.unseen = "covered"
+            frame.layout_reason = "covered"
         if "position" in values or "transform" in values:
             self.covered_elements.record(node, frame.style, len(self.page.lines))
         position = values.get("position", "static")
         if position == "static":
             return
-        if frame.unseen == "covered" and (node.mem_id in self.covers or covers(values, 0)):
-            frame.unseen = ""
+        if frame.layout_reason == "covered" and (node.mem_id in self.covers or covers(values, 0)):
+            frame.layout_reason = ""
         lines = len(self.page.lines)
         if not self.covered and covers(values, lines) and is_opaque(frame.style):
             self.covers[node.mem_id] = self._anchor(position)
@@ -323,12 +325,12 @@ class _Walker:
 
     def _text(self, text: str) -> None:
         frame = self.frames[-1]
-        if frame.silent:
+        if frame.is_never_shown:
             self.hidden.mention(text, f"{frame.element.tag} element")
             return
         hidden = frame.hidden
-        if not hidden and (frame.unseen or not frame.style.box.is_plain):
-            hidden = self._hidden_here(frame, text)
+        if not hidden and (frame.layout_reason or not frame.style.box.is_plain):
+            hidden = self._reason_hidden_here(frame, text)
         if hidden:
             self.hidden.add(text, hidden)
         else:
@@ -339,12 +341,12 @@ class _Walker:
                 self.observer.on_visible_text(text)
             self.page.write_pre(text) if frame.pre else self.page.write(text)
 
-    def _hidden_here(self, frame: _Frame, text: str) -> str:
+    def _reason_hidden_here(self, frame: _Frame, text: str) -> str:
         """Why text does not show in this place, though it would elsewhere."""
         if text.isspace():
             return ""
-        if frame.unseen:
-            return frame.unseen
+        if frame.layout_reason:
+            return frame.layout_reason
         if self.is_new_row:
             self._end_row()
         self.row_px = max(self.row_px, frame.style.box.line(frame.style.size_px))
