@@ -23,7 +23,7 @@ from postroom.mail.message import (
 )
 from postroom.mail.mime.attachments import is_disguised, parse_invitation
 from postroom.mail.mime.bodies import Body, Contents, collect, find_protection
-from postroom.mail.mime.decoding import clean, guess, without_uu
+from postroom.mail.mime.decoding import clean, decode_unknown, without_uu
 from postroom.mail.mime.parts import Fields, Part, Splitter
 from postroom.mail.quoting import split_reply
 from postroom.mail.reports import (
@@ -192,7 +192,7 @@ def _assemble(
     dates = (parse_date(value) for value in fields.all("date")[:_MAX_DATES])
     date = next((found for found in dates if found is not None), None)
     if date is None:
-        contents.note("Date cannot be read" if fields.filled("date") else "missing Date")
+        contents.note("Date cannot be read" if fields.first_nonempty("date") else "missing Date")
     calendar = contents.parts.get("text/calendar")
     subject = " ".join(line(fields.decoded("subject")).split())
     # RFC 5322 §3.6.4 has no ids without brackets; a mail that calls itself a reply may forget them
@@ -223,7 +223,7 @@ def _assemble(
         report=read_report(
             fields, body_text.text, contents.attachments, limits, charset=_charset(contents)
         ),
-        invitation=parse_invitation(cleaned(guess(calendar.decoded()), contents.removed))
+        invitation=parse_invitation(cleaned(decode_unknown(calendar.decoded()), contents.removed))
         if calendar
         else None,
         protection=find_protection(root, body_text.text),
@@ -250,7 +250,7 @@ def _addresses(
             contents.note(f"{len(values)} {name.title()} headers, {which} counts")
             values = [one]
         for value in values[:10]:
-            may_be_usual = len(value) <= _MAX_USUAL_CHARS and name not in fields.had_nul
+            may_be_usual = len(value) <= _MAX_USUAL_CHARS and name not in fields.names_with_nul
             if may_be_usual and (usual := _usual_addresses(role, value, limits.header_addresses)):
                 found += usual
                 continue
@@ -261,7 +261,9 @@ def _addresses(
             if role in _AUTHORS:
                 pairs = zip(read, mailboxes, strict=True)
                 contents.altered_addresses += [
-                    a.address for a, m in pairs if a.address != m.address or name in fields.had_nul
+                    a.address
+                    for a, m in pairs
+                    if a.address != m.address or name in fields.names_with_nul
                 ]
             found += read
     return _with_sender(found, fields, contents, line)
@@ -294,7 +296,7 @@ def _with_sender(
     if any(one.role in ("from", "sender") and "@" in one.address for one in found):
         return tuple(found)
     for name in _SENDER_FALLBACKS:
-        mailboxes = parse_mailboxes(fields.filled(name), most=1)[0]
+        mailboxes = parse_mailboxes(fields.first_nonempty(name), most=1)[0]
         if mailboxes and "@" in mailboxes[0].address:
             contents.note(f"From without an address, {name.title()} taken as the sender")
             only = AddressLine("sender", line(mailboxes[0].name), line(mailboxes[0].address))

@@ -90,7 +90,7 @@ def test_only_what_is_asked_for_is_read_and_it_must_be_short(kind):
 
 async def test_before_the_signature_is_known_to_be_good_nothing_else_is_decoded(monkeypatch):
     decoded, threads = [], set()
-    unquoted, read = module._unquoted, inbound_forms.read_form
+    unquoted, read = module._percent_decoded, inbound_forms.read_form
 
     def watched(data):
         decoded.append(len(data))
@@ -100,7 +100,7 @@ async def test_before_the_signature_is_known_to_be_good_nothing_else_is_decoded(
         threads.add(threading.current_thread())
         return read(*args)
 
-    monkeypatch.setattr(module, "_unquoted", watched)
+    monkeypatch.setattr(module, "_percent_decoded", watched)
     monkeypatch.setattr(inbound_forms, "read_form", reading)
     body = b"timestamp=1&token=x&signature=00&body-mime=" + b"%41" * 100_000
     reader = Mailgun("key-123456", timedelta(minutes=5), leases=None)

@@ -22,7 +22,7 @@ _RESERVED = re.compile(r"^(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(?=\.
 _SHOWS_NOTHING = ("Cc", "Cs", "Zl", "Zp")
 
 
-def shown_filename(
+def display_filename(
     name: str,
     *,
     default: str = "attachment",
@@ -40,7 +40,7 @@ def shown_filename(
 
 def safe_filename(name: str, *, default: str = "attachment") -> str:
     """A name that no system treats specially: for writing a file, not only for showing it."""
-    name = _UNSAFE.sub("_", shown_filename(name, default="")).strip(". ")
+    name = _UNSAFE.sub("_", display_filename(name, default="")).strip(". ")
     if _RESERVED.match(name):
         name = f"_{name}"
     return name[:MAX_CHARS] or default
@@ -136,8 +136,8 @@ def parse_invitation(text: str) -> Invitation | None:
     return Invitation(
         method=method,
         uid=event.get("UID", ""),
-        summary=unescaped(event.get("SUMMARY", "")),
-        location=unescaped(event.get("LOCATION", "")),
+        summary=unescape_text(event.get("SUMMARY", "")),
+        location=unescape_text(event.get("LOCATION", "")),
         organizer=_address(event.get("ORGANIZER", "")),
         start=event.get("DTSTART", ""),
         end=event.get("DTEND", ""),
@@ -162,7 +162,7 @@ def _address(value: str) -> str:
     return value[7:] if value[:7].lower() == "mailto:" else value
 
 
-def unescaped(value: str) -> str:
+def unescape_text(value: str) -> str:
     return re.sub(r"\\([nN;,\\])", lambda m: "\n" if m[1] in "nN" else m[1], value)
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from postroom.mail.message import ParsedAttachment, Protection
-from postroom.mail.mime.attachments import EXTENSIONS, detect_type, read_tnef, shown_filename
+from postroom.mail.mime.attachments import EXTENSIONS, detect_type, display_filename, read_tnef
 from postroom.mail.mime.decoding import clean, decode, find_uu
 from postroom.mail.mime.parts import Part, is_embedded_message, split_header
 from postroom.mail.text.invisible import Removed, cleaned
@@ -51,9 +51,9 @@ class Contents:
 def collect(root: Part, limits: Limits) -> Contents:
     """Sort the parts of a mail into text and files."""
     contents = Contents(root=root)
-    _collect(root, contents, limits, is_root=True)
+    _collect_part(root, contents, limits, is_root=True)
     if not contents.bodies:
-        _show_a_named_text(root, contents, limits)
+        _use_named_text(root, contents, limits)
     return contents
 
 
@@ -63,24 +63,24 @@ def _charsets_in(root: Part) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*root.fields.charsets(), *filter(None, parts))))
 
 
-def _show_a_named_text(part: Part, contents: Contents, limits: Limits) -> None:
+def _use_named_text(part: Part, contents: Contents, limits: Limits) -> None:
     """Some programs give the text a filename; without another text part, it is the body."""
     for child in part.children:
         if child.content_type in _SHOWABLE and child.disposition[0] != "attachment":
             _add_body(child, contents, limits)
             return
-        _show_a_named_text(child, contents, limits)
+        _use_named_text(child, contents, limits)
         if contents.bodies:
             return
 
 
-def _collect(part: Part, contents: Contents, limits: Limits, *, is_root: bool = False) -> None:
+def _collect_part(part: Part, contents: Contents, limits: Limits, *, is_root: bool = False) -> None:
     contents.parts.setdefault(part.content_type, part)
     if part.content_type == "multipart/alternative" and part.children:
         _collect_alternative(part, contents, limits)
     elif part.children:
         for child in part.children:
-            _collect(child, contents, limits)
+            _collect_part(child, contents, limits)
     elif is_body(part, is_root=is_root):
         _add_body(part, contents, limits)
         if part.disposition[1].get("filename"):
@@ -95,7 +95,7 @@ def _collect_alternative(part: Part, contents: Contents, limits: Limits) -> None
     """Alternatives become one body; other parts of the multipart are files."""
     inner = Contents(parts=contents.parts, removed=contents.removed, root=contents.root)
     for child in part.children:
-        _collect(child, inner, limits)
+        _collect_part(child, inner, limits)
     plains = [b.plain for b in inner.bodies if b.plain is not None]
     htmls = [b.html for b in inner.bodies if b.html is not None]
     if plains or htmls:
@@ -186,7 +186,7 @@ def _add_file(
     content_id: str | None = None,
 ) -> None:
     """Add a file that is no part of its own."""
-    name = shown_filename(name, most=limits.filename_chars, removed=contents.removed)
+    name = display_filename(name, most=limits.filename_chars, removed=contents.removed)
     detected = detect_type(content, kind)
     contents.attachments.append(
         ParsedAttachment(name, kind, detected, content, content_id is not None, content_id)
@@ -231,7 +231,7 @@ def _add_message(message: Part, contents: Contents, limits: Limits, *, is_shown:
     """The files of a mail inside the mail are files of the mail; its text shows if it may."""
     is_report = "multipart/report" in contents.parts
     inner = Contents(removed=contents.removed)
-    _collect(message, inner, limits, is_root=True)
+    _collect_part(message, inner, limits, is_root=True)
     for defect in inner.defects:
         contents.note(defect)
     if not is_report:
@@ -254,9 +254,9 @@ def _attachment(part: Part, contents: Contents, limits: Limits) -> ParsedAttachm
     content_id = part.fields.first("content-id").strip().strip("<>") or None
     name = parameters.get("filename") or part.parameters.get("name") or ""
     return ParsedAttachment(
-        filename=shown_filename(name, most=limits.filename_chars, removed=contents.removed)
+        filename=display_filename(name, most=limits.filename_chars, removed=contents.removed)
         if name
-        else _made_up_name(part, content, contents, limits),
+        else _generated_name(part, content, contents, limits),
         content_type=cleaned(part.content_type, contents.removed, one_line=True),
         detected_type=detect_type(content, part.content_type),
         content=content,
@@ -266,12 +266,12 @@ def _attachment(part: Part, contents: Contents, limits: Limits) -> ParsedAttachm
     )
 
 
-def _made_up_name(part: Part, content: bytes, contents: Contents, limits: Limits) -> str:
+def _generated_name(part: Part, content: bytes, contents: Contents, limits: Limits) -> str:
     extension = EXTENSIONS.get(part.content_type, "bin")
     if is_embedded_message(part):
         block = split_header(content, 0, len(content), limits=limits)
         subject = block.fields.decoded("subject")[:100]
-        return shown_filename(
+        return display_filename(
             f"{clean(subject)}.eml",
             default="message.eml",
             most=limits.filename_chars,

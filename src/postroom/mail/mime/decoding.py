@@ -13,10 +13,10 @@ from functools import cache, lru_cache
 from postroom.mail.data import load
 from postroom.mail.mime.detection import (
     decode_iso2022_jp,
+    detect_multibyte,
     is_latin,
     is_western,
     lines_with_letters,
-    multibyte,
     rare_letters,
 )
 from postroom.model.values import late_pattern
@@ -231,9 +231,9 @@ def decode(
     codec = codec_name(charset) if charset else None
     if charset and codec is None:
         defect = f"unknown charset {clean(charset)[:40]!r}"
-        return guess(data, detects=detects, hints=hints), defect
+        return decode_unknown(data, detects=detects, hints=hints), defect
     if codec is None:
-        return guess(data, detects=detects, hints=hints), "8-bit text without a charset"
+        return decode_unknown(data, detects=detects, hints=hints), "8-bit text without a charset"
     return _decode_as(data, codec, detects=detects)
 
 
@@ -246,7 +246,7 @@ def _is_stateful(charset: str | None) -> bool:
 
 
 def _decode_as(data: bytes, codec: str, *, detects: bool) -> tuple[str, str | None]:
-    if codec in _WESTERN and not data.isascii() and (text := _utf8_in_disguise(data)) is not None:
+    if codec in _WESTERN and not data.isascii() and (text := _misdeclared_utf8(data)) is not None:
         return text, f"declared {codec}, but it is utf-8"
     if codec.startswith("iso2022_jp"):
         return _iso2022_jp(data, codec, detects=detects)
@@ -256,35 +256,39 @@ def _decode_as(data: bytes, codec: str, *, detects: bool) -> tuple[str, str | No
         pass
     defect = f"not valid {codec}"
     if codec == "ascii":
-        return guess(data, detects=detects), "8-bit text declared as us-ascii"
+        return decode_unknown(data, detects=detects), "8-bit text declared as us-ascii"
     if codec == "cp1252":
         return clean(data.decode("latin-1")), None
-    return _repaired(data, codec, detects=detects), defect
+    return _decode_damaged(data, codec, detects=detects), defect
 
 
 def _iso2022_jp(data: bytes, codec: str, *, detects: bool) -> tuple[str, str | None]:
     """ISO-2022-JP; without its escapes it is another charset of Japan under this name."""
     if data.isascii() or b"\x1b" in data:
         return clean(decode_iso2022_jp(data)), None if data.isascii() else f"not valid {codec}"
-    return guess(data, detects=detects, hints=("cp932", "euc_jp")), f"not valid {codec}"
+    return decode_unknown(data, detects=detects, hints=("cp932", "euc_jp")), f"not valid {codec}"
 
 
-def _repaired(data: bytes, codec: str, *, detects: bool) -> str:
+def _decode_damaged(data: bytes, codec: str, *, detects: bool) -> str:
     """The declared charset with replacement characters, unless another one fits better."""
     if codec == "utf-8":
-        is_cut = _is_damaged_utf8(data, per_wrong=1) and multibyte(data[:_SAMPLE]) is None
-        return clean(data.decode(codec, "replace")) if is_cut else guess(data, detects=detects)
-    if (text := _utf8_in_disguise(data)) is not None:
+        is_cut = _is_damaged_utf8(data, per_wrong=1) and detect_multibyte(data[:_SAMPLE]) is None
+        return (
+            clean(data.decode(codec, "replace"))
+            if is_cut
+            else decode_unknown(data, detects=detects)
+        )
+    if (text := _misdeclared_utf8(data)) is not None:
         return text
     lenient = data.decode(codec, "replace")
     wrong = lenient.count(REPLACEMENT)
     if wrong * 20 <= len(data):
         return clean(lenient)
-    other = guess(data, detects=detects)
+    other = decode_unknown(data, detects=detects)
     return other if other.count(REPLACEMENT) < wrong else clean(lenient)
 
 
-def _utf8_in_disguise(data: bytes) -> str | None:
+def _misdeclared_utf8(data: bytes) -> str | None:
     """UTF-8 sent under another name: by chance, other text is hardly ever valid UTF-8."""
     if not _UTF8_LEAD.search(data):
         return None
@@ -294,7 +298,7 @@ def _utf8_in_disguise(data: bytes) -> str | None:
         return None
 
 
-def guess(data: bytes, *, detects: bool = True, hints: Sequence[str] = ()) -> str:
+def decode_unknown(data: bytes, *, detects: bool = True, hints: Sequence[str] = ()) -> str:
     """Decode bytes of unknown charset: UTF-8 if valid, else the detected charset."""
     try:
         return clean(data.decode("utf-8"))
@@ -302,7 +306,7 @@ def guess(data: bytes, *, detects: bool = True, hints: Sequence[str] = ()) -> st
         pass
     if _is_damaged_utf8(data):
         return clean(data.decode("utf-8", "replace"))
-    codec = (_detected(data, hints) if detects else None) or "cp1252"
+    codec = (_detect_charset(data, hints) if detects else None) or "cp1252"
     try:
         return clean(data.decode(codec))
     except (UnicodeError, ValueError):
@@ -316,15 +320,15 @@ def _is_damaged_utf8(data: bytes, per_wrong: int = 4) -> bool:
     return len(_UTF8_LEAD.findall(sample)) > per_wrong * wrong
 
 
-def _detected(data: bytes, hints: Sequence[str]) -> str | None:
+def _detect_charset(data: bytes, hints: Sequence[str]) -> str | None:
     """The charset that the lines with 8-bit bytes look like; too few are not worth a guess."""
     sample = lines_with_letters(data, _SAMPLE)
     named = [codec for hint in hints if (codec := codec_name(hint)) and codec not in _COMMON]
-    if fitting := [codec for codec in named if _fits(sample, codec)]:
+    if fitting := [codec for codec in named if _is_decodable(sample, codec)]:
         return min(fitting, key=lambda codec: rare_letters(sample, codec))
     if sum(byte > 127 for byte in sample) < _FEW_LETTERS:
         return None
-    if (codec := multibyte(sample)) is not None:
+    if (codec := detect_multibyte(sample)) is not None:
         return codec
     latin = is_latin(sample)
     if latin and is_western(sample):
@@ -338,7 +342,7 @@ def _detected(data: bytes, hints: Sequence[str]) -> str | None:
     return "cp1250" if any(sign in sample for sign in _POLISH_SIGNS) else "cp1252"
 
 
-def _fits(sample: bytes, codec: str) -> bool:
+def _is_decodable(sample: bytes, codec: str) -> bool:
     try:
         sample.decode(codec)
     except (UnicodeError, ValueError):
@@ -391,7 +395,7 @@ def _encoded_words(value: str) -> list[tuple[int, int, str, bytes]]:
     while len(found) < _MAX_WORDS and (match := _START.search(value, at)):
         end = _end_of_word(value, match.end())
         if end < 0:
-            if (rest := _cut_off(value[match.end() :])) is not None:
+            if (rest := _truncated_word(value[match.end() :])) is not None:
                 data, charset = _payload(rest, match[2]), match[1].lower()
                 data = _TORN_UTF8.sub(b"", data) if codec_name(charset) == "utf-8" else data
                 found.append((match.start(), len(value), charset, data))
@@ -402,7 +406,7 @@ def _encoded_words(value: str) -> list[tuple[int, int, str, bytes]]:
     return found
 
 
-def _cut_off(rest: str) -> str | None:
+def _truncated_word(rest: str) -> str | None:
     """What is left of a last word whose end somebody cut off, without its torn last letter."""
     rest = rest.rstrip().removesuffix("?")
     is_word = bool(rest) and " " not in rest and "?" not in rest and len(rest) < _LONGEST_WORD

@@ -28,7 +28,7 @@ def _is_kana(letter: str) -> bool:
     return "\u3040" <= letter <= "\u30ff"
 
 
-def _lead(letter: str, codec: str) -> int:
+def _lead_byte(letter: str, codec: str) -> int:
     """The first byte of a letter in a charset, 0 if it is not in it."""
     try:
         encoded = letter.encode(codec)
@@ -39,17 +39,17 @@ def _lead(letter: str, codec: str) -> int:
 
 # The characters that most words consist of, which each standard puts into its first part.
 _CANDIDATES: tuple[tuple[str, Callable[[str], bool]], ...] = (
-    ("cp949", lambda letter: 0xB0 <= _lead(letter, "euc_kr") <= 0xC8),
-    ("cp932", lambda letter: _is_kana(letter) or 0xB0 <= _lead(letter, "euc_jp") <= 0xCF),
-    ("euc_jp", lambda letter: _is_kana(letter) or 0xB0 <= _lead(letter, "euc_jp") <= 0xCF),
-    ("gb18030", lambda letter: 0xB0 <= _lead(letter, "gb2312") <= 0xD7),
-    ("big5hkscs", lambda letter: 0xA4 <= _lead(letter, "big5") <= 0xC6),
+    ("cp949", lambda letter: 0xB0 <= _lead_byte(letter, "euc_kr") <= 0xC8),
+    ("cp932", lambda letter: _is_kana(letter) or 0xB0 <= _lead_byte(letter, "euc_jp") <= 0xCF),
+    ("euc_jp", lambda letter: _is_kana(letter) or 0xB0 <= _lead_byte(letter, "euc_jp") <= 0xCF),
+    ("gb18030", lambda letter: 0xB0 <= _lead_byte(letter, "gb2312") <= 0xD7),
+    ("big5hkscs", lambda letter: 0xA4 <= _lead_byte(letter, "big5") <= 0xC6),
 )
 _JAPANESE = frozenset(("cp932", "euc_jp"))
 _MIN_KANA = 0.2
 
 
-def multibyte(sample: bytes) -> str | None:
+def detect_multibyte(sample: bytes) -> str | None:
     """The East Asian charset in which all bytes pair up to common characters, None if none.
 
     In Western text such pairs would stand alone between ASCII letters.
@@ -58,12 +58,12 @@ def multibyte(sample: bytes) -> str | None:
     fitting = [codec for codec, score in scores.items() if score >= _COMMON]
     if len(fitting) < 2:
         return fitting[0] if fitting else None
-    return max(fitting, key=lambda codec: (_frequent(sample, codec), scores[codec]))
+    return max(fitting, key=lambda codec: (_share_of_frequent(sample, codec), scores[codec]))
 
 
-def _frequent(sample: bytes, codec: str) -> float:
+def _share_of_frequent(sample: bytes, codec: str) -> float:
     """The share of frequent characters; kana are in every Japanese sentence."""
-    letters = [letter for letter in _whole(sample, codec) if letter >= "\u2e80"]
+    letters = [letter for letter in _decode_sample(sample, codec) if letter >= "\u2e80"]
     known = frozenset(load("charsets")["frequent"].get(codec, ()))
     return sum(letter in known or _is_kana(letter) for letter in letters) / len(letters)
 
@@ -71,7 +71,7 @@ def _frequent(sample: bytes, codec: str) -> float:
 def _score(sample: bytes, codec: str, is_common: Callable[[str], bool]) -> float:
     """The share of common characters, 0 if the bytes do not fit."""
     try:
-        text = _whole(sample, codec)
+        text = _decode_sample(sample, codec)
     except UnicodeDecodeError:
         return 0
     wide = [at for at, letter in enumerate(text) if letter >= "\u2e80"]
@@ -95,7 +95,7 @@ def _is_punctuation(letter: str) -> bool:
     return "\u3000" <= letter <= "\u303f" or letter >= "\uff00"
 
 
-def _whole(sample: bytes, codec: str) -> str:
+def _decode_sample(sample: bytes, codec: str) -> str:
     """Decode strictly, but for a last character that the sample cut in two."""
     try:
         return sample.decode(codec)
@@ -138,15 +138,15 @@ def decode_iso2022_jp(data: bytes) -> str:
     pieces: list[str] = []
     mode, at, shifted = b"(B", 0, False
     for escape in _ESCAPE.finditer(data):
-        pieces.append(_segment(data[at : escape.start()], b"(I" if shifted else mode))
+        pieces.append(_decode_segment(data[at : escape.start()], b"(I" if shifted else mode))
         at = escape.end()
         mode = escape[1] or mode
         shifted = escape[2] == b"\x0e" if escape[2] else shifted
-    pieces.append(_segment(data[at:], b"(I" if shifted else mode))
+    pieces.append(_decode_segment(data[at:], b"(I" if shifted else mode))
     return "".join(pieces)
 
 
-def _segment(data: bytes, mode: bytes) -> str:
+def _decode_segment(data: bytes, mode: bytes) -> str:
     if mode == b"(I":
         return bytes(byte | 0x80 if 0x21 <= byte <= 0x5F else byte for byte in data).decode(
             "cp932", "replace"

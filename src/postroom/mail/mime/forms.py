@@ -59,20 +59,20 @@ def read_form(content_type: str, body: bytes, only: Collection[str] | None = Non
 def _urlencoded(body: bytes, only: Collection[str] | None) -> Form:
     pairs = body.split(b"&", _MAX_PARTS)
     if len(pairs) > _MAX_PARTS or not body.isascii():
-        raise _unreadable()
+        raise _malformed_form()
     form = Form()
     for pair in pairs:
         name, _, value = pair.partition(b"=")
         if len(name) > _MAX_HEAD_BYTES:
             raise Malformed("the name of a form field is too long")
-        field_name = _unquoted(name).decode("utf-8", "replace")
+        field_name = _percent_decoded(name).decode("utf-8", "replace")
         if only is None or field_name in only:
             _check_length(value, only)
-            form.fields.setdefault(field_name, _unquoted(value))
+            form.fields.setdefault(field_name, _percent_decoded(value))
     return form
 
 
-def _unquoted(data: bytes) -> bytes:
+def _percent_decoded(data: bytes) -> bytes:
     """Decode percent-encoding.
 
     As quoted-printable, which differs in one character, the standard library decodes it a hundred
@@ -108,7 +108,7 @@ def _spans(marker: bytes, body: bytes) -> Iterator[tuple[int, int]]:
     separator = b"\r\n" + marker
     start = 0 if body.startswith(marker) else body.find(separator) + 2
     if start == 1:
-        raise _unreadable()
+        raise _malformed_form()
     start += len(marker)
     for _ in range(_MAX_PARTS + 1):
         if body.startswith(b"--", start):
@@ -118,7 +118,7 @@ def _spans(marker: bytes, body: bytes) -> Iterator[tuple[int, int]]:
             break
         yield start, end
         start = end + len(separator)
-    raise _unreadable()
+    raise _malformed_form()
 
 
 def _head(body: bytes, start: int, end: int) -> tuple[dict[str, str], int]:
@@ -136,5 +136,5 @@ def _check_length(value: bytes | memoryview, only: Collection[str] | None) -> No
         raise Malformed(f"a form field is too long: one of {', '.join(only)}")
 
 
-def _unreadable() -> Malformed:
+def _malformed_form() -> Malformed:
     return Malformed("the form is malformed or has too many fields")

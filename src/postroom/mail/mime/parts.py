@@ -13,8 +13,8 @@ from postroom.mail.mime.decoding import (
     clean,
     decode,
     decode_transfer,
+    decode_unknown,
     decode_words,
-    guess,
     transfer_encoding,
 )
 from postroom.model.limits import Limits
@@ -42,7 +42,7 @@ class Fields:
 
     pairs: list[tuple[str, str]] = field(default_factory=list)
     _index: dict[str, list[str]] = field(default_factory=dict)
-    had_nul: set[str] = field(default_factory=set)
+    names_with_nul: set[str] = field(default_factory=set)
     """Names, in lower case, of fields in which a NUL stood; nothing can be stored with one."""
 
     def add(self, name: str, value: str) -> None:
@@ -56,12 +56,12 @@ class Fields:
         values = self._index.get(name)
         return values[0] if values else ""
 
-    def filled(self, name: str) -> str:
+    def first_nonempty(self, name: str) -> str:
         """The first value that is not empty."""
         return next((value for value in self.all(name) if value.strip()), "")
 
     def decoded(self, name: str) -> str:
-        return decode_words(self.filled(name)).strip()
+        return decode_words(self.first_nonempty(name)).strip()
 
     def charsets(self) -> list[str]:
         """The charsets of the encoded words, each once."""
@@ -201,7 +201,7 @@ class _Reader:
         if not value.isascii():
             value = self._decoded(value.encode("latin-1"))
         if "\0" in value:
-            self.fields.had_nul.add(self._name.lower())
+            self.fields.names_with_nul.add(self._name.lower())
         self.fields.add(self._name, clean(value.strip()))
         self._name = ""
 
@@ -293,7 +293,7 @@ class Splitter:
         if depth >= self.limits.mime_depth:
             self.note(f"parts nested over {self.limits.mime_depth} levels, read up to there")
             return
-        ranges = self._ranges(part)
+        ranges = self._child_ranges(part)
         default = "message/rfc822" if part.content_type == "multipart/digest" else "text/plain"
         for start, end in ranges:
             if self.parts >= self.limits.mime_parts:
@@ -301,7 +301,7 @@ class Splitter:
                 return
             part.children.append(self.read_part(start, end, depth=depth + 1, default=default))
 
-    def _ranges(self, part: Part) -> list[tuple[int, int]]:
+    def _child_ranges(self, part: Part) -> list[tuple[int, int]]:
         """Where each child begins and ends."""
         boundary = part.parameters.get("boundary", "").rstrip()
         marker = b"--" + boundary.encode("utf-8", "replace")
@@ -388,12 +388,12 @@ def parse_parameters(value: str) -> tuple[str, Mapping[str, str]]:
 def _parameters(value: str) -> tuple[str, Mapping[str, str]]:
     head, _, rest = value.partition(";")
     if "=" in head:  # a forgotten semicolon, or a forgotten type
-        head, rest = ("", value) if "/" not in head.partition("=")[0] else _forgiven(value)
+        head, rest = ("", value) if "/" not in head.partition("=")[0] else _split_leniently(value)
     raw = _raw_parameters(rest) if "=" in rest else []
     return clean(head.strip().strip('"').lower()), _decoded(raw) if raw else {}
 
 
-def _forgiven(value: str) -> tuple[str, str]:
+def _split_leniently(value: str) -> tuple[str, str]:
     words = value.split(None, 1)
     return (words[0].rstrip(";"), words[1]) if len(words) == 2 else (value, "")
 
@@ -427,11 +427,11 @@ def _decoded(raw: list[tuple[str, str, bool]]) -> dict[str, str]:
         else:
             plain.setdefault(name, decode_words(value))
     for name, numbered in sections.items():
-        plain[name] = _joined(numbered)
+        plain[name] = _join_sections(numbered)
     return {name: clean(value) for name, value in plain.items()}
 
 
-def _joined(numbered: dict[int, tuple[str, bool]]) -> str:
+def _join_sections(numbered: dict[int, tuple[str, bool]]) -> str:
     """The sections of an RFC 2231 parameter, in order, in their charset."""
     ordered = [numbered[number] for number in sorted(numbered)]
     if not any(encoded for _, encoded in ordered):
@@ -445,4 +445,4 @@ def _joined(numbered: dict[int, tuple[str, bool]]) -> str:
         unquote_to_bytes(value) if encoded else value.encode("utf-8", "replace")
         for value, encoded in ordered
     )
-    return decode(data, charset)[0] if charset else guess(data)
+    return decode(data, charset)[0] if charset else decode_unknown(data)

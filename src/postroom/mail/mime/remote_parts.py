@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from postroom.mail.mime.attachments import shown_filename
+from postroom.mail.mime.attachments import display_filename
 from postroom.mail.mime.bodies import collect, is_body
 from postroom.mail.mime.parts import Fields, Part, parse_parameters
 from postroom.mail.parse import BodyText, read_body_text
@@ -29,29 +29,29 @@ class RemotePart(Part):
     size_bytes: int = 0
 
     @property
-    def inner(self) -> list[RemotePart]:
+    def remote_children(self) -> list[RemotePart]:
         return [child for child in self.children if isinstance(child, RemotePart)]
 
     @property
-    def here(self) -> int:
+    def loaded_bytes(self) -> int:
         return self.end - self.start
 
     @property
     def is_cut(self) -> bool:
-        return self.here < self.size_bytes
+        return self.loaded_bytes < self.size_bytes
 
     @property
     def filename(self) -> str:
         """The sender's name for the part; empty if there is none."""
         name = self.disposition[1].get("filename") or self.parameters.get("name") or ""
-        return shown_filename(name) if name else ""
+        return display_filename(name) if name else ""
 
     def decoded(self, *, most: int | None = None) -> bytes:
         data = Part.decoded(self, most=most)
-        return _whole_letters(data) if self.is_cut else data
+        return _without_torn_letter(data) if self.is_cut else data
 
 
-def _whole_letters(data: bytes) -> bytes:
+def _without_torn_letter(data: bytes) -> bytes:
     """Drop the first bytes of a letter whose others did not come (UTF-8)."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
@@ -93,12 +93,12 @@ def _header(value: str, parameters: Iterable[tuple[str, str]]) -> str:
     return "; ".join((value, *(f'{name}="{text}"' for name, text in quoted)))
 
 
-def fill(part: RemotePart, contents: Mapping[str, bytes]) -> None:
+def fill_contents(part: RemotePart, contents: Mapping[str, bytes]) -> None:
     """Put in what came, by the numbers of the parts."""
-    for child in part.inner:
-        fill(child, contents)
+    for child in part.remote_children:
+        fill_contents(child, contents)
     if isinstance(part.message, RemotePart):
-        fill(part.message, contents)
+        fill_contents(part.message, contents)
     if not part.children and part.number in contents:
         part.raw = contents[part.number]
         part.start, part.end = 0, len(part.raw)
@@ -111,7 +111,11 @@ def read_text(root: RemotePart, limits: Limits) -> BodyText:
 
 def text_parts(part: RemotePart, *, include_html: bool) -> list[RemotePart]:
     """The parts to read for the text; HTML only where there is no plain text to speak of."""
-    found = [text for child in part.inner for text in text_parts(child, include_html=include_html)]
+    found = [
+        text
+        for child in part.remote_children
+        for text in text_parts(child, include_html=include_html)
+    ]
     if part.content_type == "multipart/alternative":
         plain = [text for text in found if text.content_type != "text/html"]
         needs_html = include_html or sum(text.size_bytes for text in plain) < _STUB_BYTES
@@ -137,7 +141,9 @@ def file_parts(
     """The parts that are files, as for mail that is here; those of a mail inside it as well."""
     is_report = is_report or part.content_type == "multipart/report"
     if part.children:
-        found = (file_parts(child, is_root=False, is_report=is_report) for child in part.inner)
+        found = (
+            file_parts(child, is_root=False, is_report=is_report) for child in part.remote_children
+        )
         return [file for files in found for file in files]
     if is_body(part, is_root=is_root):
         return []

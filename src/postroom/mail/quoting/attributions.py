@@ -69,14 +69,14 @@ def _abbreviated(kind: str) -> frozenset[str]:
 
 
 @cache
-def _small() -> frozenset[str]:
+def _small_words() -> frozenset[str]:
     data = load("quotations")
     words = (*words_of("small"), *words_of("openers"), *data["name_particles"])
     return frozenset(part for word in words for part in word.split())
 
 
 @cache
-def _openers() -> frozenset[str]:
+def _opening_words() -> frozenset[str]:
     return frozenset(opener.split()[0] for opener in words_of("openers"))
 
 
@@ -154,7 +154,7 @@ def _word_kind(text: str) -> str:
 
 def _plain_kind(text: str) -> str:
     """A small word, a name, or any other word."""
-    if text.lower() in _small() or text.lower() in ("pm", "am", "a.m", "p.m"):
+    if text.lower() in _small_words() or text.lower() in ("pm", "am", "a.m", "p.m"):
         return "small"
     first = text[0]
     return "name" if first.isupper() or first.lower() == first.upper() else "word"
@@ -200,7 +200,7 @@ def find_attribution(text: str, *, quote_follows: bool, is_paragraph: bool = Fal
     stripped = text.rstrip(TRAILING)
     if quote_follows and _is_usual(stripped):
         return 0
-    if not _may_be_one(stripped, quote_follows=quote_follows, is_paragraph=is_paragraph):
+    if not _may_be_attribution(stripped, quote_follows=quote_follows, is_paragraph=is_paragraph):
         return -1
     has_colon = stripped.endswith((":", "："))
     tokens = _tokens(stripped)
@@ -209,7 +209,7 @@ def find_attribution(text: str, *, quote_follows: bool, is_paragraph: bool = Fal
     for at in range(len(tokens) - 1, -1, -1):
         if not _may_start(stripped, tokens, at):
             continue
-        evidence = _weigh(tokens[at:], inside=inside)
+        evidence = _gather_evidence(tokens[at:], inside=inside)
         is_whole = is_paragraph and not stripped[: tokens[at].start].strip(" \t\n*_-\"'<([")
         if _is_complete(
             evidence, tokens[at:], colon=has_colon, quote=quote_follows, whole=is_whole
@@ -224,7 +224,7 @@ def find_attribution(text: str, *, quote_follows: bool, is_paragraph: bool = Fal
         best = next((at for at, token in enumerate(tokens) if token.start >= start), -1)
         if best < 0 or not tokens[best].opens_line:
             return start
-    return _line_start(stripped, tokens, _extended(stripped, tokens, best))
+    return _line_start(stripped, tokens, _extend_upwards(stripped, tokens, best))
 
 
 def _is_usual(line: str) -> bool:
@@ -239,10 +239,10 @@ def _is_usual(line: str) -> bool:
     is_verb = verb.isalpha() and verb.lower() in words_of("verbs")
     words = _NO_LETTERS.split(first)[1:]
     is_one = is_verb and not _SENTENCE_END.search(line)
-    return is_one and not any(w[:1].isupper() and w.lower() in _openers() for w in words)
+    return is_one and not any(w[:1].isupper() and w.lower() in _opening_words() for w in words)
 
 
-def _may_be_one(text: str, *, quote_follows: bool, is_paragraph: bool) -> bool:
+def _may_be_attribution(text: str, *, quote_follows: bool, is_paragraph: bool) -> bool:
     """A quick look: it needs an address or a verb, unless it is a paragraph with a date.
 
     With neither a quotation nor an empty line below, an address alone needs a colon at the end.
@@ -283,7 +283,7 @@ def _may_start(text: str, tokens: list[_Token], at: int) -> bool:
         return not (before.kind == "small" and len(before.text) < 3)
     if before.ends_sentence and between.strip()[:1] in ("!", "?", "。", "！", "？"):
         return True
-    is_opener = token.text[0].isupper() and token.text.lower() in _openers()
+    is_opener = token.text[0].isupper() and token.text.lower() in _opening_words()
     return is_opener and _opens_date(tokens, at)
 
 
@@ -295,7 +295,7 @@ def _opens_date(tokens: list[_Token], at: int) -> bool:
     return bool(behind) and behind[0].kind in ("date", "weekday", "month", "number", "time")
 
 
-def _weigh(tokens: list[_Token], *, inside: bool) -> _Evidence:
+def _gather_evidence(tokens: list[_Token], *, inside: bool) -> _Evidence:
     found = _Evidence(verb=inside, strong=inside)
     kinds = {token.kind for token in tokens}
     found.date = (
@@ -349,7 +349,7 @@ def _ends_with_verb(tokens: list[_Token], *, inside: bool) -> bool:
     return inside or any(token.kind == "verb" for token in tokens[-2:])
 
 
-def _extended(text: str, tokens: list[_Token], at: int) -> int:
+def _extend_upwards(text: str, tokens: list[_Token], at: int) -> int:
     """The start moved up over lines that belong to a wrapped attribution."""
     for _ in range(6):
         above = _start_above(text, tokens, at)
@@ -383,7 +383,7 @@ def _belongs(text: str, tokens: list[_Token], start: int, at: int) -> bool:
         return False
     opens = above[0].kind in _DATED or _opens_date(tokens[start:], 0)
     is_head = opens and bool(kinds & {"date", "month", "weekday", "time", "year"})
-    if not _is_proper(text, rest):
+    if not _can_begin(text, rest):
         return is_head or "address" in kinds or _is_wrapped(text, above, rest)
     below = {token.kind for token in rest}
     if "address" in kinds and "address" not in below and has_verb(text):
@@ -411,7 +411,7 @@ def _is_wrapped(text: str, above: list[_Token], rest: list[_Token]) -> bool:
     return rest[0].text.startswith("<") and len(above) <= 4
 
 
-def _is_proper(text: str, tokens: list[_Token]) -> bool:
+def _can_begin(text: str, tokens: list[_Token]) -> bool:
     """Whether an attribution can begin like this; if not, more of it stands above."""
     first = tokens[0]
     second = tokens[1].kind if len(tokens) > 1 else ""

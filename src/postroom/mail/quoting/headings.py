@@ -69,14 +69,14 @@ def is_forward(line: str) -> bool:
 
 
 @cache
-def _earlier() -> re.Pattern[str]:
+def _earlier_pattern() -> re.Pattern[str]:
     languages = _WORDS["languages"].values()
     headings = [heading for language in languages for heading in language.get("earlier", ())]
     return re.compile(f"(?:{'|'.join(headings)})", re.IGNORECASE)
 
 
 @cache
-def _notices() -> re.Pattern[str]:
+def _notice_pattern() -> re.Pattern[str]:
     return re.compile("|".join(_WORDS["notices"]), re.IGNORECASE)
 
 
@@ -84,9 +84,9 @@ def opens_notice(below: str) -> bool:
     """Whether a line below a short rule begins the rest of a forum or ticket notice."""
     below = below.strip()[:LONGEST]
     inner = below.strip(DECORATION + ":")
-    if inner != below and _earlier().match(inner) and len(inner) <= 80:
+    if inner != below and _earlier_pattern().match(inner) and len(inner) <= 80:
         return True
-    return len(below) <= _MAX_HEADING and _notices().search(below) is not None
+    return len(below) <= _MAX_HEADING and _notice_pattern().search(below) is not None
 
 
 _WORD = re.compile(r"[\w'’-]+")
@@ -138,8 +138,8 @@ def _is_reply_mark(line: str, mark: _Mark) -> bool:
     words = _WORD.findall(lowered)
     if len(words) > 16 or lowered.rstrip().endswith("?"):
         return False
-    return all(any(_stands_in(word, lowered, words) for word in kind) for kind in mark)
+    return all(any(_contains_word(word, lowered, words) for word in kind) for kind in mark)
 
 
-def _stands_in(word: str, lowered: str, words: list[str]) -> bool:
+def _contains_word(word: str, lowered: str, words: list[str]) -> bool:
     return word in words if word[0] < "\u3000" else word in lowered

@@ -38,21 +38,21 @@ def mark_quotes(html: str) -> str:
     body = tree.body
     if body is None:
         return html
-    groups = list(_quoted(body))
+    groups = list(_quoted_groups(body))
     quoted = [node for group in groups for node in group]
     ids = {node.mem_id for node in quoted}
     signatures = [n for n in body.css(_SIGNATURES)[:_MAX_FOUND] if not _is_inside(n, ids)]
     if not (quoted or signatures) or not _has_rest(body, [*quoted, *signatures]):
         return html
     for group in groups:
-        _wrap(group)
+        _wrap_in_quote(group)
     for node in signatures[:1]:
         if not _text_before(node).endswith("--"):
             _insert_before(node, "<div>-- </div>")
     return tree.html or html
 
 
-def _quoted(body: LexborNode) -> Iterator[list[LexborNode]]:
+def _quoted_groups(body: LexborNode) -> Iterator[list[LexborNode]]:
     """The outermost elements that hold what is quoted; those of a group stand side by side."""
     ids: set[int] = set()
     for node in body.css(_QUOTES)[:_MAX_FOUND]:
@@ -61,7 +61,7 @@ def _quoted(body: LexborNode) -> Iterator[list[LexborNode]]:
             yield [node]
     start = _first_break(body)
     if start is not None and not _is_inside(start, ids):
-        for group in _following(start, body):
+        for group in _following_groups(start, body):
             if rest := [node for node in group if node.mem_id not in ids]:
                 yield rest
     elif not ids and (last := _last_quote(body)) is not None:
@@ -90,7 +90,7 @@ def _begins_headers(text: str) -> bool:
     return label is not None and HEADERS.get(label[1].strip(" *").lower()) in ("from", "date")
 
 
-def _following(node: LexborNode, body: LexborNode) -> Iterator[list[LexborNode]]:
+def _following_groups(node: LexborNode, body: LexborNode) -> Iterator[list[LexborNode]]:
     """The node with what follows it, and what follows each element that it stands in."""
     group, at = [node], node
     while at.mem_id != body.mem_id:
@@ -116,7 +116,10 @@ def _last_quote(body: LexborNode) -> LexborNode | None:
         last = at if at.tag == "blockquote" else last
         at = at.parent
     behind = (
-        node for group in _following(last, body) for node in group if node.mem_id != last.mem_id
+        node
+        for group in _following_groups(last, body)
+        for node in group
+        if node.mem_id != last.mem_id
     )
     return None if any(_text(node).strip() for node in behind) else last
 
@@ -131,11 +134,11 @@ def _has_rest(body: LexborNode, marked: list[LexborNode]) -> bool:
         is_open = node.mem_id not in ids and (node.tag or "") not in _SILENT
         if is_open and node.tag == "-text" and (node.text_content or "").strip():
             return True
-        node = _next(node, body, goes_in=is_open)
+        node = _next_node(node, body, goes_in=is_open)
     return True
 
 
-def _next(node: LexborNode, body: LexborNode, *, goes_in: bool) -> LexborNode | None:
+def _next_node(node: LexborNode, body: LexborNode, *, goes_in: bool) -> LexborNode | None:
     """The next node in the order of the document."""
     if goes_in and node.first_child is not None:
         return node.first_child
@@ -188,7 +191,7 @@ def _insert_before(node: LexborNode, html: str) -> LexborNode | None:
     return node.prev
 
 
-def _wrap(group: list[LexborNode]) -> None:
+def _wrap_in_quote(group: list[LexborNode]) -> None:
     """Put nodes that stand side by side into a quotation."""
     wrapper = _insert_before(group[0], '<blockquote type="cite"></blockquote>')
     if wrapper is None:

@@ -70,7 +70,7 @@ def split_reply(text: str) -> Reply:
     lines, quoted, new, signature = _classify_lines(text)
     old = [line for line, is_quoted in zip(lines, quoted, strict=True) if is_quoted]
     kept = [lines[index] for index in new]
-    return Reply(_joined(kept[:signature]), _joined(old), _joined(kept[signature:]))
+    return Reply(_join_lines(kept[:signature]), _join_lines(old), _join_lines(kept[signature:]))
 
 
 def line_kinds(text: str) -> list[tuple[str, str]]:
@@ -84,7 +84,7 @@ def line_kinds(text: str) -> list[tuple[str, str]]:
 
 def _classify_lines(text: str) -> tuple[list[str], list[bool], list[int], int]:
     """Lines, which are quoted, the indexes of the new ones, and where their signature begins."""
-    marks = _Marks(text.replace("\r\n", "\n"))
+    marks = _QuotedLines(text.replace("\r\n", "\n"))
     lines = marks.lines
     new = list(range(len(lines)))
     if True in marks.quoted:
@@ -94,7 +94,7 @@ def _classify_lines(text: str) -> tuple[list[str], list[bool], list[int], int]:
     return lines, marks.quoted, new, find_signature([lines[index] for index in new])
 
 
-def _joined(lines: list[str]) -> str:
+def _join_lines(lines: list[str]) -> str:
     return "\n".join(lines).strip("\n").rstrip()
 
 
@@ -104,7 +104,7 @@ def _without_gaps(lines: list[str], new: list[int]) -> list[int]:
     return [at for over, at in zip(above, new, strict=False) if lines[at].strip() or over.strip()]
 
 
-class _Marks:
+class _QuotedLines:
     """Lines and which of them are quoted."""
 
     def __init__(self, text: str) -> None:
@@ -123,11 +123,11 @@ class _Marks:
         if has_marks and _OTHER_MARK.search(text):
             self._find_other_marks()
         if True in self.quoted:
-            self._free_prompts()
-            self._free_torn_ends()
+            self._unquote_prompts()
+            self._unquote_torn_ends()
             if "<<<" in text:
-                self._free_shouts()
-            self._adopt_wrapped_lines()
+                self._unquote_shouts()
+            self._quote_wrapped_lines()
         self._headings = lines_with_headings(text)
         cut = self._find_cut()
         above = zip(self.lines[:cut], self.quoted, strict=False)
@@ -166,7 +166,7 @@ class _Marks:
         is_code = any(line.rstrip().endswith("\\") for line in self.lines[first:end])
         return not is_code and (not above or is_announced)
 
-    def _free_prompts(self) -> None:
+    def _unquote_prompts(self) -> None:
         """Lines behind `>>> ` are typed into a program if no mail is quoted around them."""
         first = self.quoted.index(True)
         lines = zip(self.lines[first:], self.quoted[first:], strict=True)
@@ -176,7 +176,7 @@ class _Marks:
         if above and find_attribution(above, quote_follows=True) < 0:
             self.quoted = [False] * len(self.lines)
 
-    def _free_torn_ends(self) -> None:
+    def _unquote_torn_ends(self) -> None:
         """`> wrote:` is no quotation if its `<` stands in the lines above."""
         for index in self._verb_lines:
             line = self.lines[index]
@@ -190,13 +190,13 @@ class _Marks:
                 if said.count("<") > said.count(">") or "mailto:" in said:
                     self.quoted[index] = False
 
-    def _free_shouts(self) -> None:
+    def _unquote_shouts(self) -> None:
         """`>>> buy now <<<` is no quotation."""
         for index, line in enumerate(self.lines):
             if line.startswith(_PROMPT) and line.rstrip().endswith("<<<"):
                 self.quoted[index] = False
 
-    def _adopt_wrapped_lines(self) -> None:
+    def _quote_wrapped_lines(self) -> None:
         """A lone line between two quoted ones is the rest of a quoted line that was too long."""
         quoted, lines = self.quoted, self.lines
         around = enumerate(zip(quoted, quoted[1:], quoted[2:], strict=False), 1)

@@ -34,7 +34,7 @@ _FLAG_TAGS = tuple(
 
 
 @cache
-def _class(name: str) -> re.Pattern[str]:
+def _class_pattern(name: str) -> re.Pattern[str]:
     """One character of a list in the data; compiled by the first text that needs it."""
     return re.compile(f"[{load('joined_characters')[name]}]")
 
@@ -47,7 +47,7 @@ def _picture_pattern() -> re.Pattern[str]:
     return re.compile("|".join(pairs))
 
 
-def _is(pattern: re.Pattern[str], text: str) -> bool:
+def _matches(pattern: re.Pattern[str], text: str) -> bool:
     return pattern.fullmatch(text) is not None
 
 
@@ -57,7 +57,7 @@ def _has_variant(base: str, selector: str, after: str) -> bool:
         return False
     if base in _KEYCAP_BASES:
         return selector == "\ufe0f" and after == _KEYCAP
-    return _is(_class("variants"), base)
+    return _matches(_class_pattern("variants"), base)
 
 
 def _is_joined(before: str, joiner: str, after: str) -> bool:
@@ -70,13 +70,17 @@ def _is_joined(before: str, joiner: str, after: str) -> bool:
         return _is_indic(before, joiner, after)
     if joiner == "\u200c":
         letters = before.rstrip(_ARABIC_MARKS)
-        return _is(_class("arabic"), after) and bool(letters) and _is(_class("dual"), letters[-1])
-    return _is(_picture_pattern(), before.rstrip(_MODIFIERS)[-1:] + after)
+        return (
+            _matches(_class_pattern("arabic"), after)
+            and bool(letters)
+            and _matches(_class_pattern("dual"), letters[-1])
+        )
+    return _matches(_picture_pattern(), before.rstrip(_MODIFIERS)[-1:] + after)
 
 
 def _is_indic(before: str, joiner: str, after: str) -> bool:
     """After the sign that takes a vowel away, or before it, between letters of one script."""
-    if joiner == "\u200d" and _is(_CHILLU, before[-2:]):
+    if joiner == "\u200d" and _matches(_CHILLU, before[-2:]):
         return True
     if not after or ord(before[-1]) >> 7 != ord(after) >> 7:
         return False
@@ -87,7 +91,7 @@ def _is_indic(before: str, joiner: str, after: str) -> bool:
 
 def _is_consonant(char: str) -> bool:
     is_regular = _FIRST_CONSONANT <= ord(char) & 0x7F < _LAST_CONSONANT and char < "\u0d80"
-    return is_regular or _is(_class("other_consonants"), char)
+    return is_regular or _matches(_class_pattern("other_consonants"), char)
 
 
 _JOINERS = "\u200c\u200d\u180e"
@@ -113,11 +117,17 @@ def remove_stray_joiners(text: str, *, one_line: bool, stray_selectors: int = 0)
         removed += re.findall(f"[{_EMOJI_SELECTORS}]", text)
         text = text.translate(dict.fromkeys(map(ord, _EMOJI_SELECTORS)))
     elif sum(map(text.count, _EMOJI_SELECTORS)) > _FEW_JOINERS:
-        text = _without(
-            _variant_pattern(), text, _variant, _mixed(_variant_pattern(), text, _variant), removed
+        text = _remove_from_units(
+            _variant_pattern(),
+            text,
+            _variant,
+            _inconsistent_units(_variant_pattern(), text, _variant),
+            removed,
         )
     if sum(map(text.count, _JOINERS)) > _FEW_JOINERS:
-        text = _without(_pair_pattern(), text, _pair, _mixed(_pair_pattern(), text, _pair), removed)
+        text = _remove_from_units(
+            _pair_pattern(), text, _pair, _inconsistent_units(_pair_pattern(), text, _pair), removed
+        )
         text = _without_joiners(text, removed, one_line=one_line)
     return text, "".join(removed)
 
@@ -164,7 +174,7 @@ def _word(match: re.Match[str]) -> tuple[str, str]:
 _NOTHING = dict.fromkeys(map(ord, _JOINERS + _EMOJI_SELECTORS))
 
 
-def _mixed(units: re.Pattern[str], text: str, unit: _Unit) -> set[str]:
+def _inconsistent_units(units: re.Pattern[str], text: str, unit: _Unit) -> set[str]:
     """Units that are written in several ways, if there are too many of them."""
     forms: dict[str, set[str]] = {}
     times: Counter[str] = Counter()
@@ -176,7 +186,7 @@ def _mixed(units: re.Pattern[str], text: str, unit: _Unit) -> set[str]:
     return mixed if sum(times[name] for name in mixed) > _MAX_MIXED else set()
 
 
-def _without(
+def _remove_from_units(
     units: re.Pattern[str], text: str, unit: _Unit, bare: set[str], removed: list[str]
 ) -> str:
     """The text with some units written without joiners and selectors."""
@@ -203,8 +213,8 @@ def _without_joiners(text: str, removed: list[str], *, one_line: bool) -> str:
         for word, count in joined
         if count and (is_too_many or count > _MAX_IN_A_WORD or _STRAY_START.search(word))
     }
-    bare |= _mixed(_word_pattern(), text, _word)
-    return _without(_word_pattern(), text, _word, bare, removed)
+    bare |= _inconsistent_units(_word_pattern(), text, _word)
+    return _remove_from_units(_word_pattern(), text, _word, bare, removed)
 
 
 _NEAR_KINDS = {
@@ -271,7 +281,7 @@ class Removed:
         found = Counter(match.lastgroup or "" for match in _compiled(_KIND).finditer(removed))
         for kind, count in found.items():
             self.counts[kind] = self.counts.get(kind, 0) + count
-        self.hidden += _messages(removed, runs)
+        self.hidden += _hidden_texts(removed, runs)
 
 
 def cleaned(text: str, removed: Removed | None = None, *, one_line: bool = False) -> str:
@@ -363,12 +373,12 @@ class _Cleaner:
         """What stands in place of one run."""
         run, start, end = match[0], match.start(), match.end()
         before, after = self._text[max(0, start - _CONTEXT) : start], self._text[end : end + 1]
-        size = _unchanged(run, before, after)
+        size = _kept_length(run, before, after)
         kept, rest = run[:size], run[size:]
         self.kept += size
         if rest:
             self.runs.append(rest)
-        return kept + self._instead(rest, after)
+        return kept + self._replacement(rest, after)
 
     def remove_stray_joiners(self, text: str) -> str:
         """The text without implausible joiners."""
@@ -377,7 +387,7 @@ class _Cleaner:
         self.runs += [rest] if rest else []
         return text
 
-    def _instead(self, rest: str, after: str) -> str:
+    def _replacement(self, rest: str, after: str) -> str:
         """What was blank or ended a line leaves a trace of that; most leaves none."""
         if _compiled(_SURROGATES).search(rest):
             return "\N{REPLACEMENT CHARACTER}"
@@ -388,7 +398,7 @@ class _Cleaner:
         return ""
 
 
-def _unchanged(run: str, before: str, after: str) -> int:
+def _kept_length(run: str, before: str, after: str) -> int:
     """How many characters of a run show, or change what shows beside them."""
     size, base = 0, before[-1:]
     if base == _BLACK_FLAG:
@@ -406,7 +416,7 @@ def _unchanged(run: str, before: str, after: str) -> int:
     return int(is_braille or (run == "\r" and after == "\n"))
 
 
-def _messages(removed: str, runs: list[str]) -> list[HiddenText]:
+def _hidden_texts(removed: str, runs: list[str]) -> list[HiddenText]:
     """The hidden texts; a single stray character is not one."""
     found: list[HiddenText] = []
     if tags := "".join(_compiled(_TAGS).findall(removed)):

@@ -42,35 +42,35 @@ def prefilter(source: str) -> Callable[[str], bool]:
     The pattern has no lookaround.
     """
 
-    compiled = _late(source)
-    return lambda text: compiled().search(_bytes(text)) is not None
+    compiled = _compile_late(source)
+    return lambda text: compiled().search(_encode(text)) is not None
 
 
 def line_finder(source: str) -> Callable[[str], list[int]]:
     """The lines on which such a pattern may begin to match, as `prefilter` looks for it."""
-    compiled = _late(source)
-    return lambda text: _matching_lines(compiled(), _bytes(text))
+    compiled = _compile_late(source)
+    return lambda text: _matching_lines(compiled(), _encode(text))
 
 
-def _late(source: str) -> Callable[[], Any]:
+def _compile_late(source: str) -> Callable[[], Any]:
     @cache
     def compiled() -> Any:
         import re2  # type: ignore[import-untyped]  # late, for a quick start
 
         options = re2.Options()
         options.log_errors, options.never_capture = False, True
-        return re2.compile(f"(?im){_widened(source)}".encode(), options)
+        return re2.compile(f"(?im){_widen(source)}".encode(), options)
 
     return compiled
 
 
-def _bytes(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     if not text.isascii():
         text = text.replace("İ", "i").replace("ı", "i")  # which are the same to `re`
     return text.encode("utf-8", "replace")
 
 
-def _widened(source: str) -> str:
+def _widen(source: str) -> str:
     """The pattern without word boundaries, its classes with all letters: RE2's are ASCII.
 
     Counted repetitions become any number, for fewer states.
@@ -205,18 +205,18 @@ def _headings() -> Callable[[str], list[int]]:
     earlier = "|".join(one for language in languages for one in language.get("earlier", ()))
     forwards, originals = "|".join(words["forwards"]), "|".join(words["originals"])
     notices = "|".join(words["notices"])
-    dress, marks = f"[{re.escape(DECORATION)}]", f"[{re.escape(DECORATION.strip())}]"
+    decoration, marks = f"[{re.escape(DECORATION)}]", f"[{re.escape(DECORATION.strip())}]"
     rule, letter = "[-_=*~#‐–—―─]", r"[A-Za-z\x{80}-\x{10ffff}]"
     blank = r"[^\nA-Za-z0-9]*"  # or more signs
     around = f"[{re.escape(AROUND_HEADER)}]*"
     firsts = (*words["headers"]["from"], *words["headers"]["date"])
     names = "|".join(map(re.escape, firsts))
     lines = (
-        f"{dress}*(?:{forwards})",
-        f"{dress}*{marks}{dress}*(?:{originals})",
-        rf"{dress}*{rule}{rule}[^\n]*{letter}[^\n]*{rule}{rule}[\s]*$",
+        f"{decoration}*(?:{forwards})",
+        f"{decoration}*{marks}{decoration}*(?:{originals})",
+        rf"{decoration}*{rule}{rule}[^\n]*{letter}[^\n]*{rule}{rule}[\s]*$",
         rf"{blank}{rule}{rule}{blank}\n[\s]*[^\n]*(?:{notices})",
-        rf"{blank}{rule}{rule}{blank}\n[\s]*(?:{dress}|:)*(?:{earlier})",
+        rf"{blank}{rule}{rule}{blank}\n[\s]*(?:{decoration}|:)*(?:{earlier})",
         f"{around}(?:{names}){around}[:：]",
     )
     return line_finder("|".join(f"^{line}" for line in lines))

@@ -74,7 +74,7 @@ def words(text: str) -> Iterator[Word]:
 
 def places_of(text: str, terms: AbstractSet[str]) -> Iterator[tuple[int, int]]:
     """Where the words of a plain ASCII text stand that some terms stand for."""
-    begins = _beginnings(terms)
+    begins = _possible_prefixes(terms)
     for match in _ASCII_WORD.finditer(text.lower()):
         word = match.group()
         # Most words begin otherwise: no need to know their stems.
@@ -83,7 +83,7 @@ def places_of(text: str, terms: AbstractSet[str]) -> Iterator[tuple[int, int]]:
             yield match.span()
 
 
-def _beginnings(terms: AbstractSet[str]) -> set[str]:
+def _possible_prefixes(terms: AbstractSet[str]) -> set[str]:
     """How words begin whose stem is a term: like it, unless they are like `dying` and `die`."""
     return {term[:2] for term in terms} | {f"{t[0]}y" for t in terms if t[1:] == "ie"}
 
@@ -91,7 +91,7 @@ def _beginnings(terms: AbstractSet[str]) -> set[str]:
 def count_terms(text: str) -> Counter[str]:
     """The terms of a text, each with how often it occurs."""
     found: list[str] = []
-    for word in _written(text):
+    for word in _split_words(text):
         found += word_terms(word)
         if len(word) > 1 and _is_run(word):
             found += _folded(word)
@@ -100,16 +100,16 @@ def count_terms(text: str) -> Counter[str]:
 
 def terms_of(text: str) -> list[str]:
     """The terms to look for if somebody asks with these words, each once."""
-    return list(dict.fromkeys(term for word in _written(text) for term in word_terms(word)))
+    return list(dict.fromkeys(term for word in _split_words(text) for term in word_terms(word)))
 
 
 def question_terms(text: str) -> list[str]:
     """The terms of a question without the words that every question has, if any are left."""
-    telling = [word for word in _written(text) if word.lower() not in STOP_WORDS]
+    telling = [word for word in _split_words(text) if word.lower() not in STOP_WORDS]
     return list(dict.fromkeys(t for word in telling for t in word_terms(word))) or terms_of(text)
 
 
-def _written(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     if text.isascii():
         return _ASCII_WORD.findall(text)
     return [match.group() for match in _WORD.finditer(text)]
@@ -151,7 +151,7 @@ def around(text: str, terms: AbstractSet[str], most: int) -> str:
     if len(plain) <= most:
         return plain
     start, end = _window(plain, next(_term_spans(plain, terms), _NOTHING), most)
-    return _with_dots(plain[start:end], start > 0, end < len(plain))
+    return _with_ellipses(plain[start:end], start > 0, end < len(plain))
 
 
 def mark(text: str, terms: AbstractSet[str], phrases: Collection[str], most: int) -> str:
@@ -167,11 +167,11 @@ def mark(text: str, terms: AbstractSet[str], phrases: Collection[str], most: int
     start, end = _window(plain, match or _NOTHING, most)
     shown = takewhile(lambda span: span[0] < end, chain([match] if match else [], found))
     pieces, at = [], start
-    for first, last in _joined(shown):
+    for first, last in _merge_spans(shown):
         pieces += [escape(plain[at:first]), "<mark>", escape(plain[first:last]), "</mark>"]
         at = last
     pieces.append(escape(plain[at : max(at, end)]))
-    return _with_dots("".join(pieces), start > 0, max(at, end) < len(plain))
+    return _with_ellipses("".join(pieces), start > 0, max(at, end) < len(plain))
 
 
 def _term_spans(text: str, terms: AbstractSet[str]) -> Iterator[Span]:
@@ -248,7 +248,7 @@ def _characters(word: str) -> Iterator[Span]:
     yield first, len(word)
 
 
-def _joined(spans: Iterable[Span]) -> list[Span]:
+def _merge_spans(spans: Iterable[Span]) -> list[Span]:
     joined: list[Span] = []
     for start, end in sorted(spans):
         if joined and start <= joined[-1][1]:
@@ -264,5 +264,5 @@ def _window(text: str, match: Span, most: int) -> Span:
     return start, min(len(text), start + most)
 
 
-def _with_dots(text: str, is_cut_before: bool, is_cut_after: bool) -> str:  # noqa: FBT001
+def _with_ellipses(text: str, is_cut_before: bool, is_cut_after: bool) -> str:  # noqa: FBT001
     return f"{'…' if is_cut_before else ''}{text}{'…' if is_cut_after else ''}"

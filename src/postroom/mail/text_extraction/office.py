@@ -25,11 +25,11 @@ def read_office(data: bytes, max_chars: int) -> ExtractedText:
     readers = {"document": _read_word, "workbook": read_workbook, "presentation": _read_slides}
     if root not in readers:
         raise ValueError("it is a ZIP archive, not a Word, Excel or PowerPoint file")
-    built = TextBuilder(max_chars)
-    readers[root](package, main, built)
+    builder = TextBuilder(max_chars)
+    readers[root](package, main, builder)
     if package.is_cut:
-        built.warnings.append("the file unpacks to more than 128 MB; the rest was not read")
-    return built.result()
+        builder.warnings.append("the file unpacks to more than 128 MB; the rest was not read")
+    return builder.result()
 
 
 def is_on(attributes: Attributes, name: str = "val") -> bool:
@@ -37,20 +37,20 @@ def is_on(attributes: Attributes, name: str = "val") -> bool:
     return attributes.get(name, "1").lower() not in _OFF
 
 
-def _read_word(package: Package, main: str, built: TextBuilder) -> None:
+def _read_word(package: Package, main: str, builder: TextBuilder) -> None:
     hidden_styles = _hidden_styles(package, main)
     parts = [main, *package.related(main, "footnotes", "endnotes", "comments")]
     margins = package.related(main, "header", "footer")
-    _WordReader(built, hidden_styles).read(package, parts)
+    _WordReader(builder, hidden_styles).read(package, parts)
     seen = set()
     for name in dict.fromkeys(margins):
-        text = TextBuilder(built.most)
+        text = TextBuilder(builder.most)
         _WordReader(text, hidden_styles).read(package, [name])
-        built.take_hidden(text)
+        builder.take_hidden(text)
         words = text.result().text
         if words and words not in seen:
             seen.add(words)
-            built.write(f"{words}\n")
+            builder.write(f"{words}\n")
 
 
 def _hidden_styles(package: Package, main: str) -> frozenset[str]:
@@ -82,7 +82,7 @@ def _hidden_styles(package: Package, main: str) -> frozenset[str]:
 class _WordReader:
     """Reads paragraphs and tables; a run tells its properties before its text."""
 
-    built: TextBuilder
+    builder: TextBuilder
     hidden_styles: frozenset[str]
     path: list[str] = field(default_factory=list)
     is_paragraph_hidden: bool = False
@@ -95,9 +95,9 @@ class _WordReader:
         for name in names:
             for event in package.events(name):
                 self._read(event)
-                if self.built.is_full:
+                if self.builder.is_full:
                     return
-            self.built.write("\n")
+            self.builder.write("\n")
 
     def _read(self, event: XmlEvent) -> None:
         if event.kind == "start":
@@ -115,17 +115,17 @@ class _WordReader:
         elif name == "pStyle":
             self.is_paragraph_hidden = attributes.get("val", "") in self.hidden_styles
         elif name == "numPr":
-            self.built.write("- ")
+            self.builder.write("- ")
         elif name == "r":
             self.reason, self.is_white = "", False
         elif name == "background":
             self.has_background = True
         elif name in ("tab", "ptab") and "pPr" not in self.path:
-            self.built.write("\t")
+            self.builder.write("\t")
         elif name in ("br", "cr"):
-            self.built.write("\n")
+            self.builder.write("\n")
         elif name == "noBreakHyphen":
-            self.built.write("-")
+            self.builder.write("-")
         elif "pPr" in self.path:
             self.is_shaded = self.is_shaded or name == "shd"
         elif "rPr" in self.path:
@@ -152,21 +152,21 @@ class _WordReader:
         if not reason and self.is_white and is_on_paper:
             reason = "white on white"
         if reason:
-            self.built.hide(text, reason)
+            self.builder.hide(text, reason)
         else:
-            self.built.write(text)
+            self.builder.write(text)
 
     def _end(self, name: str) -> None:
         is_in_cell = "tc" in self.path
         if name == "tc":
-            self.built.write("\t")
+            self.builder.write("\t")
         elif name == "tr" or (name == "p" and not is_in_cell):
-            self.built.write("\n")
+            self.builder.write("\n")
         elif name == "p":
-            self.built.write(" ")
+            self.builder.write(" ")
 
 
-def _read_slides(package: Package, main: str, built: TextBuilder) -> None:
+def _read_slides(package: Package, main: str, builder: TextBuilder) -> None:
     targets = {relation.id: relation.target for relation in package.relationships(main)}
     ids = [
         event.attributes.get("r:id", "")
@@ -180,19 +180,19 @@ def _read_slides(package: Package, main: str, built: TextBuilder) -> None:
         if slide is not None and not is_on(slide.attributes, "show"):
             left_out += 1
             continue
-        built.write(f"Slide {number}\n")
-        _SlideReader(built).read(events)
-        notes = TextBuilder(built.most)
+        builder.write(f"Slide {number}\n")
+        _SlideReader(builder).read(events)
+        notes = TextBuilder(builder.most)
         for notes_name in package.related(name, "notesSlide"):
             _SlideReader(notes, only_body=True).read(package.events(notes_name))
-        built.take_hidden(notes)
+        builder.take_hidden(notes)
         if words := notes.result().text:
-            built.write(f"Notes: {words}\n")
-        built.write("\n")
-        if built.is_full:
+            builder.write(f"Notes: {words}\n")
+        builder.write("\n")
+        if builder.is_full:
             break
     if left_out:
-        built.warnings.append(f"hidden slides left out: {left_out}")
+        builder.warnings.append(f"hidden slides left out: {left_out}")
 
 
 _SHAPES = ("sp", "pic", "graphicFrame", "grpSp", "cxnSp")
@@ -202,7 +202,7 @@ _SHAPES = ("sp", "pic", "graphicFrame", "grpSp", "cxnSp")
 class _SlideReader:
     """Reads the shapes of a slide; a shape says first whether it is hidden."""
 
-    built: TextBuilder
+    builder: TextBuilder
     only_body: bool = False
     """Of notes, only what the author wrote: not the number or picture of the slide."""
     path: list[str] = field(default_factory=list)
@@ -219,7 +219,7 @@ class _SlideReader:
                 self.path.pop()
             elif event.kind == "text" and self.path and self.path[-1] == "t":
                 self._text(event.name)
-            if self.built.is_full:
+            if self.builder.is_full:
                 return
 
     def _start(self, event: XmlEvent) -> None:
@@ -230,22 +230,22 @@ class _SlideReader:
         elif event.name == "cNvPr" and is_on({"val": event.attributes.get("hidden", "0")}):
             self.hidden_depth = self.hidden_depth or len(self.path) - 2
         elif event.name == "br":
-            self.built.write("\n")
+            self.builder.write("\n")
 
     def _text(self, text: str) -> None:
         if "Fallback" in self.path or (self.only_body and self.placeholder != "body"):
             return
         if self.hidden_depth:
-            self.built.hide(text, "hidden shape")
+            self.builder.hide(text, "hidden shape")
         else:
-            self.built.write(text)
+            self.builder.write(text)
 
     def _end(self, name: str) -> None:
         if len(self.path) == self.hidden_depth:
             self.hidden_depth = 0
         if name == "tc":
-            self.built.write("\t")
+            self.builder.write("\t")
         elif name == "tr" or (name == "p" and "tc" not in self.path):
-            self.built.write("\n")
+            self.builder.write("\n")
         elif name == "p":
-            self.built.write(" ")
+            self.builder.write(" ")

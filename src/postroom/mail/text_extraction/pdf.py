@@ -28,17 +28,17 @@ def read_pdf(data: bytes, max_chars: int) -> ExtractedText:
     """
     import pypdfium2  # type: ignore[import-untyped]
 
-    built = TextBuilder(max_chars)
+    builder = TextBuilder(max_chars)
     try:
         document = pypdfium2.PdfDocument(data)
         for number, page in enumerate(document, start=1):
-            text = _Page(page, number, built).text().replace("\r\n", "\n").strip()
-            built.write(text + "\n" if text else "")
-            if built.is_full:
+            text = _Page(page, number, builder).text().replace("\r\n", "\n").strip()
+            builder.write(text + "\n" if text else "")
+            if builder.is_full:
                 break
     except pypdfium2.PdfiumError as error:
         raise ValueError(f"the PDF cannot be read: {error}") from error
-    return built.result()
+    return builder.result()
 
 
 Box = tuple[float, float, float, float]
@@ -64,13 +64,13 @@ class _Object:
 class _Page:
     """One page: which of its text objects show."""
 
-    def __init__(self, page: Any, number: int, built: TextBuilder) -> None:
+    def __init__(self, page: Any, number: int, builder: TextBuilder) -> None:
         import pypdfium2.raw as raw  # type: ignore[import-untyped]
 
         self.raw = raw
         self.page = page
         self.number = number
-        self.built = built
+        self.builder = builder
         self.box: Box = page.get_bbox()
         self.hidden: dict[int, str] = {}
         self.covers: list[tuple[Box, _Colour | None]] = []
@@ -86,19 +86,19 @@ class _Page:
         if not self.hidden:
             shown: str = page_text.get_text_bounded(errors="replace")
             return shown
-        seen, hidden = self._sorted(page_text)
+        seen, hidden = self._split_by_visibility(page_text)
         layer = next((why for why in _LAYERS if hidden.get(why, "").strip()), "")
         if self.is_scan and not seen.strip() and layer:
-            self.built.warnings.append(
+            self.builder.warnings.append(
                 "the text of a scanned page is a layer that a reader does not see; it may differ "
                 f"from the picture (page {self.number})"
             )
             seen = hidden.pop(layer)
         for reason, text in hidden.items():
-            self.built.hide(text, reason)
+            self.builder.hide(text, reason)
         return seen
 
-    def _sorted(self, page_text: Any) -> tuple[str, dict[str, str]]:
+    def _split_by_visibility(self, page_text: Any) -> tuple[str, dict[str, str]]:
         """The characters that show, and those that do not by their reasons."""
         raw, seen, hidden = self.raw, list[str](), dict[str, list[str]]()
         reason = ""
@@ -132,16 +132,16 @@ class _Page:
 
     def _classify(self, drawn: _Object) -> None:
         if drawn.kind == self.raw.FPDF_PAGEOBJ_TEXT:
-            if reason := self._hiding(drawn):
+            if reason := self._hidden_reason(drawn):
                 self.hidden[drawn.address] = reason
             elif drawn.box is not None and not drawn.depth:
                 self.texts[drawn.address] = drawn.box
         elif drawn.box is not None and len(self.covers) < _MAX_COVERS and self._paints(drawn):
             self.covers.append((drawn.box, self._colour_of(drawn)))
             if not drawn.depth and not self.raw.FPDFPageObj_HasTransparency(drawn.pointer):
-                self._cover(drawn.box)
+                self._hide_covered(drawn.box)
 
-    def _cover(self, over: Box) -> None:
+    def _hide_covered(self, over: Box) -> None:
         """Hide the texts that were drawn before, and that a picture or a filled box lies over."""
         self.compared += len(self.texts)
         if self.compared > _MAX_COMPARED:
@@ -151,7 +151,7 @@ class _Page:
                 self.hidden[address] = "behind a picture"
                 del self.texts[address]
 
-    def _hiding(self, drawn: _Object) -> str:
+    def _hidden_reason(self, drawn: _Object) -> str:
         """Why a text does not show; "" if it does."""
         raw = self.raw
         if raw.FPDFTextObj_GetTextRenderMode(drawn.pointer) == raw.FPDF_TEXTRENDERMODE_INVISIBLE:
@@ -163,12 +163,12 @@ class _Page:
             return "outside the page"
         if drawn.box[3] - drawn.box[1] < _TINY_POINTS:
             return "too small to read"
-        colour = self._fill(drawn.pointer)
+        colour = self._fill_colour(drawn.pointer)
         if colour is None:
             return ""
         if colour[3] == 0:
             return "transparent"
-        below = self._below(drawn.box)
+        below = self._background_at(drawn.box)
         if below is None or any(
             abs(a - b) > _TOO_CLOSE for a, b in zip(colour, below, strict=False)
         ):
@@ -183,7 +183,7 @@ class _Page:
         """Whether an object changes what is below a text; lines and clips do not."""
         raw = self.raw
         if drawn.kind == raw.FPDF_PAGEOBJ_IMAGE:
-            self.is_scan = self.is_scan or self._share(drawn.box) >= _SCANNED
+            self.is_scan = self.is_scan or self._share_of_page(drawn.box) >= _SCANNED
         if drawn.kind != raw.FPDF_PAGEOBJ_PATH:
             return True
         mode, stroke = c_int(), c_int()
@@ -191,10 +191,12 @@ class _Page:
 
     def _colour_of(self, drawn: _Object) -> _Colour | None:
         """The colour of a filled path; None for what may have many."""
-        colour = self._fill(drawn.pointer) if drawn.kind == self.raw.FPDF_PAGEOBJ_PATH else None
+        colour = (
+            self._fill_colour(drawn.pointer) if drawn.kind == self.raw.FPDF_PAGEOBJ_PATH else None
+        )
         return colour[:3] if colour is not None and colour[3] == 255 else None
 
-    def _share(self, box: Box | None) -> float:
+    def _share_of_page(self, box: Box | None) -> float:
         """The part of the page that a box takes."""
         if box is None:
             return 0.0
@@ -204,7 +206,7 @@ class _Page:
         area = (right - left) * (top - bottom)
         return max(width, 0) * max(height, 0) / area if area > 0 else 0.0
 
-    def _below(self, box: Box) -> _Colour | None:
+    def _background_at(self, box: Box) -> _Colour | None:
         """The colour on which a text is drawn; None if that is not known."""
         x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
         for cover, colour in reversed(self.covers):
@@ -212,7 +214,7 @@ class _Page:
                 return colour
         return _PAPER
 
-    def _fill(self, pointer: Any) -> tuple[int, int, int, int] | None:
+    def _fill_colour(self, pointer: Any) -> tuple[int, int, int, int] | None:
         red, green, blue, alpha = c_uint(), c_uint(), c_uint(), c_uint()
         if not self.raw.FPDFPageObj_GetFillColor(pointer, red, green, blue, alpha):
             return None

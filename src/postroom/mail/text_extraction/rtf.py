@@ -11,7 +11,7 @@ _TOKEN = re.compile(
     rb"\\([a-zA-Z]{1,32})(-?\d{1,10})? ?|\\'([0-9a-fA-F]{2})|\\([^a-zA-Z])|([{}])|[\r\n]+"
     rb"|([^\\{}\r\n]+)",
 )
-_UNSEEN = frozenset(
+_SKIPPED_GROUPS = frozenset(
     b"""fonttbl colortbl stylesheet info pict object header footer headerl headerr headerf footerl
     footerr footerf listtable listoverridetable rsidtbl generator themedata colorschememapping
     datastore latentstyles xmlnstbl bkmkstart bkmkend fldinst filetbl revtbl pgdsctbl nonshppict
@@ -19,7 +19,7 @@ _UNSEEN = frozenset(
 )
 """Groups that hold no text of the document."""
 
-_SPELLED = {
+_CHARACTER_WORDS = {
     b"par": "\n", b"line": "\n", b"sect": "\n", b"page": "\n", b"row": "\n", b"tab": "\t",
     b"cell": "\t", b"nestcell": "\t", b"nestrow": "\n", b"emdash": "—", b"endash": "–",
     b"bullet": "•", b"lquote": "‘", b"rquote": "’", b"ldblquote": "“", b"rdblquote": "”",
@@ -31,7 +31,7 @@ _MAX_DEPTH = 1_000
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    is_unseen: bool = False
+    is_skipped: bool = False
     is_hidden: bool = False
     skip: int = 1
     """Characters after \\u that repeat it for older readers."""
@@ -42,14 +42,14 @@ def read_rtf(data: bytes, max_chars: int) -> ExtractedText:
     reader = _Reader(TextBuilder(max_chars))
     for token in _TOKEN.finditer(data):
         reader.read(token)
-        if reader.built.is_full:
+        if reader.builder.is_full:
             break
-    return reader.built.result()
+    return reader.builder.result()
 
 
 class _Reader:
-    def __init__(self, built: TextBuilder) -> None:
-        self.built = built
+    def __init__(self, builder: TextBuilder) -> None:
+        self.builder = builder
         self.groups = [_Group()]
         self.codec = "cp1252"
         self.left_to_skip = 0
@@ -65,7 +65,7 @@ class _Reader:
         elif escaped is not None:
             self._escaped(bytes.fromhex(escaped.decode()))
         elif symbol == b"*":
-            self.groups[-1] = replace(self.groups[-1], is_unseen=True)
+            self.groups[-1] = replace(self.groups[-1], is_skipped=True)
         elif symbol is not None:
             self._write(_SYMBOLS.get(symbol, ""))
         elif word is not None:
@@ -97,8 +97,8 @@ class _Reader:
 
     def _word(self, word: bytes, number: int | None) -> None:
         group = self.groups[-1]
-        if word in _UNSEEN:
-            self.groups[-1] = replace(group, is_unseen=True)
+        if word in _SKIPPED_GROUPS:
+            self.groups[-1] = replace(group, is_skipped=True)
         elif word == b"v":
             self.groups[-1] = replace(group, is_hidden=number != 0)
         elif word == b"plain":
@@ -112,7 +112,7 @@ class _Reader:
         elif word == b"mac":
             self.codec = "mac_roman"
         else:
-            self._write(_SPELLED.get(word, ""))
+            self._write(_CHARACTER_WORDS.get(word, ""))
 
     def _unicode(self, code: int) -> None:
         """A character, which may come as two halves."""
@@ -128,12 +128,12 @@ class _Reader:
 
     def _write(self, text: str) -> None:
         group = self.groups[-1]
-        if group.is_unseen or not text:
+        if group.is_skipped or not text:
             return
         if group.is_hidden:
-            self.built.hide(text, "hidden font")
+            self.builder.hide(text, "hidden font")
         else:
-            self.built.write(text)
+            self.builder.write(text)
 
 
 _CODE_PAGES = frozenset((437, 850, 852, 866, 874, 932, 936, 949, 950, *range(1250, 1259)))

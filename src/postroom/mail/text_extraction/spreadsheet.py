@@ -40,10 +40,10 @@ class _Styles:
         return self.cells[int(index)] if known else _CellStyle()
 
 
-def read_workbook(package: Package, main: str, built: TextBuilder) -> None:
+def read_workbook(package: Package, main: str, builder: TextBuilder) -> None:
     """Write the sheets of a workbook, each under its name."""
     targets = {relation.id: relation.target for relation in package.relationships(main)}
-    strings = _shared_strings(package, main, built.most)
+    strings = _shared_strings(package, main, builder.most)
     styles = _read_styles(package, main)
     sheets: list[Attributes] = []
     epoch = _EPOCH
@@ -54,23 +54,23 @@ def read_workbook(package: Package, main: str, built: TextBuilder) -> None:
             epoch = _EPOCH_1904
     shown = [sheet for sheet in sheets if sheet.get("state", "visible") == "visible"]
     if len(shown) < len(sheets):
-        built.warnings.append(f"hidden sheets left out: {len(sheets) - len(shown)}")
-    reader = _SheetReader(built, strings, styles, epoch)
+        builder.warnings.append(f"hidden sheets left out: {len(sheets) - len(shown)}")
+    reader = _SheetReader(builder, strings, styles, epoch)
     for sheet in sheets:
-        if sheet not in shown and not built.is_full:
-            apart = TextBuilder(built.most)
+        if sheet not in shown and not builder.is_full:
+            apart = TextBuilder(builder.most)
             other = _SheetReader(apart, strings, styles, epoch)
             other.read(package, targets.get(sheet.get("r:id", ""), ""))
-            built.hide_words(apart.result().text, "hidden sheets")
+            builder.hide_words(apart.result().text, "hidden sheets")
     for sheet in shown:
-        built.write(f"Sheet: {sheet.get('name', '')}\n")
+        builder.write(f"Sheet: {sheet.get('name', '')}\n")
         reader.read(package, targets.get(sheet.get("r:id", ""), ""))
-        built.write("\n")
-        if built.is_full:
+        builder.write("\n")
+        if builder.is_full:
             break
     for what, count in (("rows", reader.hidden_rows), ("columns", len(reader.hidden_columns))):
         if count:
-            built.warnings.append(f"hidden {what} left out: {count}")
+            builder.warnings.append(f"hidden {what} left out: {count}")
 
 
 def _shared_strings(package: Package, main: str, most: int) -> list[str]:
@@ -147,7 +147,7 @@ def _cell_style(styles: _Styles, given: Attributes) -> _CellStyle:
 class _SheetReader:
     """Reads the rows of sheets."""
 
-    built: TextBuilder
+    builder: TextBuilder
     strings: list[str]
     styles: _Styles
     epoch: datetime
@@ -181,15 +181,15 @@ class _SheetReader:
                     if any(first <= column <= last for first, last in hidden):
                         self.hidden_columns.add((name, column))
                         words = self._cell_text(cell, "".join(value), is_row_hidden=True)
-                        self.built.hide_words(words, "hidden columns")
+                        self.builder.hide_words(words, "hidden columns")
                     elif text := self._cell_text(cell, "".join(value), is_row_hidden=is_row_hidden):
                         row[column] = text
                 elif event.name == "row" and is_row_hidden:
                     self.hidden_rows += bool(row)
-                    self.built.hide_words(" ".join(row.values()), "hidden rows")
+                    self.builder.hide_words(" ".join(row.values()), "hidden rows")
                 elif event.name == "row":
                     self._write(row)
-            if self.built.is_full:
+            if self.builder.is_full:
                 return
 
     def _cell_text(self, cell: Attributes, value: str, *, is_row_hidden: bool) -> str:
@@ -197,7 +197,7 @@ class _SheetReader:
         style = self.styles.cell(cell.get("s", ""))
         text = " ".join(self._value(cell.get("t", "n"), value, style).split())
         if style.hiding and text and not is_row_hidden:
-            self.built.hide(text, style.hiding)
+            self.builder.hide(text, style.hiding)
             return ""
         return text
 
@@ -235,7 +235,7 @@ class _SheetReader:
         else:
             line = "\t".join(row.get(column, "") for column in range(1, last + 1))
         if row:
-            self.built.write(f"{line}\n")
+            self.builder.write(f"{line}\n")
 
 
 def _is_hidden(attributes: Attributes) -> bool:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from postroom.mail.data import load
 from postroom.mail.message import ParsedMessage
-from postroom.mail.mime.attachments import content_line, detect_type, unescaped
+from postroom.mail.mime.attachments import content_line, detect_type, unescape_text
 from postroom.mail.mime.decoding import codec_name
 from postroom.mail.text.invisible import Removed, cleaned
 from postroom.mail.text_extraction.extract import ExtractedText
@@ -23,7 +23,7 @@ _KINDS: dict[str, TextKind] = load("file_types")["text_kinds"]
 _SAMPLE = 65_536
 _BINARY = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b"))
 _MAX_BINARY = 0.01
-_MARKS = {
+_BYTE_ORDER_MARKS = {
     b"\xef\xbb\xbf": "utf-8", b"\xff\xfe\x00\x00": "utf-32", b"\x00\x00\xfe\xff": "utf-32",
     b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16",
 }  # fmt: skip
@@ -46,20 +46,22 @@ def text_kind(data: bytes, content_type: str, filename: str) -> TextKind | None:
 
 
 def _is_text(data: bytes) -> bool:
-    if _mark_of(data):
+    if _byte_order_mark(data):
         return True
     sample = data[:_SAMPLE]
     binary = len(sample) - len(sample.translate(None, _BINARY))
     return b"\0" not in sample and binary <= len(sample) * _MAX_BINARY
 
 
-def _mark_of(data: bytes) -> str:
-    return next((charset for mark, charset in _MARKS.items() if data.startswith(mark)), "")
+def _byte_order_mark(data: bytes) -> str:
+    return next(
+        (charset for mark, charset in _BYTE_ORDER_MARKS.items() if data.startswith(mark)), ""
+    )
 
 
 def needs_charset(data: bytes) -> bool:
     """Whether the bytes do not tell their charset themselves."""
-    if _mark_of(data):
+    if _byte_order_mark(data):
         return False
     try:
         data.decode("utf-8")
@@ -69,9 +71,9 @@ def needs_charset(data: bytes) -> bool:
     return b"\x1b$" in data or b"~{" in data
 
 
-def as_mail(data: bytes, kind: TextKind, charset: str) -> bytes:
+def wrap_as_mail(data: bytes, kind: TextKind, charset: str) -> bytes:
     """A mail that has a file as its text."""
-    mark = _mark_of(data)
+    mark = _byte_order_mark(data)
     if mark in ("utf-16", "utf-32"):
         data, mark = data.decode(mark, "replace").encode(), "utf-8"
     data = data.removeprefix(b"\xef\xbb\xbf")
@@ -161,4 +163,4 @@ def _property_text(name: str, value: str, line: str) -> str:
         where = " UTC" if is_utc else f" {zone[1]}" if zone else ""
         return f"{year}-{month}-{day}{clock}{where}"
     address = value[7:] if value[:7].lower() == "mailto:" else value
-    return unescaped(address)
+    return unescape_text(address)

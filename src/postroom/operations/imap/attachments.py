@@ -9,7 +9,13 @@ from dataclasses import dataclass, field
 
 from postroom.blocking import WorkFailed, in_thread
 from postroom.mail.html.html import sanitise_html
-from postroom.mail.mime.remote_parts import RemotePart, estimated_bytes, fill, read_text, text_parts
+from postroom.mail.mime.remote_parts import (
+    RemotePart,
+    estimated_bytes,
+    fill_contents,
+    read_text,
+    text_parts,
+)
 from postroom.mail.parse import BodyText, parse_message
 from postroom.model.imap import ImapLocator, ImapSection, LiveAttachment
 from postroom.model.limits import MB, Limits
@@ -80,7 +86,7 @@ class PdfReader:
         pieces = await self.session.pieces(self.at, sections)
         self.issues.stage = "extract"
         for part, section in zip(batch, sections, strict=True):
-            fill(part, {part.number: pieces.sections[section]})
+            fill_contents(part, {part.number: pieces.sections[section]})
         slots = asyncio.Semaphore(_WORKERS)
         await asyncio.gather(*(self._extract(part, slots) for part in batch))
 
@@ -197,8 +203,8 @@ class TextReader:
         cut = next((part for part in parts if part.is_cut), None)
         if is_enough or cut is None or self._budget <= 0:
             return []
-        size = min(self._budget, cut.size_bytes - cut.here)
-        return [ImapSection(cut.number, size, cut.here)]
+        size = min(self._budget, cut.size_bytes - cut.loaded_bytes)
+        return [ImapSection(cut.number, size, cut.loaded_bytes)]
 
     async def _fetch(self, sections: list[ImapSection], sized: list[str]) -> None:
         if not sections and not sized:
@@ -210,7 +216,7 @@ class TextReader:
         self.sizes |= pieces.sizes
 
     async def _words(self, root: RemotePart) -> BodyText:
-        fill(root, self.contents)
+        fill_contents(root, self.contents)
         return await in_thread(read_text, root, self.limits)
 
 

@@ -25,12 +25,12 @@ from postroom.errors import FeatureDisabled, InvalidInput, TooLarge
 from postroom.mail.text.invisible import merge_hidden_texts
 from postroom.mail.text_extraction.extract import ExtractedText, file_kind
 from postroom.mail.text_extraction.text_files import (
-    as_mail,
     calendar_text,
     findings,
     mail_text,
     needs_charset,
     text_kind,
+    wrap_as_mail,
 )
 from postroom.model.key import Scope
 from postroom.model.message import (
@@ -208,7 +208,7 @@ async def _extracted_text(
         (parsed,) = await ctx.parser.parse([data])
         return mail_text(parsed)
     charset = await _declared_charset(ctx, attachment) if needs_charset(data) else ""
-    (parsed,) = await ctx.parser.parse([as_mail(data, kind, charset)])
+    (parsed,) = await ctx.parser.parse([wrap_as_mail(data, kind, charset)])
     found = mail_text(parsed, with_headers=False)
     if kind == "calendar":
         return replace(found, text=await in_thread(calendar_text, found.text))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from postroom.errors import Conflict, NotFound, ProviderError, TooLarge, untrusted
-from postroom.mail.mime.decoding import clean, guess
+from postroom.mail.mime.decoding import clean, decode_unknown
 from postroom.model.imap import (
     ImapAccount,
     ImapCopyOf,
@@ -157,7 +157,7 @@ class Session:
                 row.flags,
                 row.arrived_at,
                 header,
-                preview=guess(preview) if isinstance(preview, bytes) else None,
+                preview=decode_unknown(preview) if isinstance(preview, bytes) else None,
                 text=row.data(b"BODY[TEXT]") if row.has(b"BODY[TEXT]") else None,
             )
 

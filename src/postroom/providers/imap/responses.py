@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from heapq import nlargest
 from itertools import count, takewhile
 
-from postroom.mail.mime.decoding import guess
+from postroom.mail.mime.decoding import decode_unknown
 from postroom.model.imap import ImapPart
 from postroom.providers.imap.errors import InvalidResponse, Status, read_status
 from postroom.providers.imap.syntax import MONTHS, Frame, Value, parse_values
@@ -77,7 +77,7 @@ def _at(value: list[Value], place: int) -> Value:
 def _text(value: Value) -> str:
     if isinstance(value, int):
         return str(value)
-    return guess(value) if isinstance(value, bytes) else ""
+    return decode_unknown(value) if isinstance(value, bytes) else ""
 
 
 def _pairs(value: Value) -> tuple[tuple[str, str], ...]:
