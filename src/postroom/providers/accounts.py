@@ -189,8 +189,8 @@ class Accounts:
         at = self.endpoints
         if provider == "gmail":
             client = at.gmail_client_id, at.gmail_client_secret
-            return oauth_client.google(at.gmail_login, at.gmail_token, *client, scopes)
-        return oauth_client.microsoft(at.outlook_login, at.outlook_client_id, scopes)
+            return oauth_client.google_client(at.gmail_login, at.gmail_token, *client, scopes)
+        return oauth_client.microsoft_client(at.outlook_login, at.outlook_client_id, scopes)
 
     def start_sign_in(
         self,

@@ -172,7 +172,7 @@ IMAP_PORTS, SMTP_PORTS = frozenset({143, 993}), frozenset({25, 465, 587, 2525})
 _HINT = "set POSTROOM_ACCOUNT_ALLOW, or add the account with `postroom account add`"
 
 
-def unreachable(host: str, port: int) -> str:
+def unreachable_message(host: str, port: int) -> str:
     """The error for any failed connection to a server that a key named."""
     return (
         f"could not connect to {host}:{port}; check the host, the port, the kind of security and "
@@ -208,9 +208,9 @@ async def connect(reach: PublicOnly, host: str, port: int, ports: Collection[int
     try:
         address = await guard.resolve(host, port)
     except UnicodeError as error:
-        raise OSError(unreachable(host, port)) from error
+        raise OSError(unreachable_message(host, port)) from error
     if address is None or (port not in ports and not guard.is_in_allowed_network(address)):
-        raise OSError(unreachable(host, port))
+        raise OSError(unreachable_message(host, port))
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     connection = socket.socket(family, socket.SOCK_STREAM)
     try:

@@ -168,7 +168,7 @@ class Vocabulary:
     def __init__(self, path: Path) -> None:
         pieces = path.read_text("utf-8").split("\n")
         self._numbers = {piece: number for number, piece in enumerate(pieces) if piece}
-        self._pieces = lru_cache(maxsize=20_000)(self._cut)
+        self._pieces = lru_cache(maxsize=20_000)(self._word_pieces)
 
     def numbers(self, text: str, most: int) -> list[int]:
         """The pieces of a text between [CLS] and [SEP], at most *most* in all."""
@@ -180,7 +180,7 @@ class Vocabulary:
                 break
         return [*found[: most - 1], known[END]]
 
-    def _cut(self, word: str) -> tuple[int, ...]:
+    def _word_pieces(self, word: str) -> tuple[int, ...]:
         """The pieces of one word; [UNK] if a part of it is not in the vocabulary."""
         if len(word) > _LONGEST_WORD:
             return (self._numbers[UNKNOWN],)
@@ -284,10 +284,10 @@ class EndpointEmbedder:
         """One vector for each text. Raises ProviderError."""
         vectors: list[Vector] = []
         for start in range(0, len(texts), _ENDPOINT_BATCH):
-            vectors += await self._ask(list(texts[start : start + _ENDPOINT_BATCH]))
+            vectors += await self._request_vectors(list(texts[start : start + _ENDPOINT_BATCH]))
         return vectors
 
-    async def _ask(self, texts: list[str]) -> list[Vector]:
+    async def _request_vectors(self, texts: list[str]) -> list[Vector]:
         body = {"model": self._name, "input": texts}
         try:
             response = await self._http.post("/embeddings", json=body)
@@ -308,7 +308,7 @@ class EndpointEmbedder:
 def _vectors(response: httpx2.Response, count: int) -> list[Vector]:
     try:
         rows: list[Any] = sorted(response.json()["data"], key=lambda row: row["index"])
-        vectors = [_packed(row["embedding"]) for row in rows]
+        vectors = [_pack_vector(row["embedding"]) for row in rows]
     except _SHAPE_ERRORS as error:
         raise ProviderError("unexpected response from the embeddings endpoint") from error
     if len(vectors) != count or len({len(vector) for vector in vectors}) > 1:
@@ -316,7 +316,7 @@ def _vectors(response: httpx2.Response, count: int) -> list[Vector]:
     return vectors
 
 
-def _packed(numbers: list[float]) -> Vector:
+def _pack_vector(numbers: list[float]) -> Vector:
     if not numbers or not all(map(math.isfinite, numbers)):
         raise ValueError("a vector is empty or not finite")
     return struct.pack(f"<{len(numbers)}f", *numbers)

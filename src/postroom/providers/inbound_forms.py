@@ -39,7 +39,7 @@ NOTICE_BYTES = 1_048_576
 """The limit of a notification that does not contain the mail."""
 
 
-def refuse(provider: str, reason: str) -> Unauthenticated:
+def refusal(provider: str, reason: str) -> Unauthenticated:
     """The error for a request that is not authenticated."""
     return Unauthenticated(f"not a request of {provider}: {reason}")
 
@@ -47,21 +47,21 @@ def refuse(provider: str, reason: str) -> Unauthenticated:
 def check_time(provider: str, timestamp: str, now: datetime, window: timedelta) -> None:
     """Refuse a timestamp outside of the window. Raises Unauthenticated."""
     if not timestamp.isascii() or not timestamp.isdecimal() or len(timestamp) > 11:
-        raise refuse(provider, INVALID_TIMESTAMP)
+        raise refusal(provider, INVALID_TIMESTAMP)
     check_age(provider, datetime.fromtimestamp(int(timestamp), UTC), now, window)
 
 
 def check_age(provider: str, signed_at: datetime, now: datetime, window: timedelta) -> None:
     """Refuse a time outside of the window. Raises Unauthenticated."""
     if abs(now - signed_at) > window:
-        raise refuse(provider, "its timestamp is too old or in the future; check the clocks")
+        raise refusal(provider, "its timestamp is too old or in the future; check the clocks")
 
 
 def check_hmac(provider: str, key: bytes, signed: bytes, signatures: list[bytes]) -> None:
     """Refuse data unless one of the signatures is valid. Raises Unauthenticated."""
     expected = hmac.digest(key, signed, hashlib.sha256)
     if not any(hmac.compare_digest(expected, signature) for signature in signatures):
-        raise refuse(provider, INVALID_SIGNATURE)
+        raise refusal(provider, INVALID_SIGNATURE)
 
 
 def decode_base64(text: str) -> bytes:
@@ -163,7 +163,7 @@ class Mailgun:
         name = f"mailgun:{hashlib.sha256(token.encode()).hexdigest()}"
         mail = await in_thread(_fingerprint, form)
         if not await self.leases.claim(name, mail, now=posting.at, lasting=2 * self.window):
-            raise refuse("Mailgun", "its token was used for another mail")
+            raise refusal("Mailgun", "its token was used for another mail")
         raw = form.fields.get("body-mime")
         if raw is None:
             raw = await in_thread(_mail_of_mailgun, form)
@@ -242,7 +242,7 @@ class SendGrid:
         try:
             self.public_key.verify(signature, signed.digest(), ec.ECDSA(Prehashed(hashes.SHA256())))
         except InvalidSignature:
-            raise refuse("SendGrid", INVALID_SIGNATURE) from None
+            raise refusal("SendGrid", INVALID_SIGNATURE) from None
         form = read_form(posting.headers.get("content-type", ""), posting.body)
         recipients = texts_of(read_json(form.text("envelope") or "{}").get("to"))
         raw = form.fields.get("email")
@@ -255,11 +255,11 @@ def _mail_of_sendgrid(form: Form) -> bytes:
     text, html = (
         form.text(name, text_of(charsets.get(name)) or "utf-8") or None for name in ("text", "html")
     )
-    headers = _unfolded(form.text("headers"))
+    headers = _parse_headers(form.text("headers"))
     return rebuild(headers, text, html, form_parts(form, "content-ids"))
 
 
-def _unfolded(block: str) -> list[Header]:
+def _parse_headers(block: str) -> list[Header]:
     """The headers in a block, unfolded."""
     headers: list[Header] = []
     for line in block.replace("\r\n", "\n").split("\n"):

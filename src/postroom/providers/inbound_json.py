@@ -42,7 +42,7 @@ from postroom.providers.inbound_forms import (
     object_of,
     objects_of,
     read_json,
-    refuse,
+    refusal,
     text_of,
     texts_of,
 )
@@ -50,7 +50,7 @@ from postroom.providers.inbound_forms import (
 if TYPE_CHECKING:
     from obstore.store import S3Store  # an extra
 
-_BARE = re.compile(r"[^<>\s]{1,320}")
+_ADDRESS = re.compile(r"[^<>\s]{1,320}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,26 +63,26 @@ class Postmark:
         scheme, _, credentials = headers.get("authorization", "").partition(" ")
         is_known = hmac.compare_digest(decode_base64(credentials.strip()), self.login.encode())
         if scheme.lower() != "basic" or not is_known:
-            raise refuse("Postmark", "the name or password in the webhook's URL is wrong")
+            raise refusal("Postmark", "the name or password in the webhook's URL is wrong")
         return None
 
     async def read(self, posting: InboundRequest) -> Sequence[InboundMail]:
         self.expect(posting.headers, posting.at)
-        return (await in_thread(self._handed, posting.body),)
+        return (await in_thread(self._read_mail, posting.body),)
 
     @staticmethod
-    def _handed(body: bytes) -> InboundMail:
+    def _read_mail(body: bytes) -> InboundMail:
         mail = read_json(body)
         rows = (
             row for name in ("ToFull", "CcFull", "BccFull") for row in objects_of(mail.get(name))
         )
         recipients = (mail.get("OriginalRecipient"), *(row.get("Email") for row in rows))
         raw = text_of(mail.get("RawEmail"))
-        content = inbound_forms.encode_mail(raw) if raw else _rebuilt(mail)
+        content = inbound_forms.encode_mail(raw) if raw else _rebuild_mail(mail)
         return InboundMail(content, tuple(map(text_of, recipients)))
 
 
-def _rebuilt(mail: dict[str, Any]) -> bytes:
+def _rebuild_mail(mail: dict[str, Any]) -> bytes:
     text, html = text_of(mail.get("TextBody")), text_of(mail.get("HtmlBody"))
     files = [
         OutgoingAttachment(
@@ -99,7 +99,7 @@ def _rebuilt(mail: dict[str, Any]) -> bytes:
 def _headers(mail: dict[str, Any]) -> list[Header]:
     """All headers; `Headers` omits those with a field of their own. `MessageID` is Postmark's."""
     sender, name = text_of(mail.get("From")).strip(), text_of(mail.get("FromName")).strip()
-    if name and _BARE.fullmatch(sender):
+    if name and _ADDRESS.fullmatch(sender):
         sender = f"{phrase(name)} <{sender}>"
     own = [(name, text_of(mail.get(name))) for name in ("To", "Cc", "Subject", "Date")]
     own += [("From", sender), ("Reply-To", text_of(mail.get("ReplyTo")))]
@@ -194,13 +194,13 @@ class Ses:
 
     async def read(self, posting: InboundRequest) -> Sequence[InboundMail]:
         if not any(topic.encode() in posting.body for topic in self.topics):
-            raise refuse("Amazon SES", _UNKNOWN_TOPIC)
+            raise refusal("Amazon SES", _UNKNOWN_TOPIC)
         notice = read_json(posting.body)
         await self._check(notice, posting.at)
         if notice["Type"] == "SubscriptionConfirmation":
             url = text_of(notice.get("SubscribeURL"))
             if not _CONFIRMATION.fullmatch(url):
-                raise refuse("Amazon SES", "its SubscribeURL is not at Amazon")
+                raise refusal("Amazon SES", "its SubscribeURL is not at Amazon")
             await self.fetcher.get(url, {})
             return ()
         message = read_json(text_of(notice.get("Message")))
@@ -231,7 +231,7 @@ class Ses:
         if names is None or version is None:
             raise Malformed("not a notification of SNS; turn off raw message delivery")
         if notice.get("TopicArn") not in self.topics:
-            raise refuse("Amazon SES", _UNKNOWN_TOPIC)
+            raise refusal("Amazon SES", _UNKNOWN_TOPIC)
         signed = "".join(f"{name}\n{notice[name]}\n" for name in names if name in notice)
         key = await self._key(text_of(notice.get("SigningCertURL")))
         try:
@@ -242,26 +242,26 @@ class Ses:
                 version(),
             )
         except InvalidSignature:
-            raise refuse("Amazon SES", inbound_forms.INVALID_SIGNATURE) from None
+            raise refusal("Amazon SES", inbound_forms.INVALID_SIGNATURE) from None
         try:
             signed_at = datetime.fromisoformat(text_of(notice.get("Timestamp")))
         except ValueError:
-            raise refuse("Amazon SES", inbound_forms.INVALID_TIMESTAMP) from None
+            raise refusal("Amazon SES", inbound_forms.INVALID_TIMESTAMP) from None
         inbound_forms.check_age(
             "Amazon SES", signed_at.replace(tzinfo=signed_at.tzinfo or UTC), now, WINDOW
         )
 
     async def _key(self, url: str) -> rsa.RSAPublicKey:
         if not _CERTIFICATE.fullmatch(url):
-            raise refuse("Amazon SES", "its certificate is not at Amazon")
+            raise refusal("Amazon SES", "its certificate is not at Amazon")
         if url not in self._keys:
             try:
                 certificate = load_pem_x509_certificate(await self.fetcher.get(url, {}))
             except ValueError:
-                raise refuse("Amazon SES", "its certificate is invalid") from None
+                raise refusal("Amazon SES", "its certificate is invalid") from None
             key = certificate.public_key()
             if not isinstance(key, rsa.RSAPublicKey):
-                raise refuse("Amazon SES", "its certificate has no RSA key")
+                raise refusal("Amazon SES", "its certificate has no RSA key")
             self._keys = {url: key}
         return self._keys[url]
 

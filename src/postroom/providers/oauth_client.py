@@ -25,7 +25,7 @@ from postroom.model.account import SLOW_DOWN_S, DeviceAnswer, DeviceSignIn, Sign
 from postroom.ports.provider import Secret, Vault
 from postroom.providers.web.api import checks_response, require_https
 
-_checked = checks_response("the sign-in server")
+_checked_response = checks_response("the sign-in server")
 _DEVICE = "urn:ietf:params:oauth:grant-type:device_code"
 _DEVICE_REFUSALS = {
     "expired_token": "the code expired",
@@ -95,21 +95,21 @@ def code_of(sign_in: SignIn, pasted: str) -> str:
     return query["code"][0]
 
 
-@_checked
+@_checked_response
 async def exchange(client: Client, sign_in: SignIn, code: str) -> Secret:
     """Exchange a code for tokens. Raises ProviderAuthFailed."""
     form = {"grant_type": "authorization_code", "code": code, "redirect_uri": sign_in.redirect}
     return await _tokens(client, {**form, "code_verifier": sign_in.verifier})
 
 
-@_checked
+@_checked_response
 async def refresh(client: Client, token: str) -> Secret:
     """Exchange a refresh token for new tokens. Raises ProviderAuthFailed."""
     return await _tokens(client, {"grant_type": "refresh_token", "refresh_token": token})
 
 
 async def _tokens(client: Client, form: Mapping[str, str]) -> Secret:
-    status, body = await _post(client.token_url, {**form, **_identity(client)})
+    status, body = await _post(client.token_url, {**form, **_client_parameters(client)})
     if status >= 500:
         where = "the sign-in server of the provider"
         raise ProviderError(f"{where} answered {status}; try again later")
@@ -119,7 +119,7 @@ async def _tokens(client: Client, form: Mapping[str, str]) -> Secret:
     return _secret(body)
 
 
-def _identity(client: Client) -> dict[str, str]:
+def _client_parameters(client: Client) -> dict[str, str]:
     secret = {"client_secret": client.client_secret} if client.client_secret else {}
     return {"client_id": client.client_id, **secret}
 
@@ -145,7 +145,7 @@ async def _post(url: str, form: Mapping[str, str]) -> tuple[int, dict[str, Any]]
     return response.status_code, body if isinstance(body, dict) else {}
 
 
-@_checked
+@_checked_response
 async def start_device_sign_in(client: Client) -> DeviceSignIn:
     """Start a sign-in on another device."""
     if client.device_url is None:
@@ -164,7 +164,7 @@ async def start_device_sign_in(client: Client) -> DeviceSignIn:
     )
 
 
-@_checked
+@_checked_response
 async def finish_device_sign_in(client: Client, sign_in: DeviceSignIn) -> Secret:
     """Wait until the person has signed in. Raises ProviderAuthFailed."""
     interval = max(sign_in.interval_s, 1)
@@ -178,10 +178,10 @@ async def finish_device_sign_in(client: Client, sign_in: DeviceSignIn) -> Secret
     raise ProviderAuthFailed("the code expired; start again")
 
 
-@_checked
+@_checked_response
 async def poll_device_sign_in(client: Client, device_code: str) -> Secret | DeviceAnswer:
     """Ask once whether the person has signed in. Raises ProviderAuthFailed."""
-    form = {"grant_type": _DEVICE, "device_code": device_code, **_identity(client)}
+    form = {"grant_type": _DEVICE, "device_code": device_code, **_client_parameters(client)}
     status, body = await _post(client.token_url, form)
     if status < 400 and "access_token" in body:
         return _secret(body)
@@ -248,7 +248,7 @@ GOOGLE = {
 MICROSOFT = {"read": "Mail.ReadWrite", "send": "Mail.Send"}
 
 
-def google(
+def google_client(
     login_url: str,
     token_url: str,
     client_id: str | None,
@@ -271,7 +271,7 @@ def google(
     )
 
 
-def microsoft(login_url: str, client_id: str | None, scopes: Iterable[str]) -> Client:
+def microsoft_client(login_url: str, client_id: str | None, scopes: Iterable[str]) -> Client:
     """The client for Microsoft's sign-in."""
     if not client_id:
         raise InvalidInput(

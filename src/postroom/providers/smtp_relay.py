@@ -30,7 +30,7 @@ from postroom.model.sending import Envelope, Outcome, Verdict
 from postroom.model.view import ANYWHERE, Anywhere, Reach
 from postroom.ports.provider import Accepted
 from postroom.providers import allowed_hosts
-from postroom.providers.allowed_hosts import SMTP_PORTS, connection_error, unreachable
+from postroom.providers.allowed_hosts import SMTP_PORTS, connection_error, unreachable_message
 from postroom.providers.server_text import without_secret
 
 Signer = Callable[[bytes], bytes]
@@ -229,7 +229,7 @@ class SmtpRelay:
         except _Refusal as refusal:
             if isinstance(self.address.reach, Anywhere):
                 raise
-            reason = unreachable(self.address.host, self.address.port)
+            reason = unreachable_message(self.address.host, self.address.port)
             if _is_login_error(refusal):
                 reason = "the server refused the login; check the user and the password"
             raise _deferred(reason) from refusal.__cause__
@@ -247,7 +247,7 @@ class SmtpRelay:
                 async with asyncio.timeout(self.response_s):
                     sock = await allowed_hosts.connect(*checked)
             except OSError as error:  # includes TimeoutError
-                raise _deferred(unreachable(address.host, address.port)) from error
+                raise _deferred(unreachable_message(address.host, address.port)) from error
         client = aiosmtplib.SMTP(
             hostname=address.host,
             port=None if sock else address.port,

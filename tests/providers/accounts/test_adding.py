@@ -165,8 +165,10 @@ async def test_an_account_for_drafts_does_not_send_them(services: App, world: Wo
 def test_no_more_is_asked_for_at_a_sign_in_than_is_needed(
     scopes: list[str], google: list[str], microsoft: list[str]
 ) -> None:
-    there = oauth_client.google("https://a.example", "https://b.example", "cid", None, scopes)
-    here = oauth_client.microsoft("https://a.example", "cid", scopes)
+    there = oauth_client.google_client(
+        "https://a.example", "https://b.example", "cid", None, scopes
+    )
+    here = oauth_client.microsoft_client("https://a.example", "cid", scopes)
 
     assert google == list(there.scopes)
     assert ["offline_access", "User.Read", *microsoft] == list(here.scopes)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.providers.imap.client import Listed
+from postroom.providers.imap.client import ListedMailbox
 from postroom.providers.imap.mailboxes import Vanished, remote_mailboxes
 from postroom.providers.imap.syntax import Frame, is_flag
 from postroom.providers.server_text import Labels, flags_in, keyword_of
@@ -67,8 +67,8 @@ def test_flags_and_labels_are_told_apart_from_what_machines_set() -> None:
     assert ("Work", "To do") == Labels().labels_in(words)
 
 
-def listed(name: bytes, *attributes: str, delimiter: str = "/") -> Listed:
-    return Listed(frozenset(attributes), delimiter, name)
+def listed(name: bytes, *attributes: str, delimiter: str = "/") -> ListedMailbox:
+    return ListedMailbox(frozenset(attributes), delimiter, name)
 
 
 def test_mailboxes_are_known_by_their_use_and_else_by_their_names() -> None:

@@ -34,7 +34,7 @@ FULL_PASS_S = 120.0
 
 _ITEMS = b"UID FLAGS INTERNALDATE RFC822.SIZE"
 
-_KEYS = ("v", "low", "next", "modseq", "count")
+_JSON_KEYS = ("v", "low", "next", "modseq", "count")
 """The fields of a `MailboxCheckpoint` in JSON, in their order."""
 
 
@@ -72,11 +72,13 @@ class ImapCheckpoint:
     @classmethod
     def from_json(cls, stored: Checkpoint | None) -> Self:
         mailboxes: dict[str, dict[str, int]] = (stored or {}).get("boxes", {})
-        return cls({n: MailboxCheckpoint(*(at[k] for k in _KEYS)) for n, at in mailboxes.items()})
+        return cls(
+            {n: MailboxCheckpoint(*(at[k] for k in _JSON_KEYS)) for n, at in mailboxes.items()}
+        )
 
     def to_json(self) -> Checkpoint:
         pairs = (
-            (name, zip(_KEYS, astuple(at), strict=True)) for name, at in self.mailboxes.items()
+            (name, zip(_JSON_KEYS, astuple(at), strict=True)) for name, at in self.mailboxes.items()
         )
         return {"boxes": {name: dict(values) for name, values in pairs}}
 
@@ -103,7 +105,7 @@ class ImapReader:
         self.labels.add(await known.labels())
         state = ImapCheckpoint.from_json(since)
         with imap_errors(self.mailboxes.account):
-            reported = await self._reported(self.listener.take_events(), state)
+            reported = await self._messages_from_idle(self.listener.take_events(), state)
         is_partial = reported is not None and self._now() < self._next_full_pass
         if reported is not None:
             yield RemoteChanges(state.to_json(), reported, is_partial=is_partial)
@@ -118,7 +120,9 @@ class ImapReader:
         mailbox = next((mailbox for mailbox in self.mailboxes.all if key_of(mailbox) == wire), None)
         return () if mailbox is None else await self._describe(mailbox, ref.scope, [int(ref.key)])
 
-    async def _reported(self, events: InboxEvents, state: ImapCheckpoint) -> Messages | None:
+    async def _messages_from_idle(
+        self, events: InboxEvents, state: ImapCheckpoint
+    ) -> Messages | None:
         """The messages that IDLE reported; None if a full pass is needed."""
         inbox = self.mailboxes.get(INBOX) if events.is_complete else None
         at = state.mailboxes.get(key_of(inbox)) if inbox else None
@@ -184,7 +188,7 @@ class ImapReader:
             self._flags.pop(scope, None)
             self._schedule_check(0.0)
         elif not at.low:
-            async for part in self._since(mailbox, at, status, known):
+            async for part in self._changes_since(mailbox, at, status, known):
                 yield RemoteChanges(state.to_json(), *part)
             at = MailboxCheckpoint.at(status)
         state.mailboxes[name] = at
@@ -203,7 +207,7 @@ class ImapReader:
         """
         async for part in self._new_in_inbox(state):
             yield part
-        async for messages, low in self._older(
+        async for messages, low in self._older_messages(
             mailbox, scope, state.mailboxes[key_of(mailbox)].low
         ):
             state.update(key_of(mailbox), low=low)
@@ -223,7 +227,7 @@ class ImapReader:
         if at is None or at.uidvalidity != status.uidvalidity:
             return
         scope = scope_of(inbox, status.uidvalidity)
-        async for messages in self._new(inbox, scope, at, status):
+        async for messages in self._new_messages(inbox, scope, at, status):
             yield RemoteChanges(state.to_json(), messages)
         state.update(key_of(inbox), uidnext=status.uidnext)
 
@@ -246,7 +250,7 @@ class ImapReader:
         if mailbox.name == INBOX:
             self.inbox_status = (status.uidnext, status.modseq, status.exists)
 
-    async def _older(
+    async def _older_messages(
         self, mailbox: RemoteMailbox, scope: str, below: int
     ) -> AsyncIterator[tuple[Messages, int]]:
         """The messages below a UID, newest first; with the UID below which the rest is."""
@@ -259,12 +263,12 @@ class ImapReader:
                 below = chunk[-1]
                 yield await self._describe(mailbox, scope, chunk), below
 
-    async def _since(
+    async def _changes_since(
         self, mailbox: RemoteMailbox, at: MailboxCheckpoint, status: MailboxStatus, known: Known
     ) -> AsyncIterator[tuple[Messages, tuple[RemoteRef, ...]]]:
         """New, changed and deleted messages."""
         scope = scope_of(mailbox, status.uidvalidity)
-        async for messages in self._new(mailbox, scope, at, status):
+        async for messages in self._new_messages(mailbox, scope, at, status):
             yield messages, ()
         client = await self.mailboxes.select(scope)
         if at.modseq and status.modseq:
@@ -287,7 +291,7 @@ class ImapReader:
             for start in range(0, len(before), PAGE):
                 yield await self._changed_flags(mailbox, scope, before[start:][:PAGE]), ()
 
-    async def _new(
+    async def _new_messages(
         self, mailbox: RemoteMailbox, scope: str, at: MailboxCheckpoint, status: MailboxStatus
     ) -> AsyncIterator[Messages]:
         if status.uidnext == at.uidnext:

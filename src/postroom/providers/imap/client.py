@@ -62,7 +62,7 @@ async def gather_both(first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedMailbox:
     """A LIST response; attributes in lower case."""
 
     attributes: frozenset[str]
@@ -215,9 +215,9 @@ class Client:
         mailbox_status.is_read_only = status.code == "READ-ONLY"
         return mailbox_status
 
-    async def list(self) -> list[Listed]:
+    async def list(self) -> list[ListedMailbox]:
         """List the mailboxes, up to ten thousand."""
-        found: list[Listed] = []
+        found: list[ListedMailbox] = []
 
         def take(frame: Frame) -> None:
             if frame.line[2:7].upper() != b"LIST " or len(found) >= _MAX_LISTED:
@@ -226,7 +226,7 @@ class Client:
             words = attributes if isinstance(attributes, list) else []
             name = b"%d" % name if isinstance(name, int) else name
             found.append(
-                Listed(
+                ListedMailbox(
                     frozenset(_plain(word).lower() for word in words),
                     _plain(delimiter) or None,
                     name if isinstance(name, bytes) else b"",

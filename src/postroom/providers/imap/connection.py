@@ -45,7 +45,7 @@ FrameHandler = Callable[[Frame], None]
 
 
 @dataclass(slots=True)
-class Pending:
+class PendingCommand:
     """A command that was sent and is not completed.
 
     `changes_stream` pauses reading after OK, because TLS or compression starts there.
@@ -78,7 +78,7 @@ class Connection(asyncio.Protocol):
         self._framer = Framer(_LITERAL_BYTES)
         self._compression: Compression | None = None
         self._is_paused = False
-        self._pending: dict[bytes, Pending] = {}
+        self._pending: dict[bytes, PendingCommand] = {}
         self._numbers = count(1)
         self._sending = asyncio.Lock()
         self._may_write = asyncio.Event()
@@ -221,27 +221,27 @@ class Connection(asyncio.Protocol):
             InvalidResponse: a response is invalid; the connection stays open if possible.
             ImapFault: the connection has ended.
         """
-        pending = self._new(
+        pending = self._new_command(
             name, take=take, literal_bytes=literal_bytes, changes_stream=changes_stream
         )
         size = sum(len(piece.data) for piece in pieces if isinstance(piece, Literal))
         timeout_s = timeout_s or COMMAND_S + (size + literal_bytes) / SLOWEST_BYTES_PER_S
         async with self._sending:
             await self._send(pending, pieces, literals, timeout_s)
-        return await self._answer(pending, timeout_s)
+        return await self._wait_for_completion(pending, timeout_s)
 
     async def converse(self, name: str, *pieces: Piece, reply: Callable[[bytes], bytes]) -> Status:
         """Send a command that the server may answer with challenges, such as AUTHENTICATE."""
-        pending = self._new(name)
+        pending = self._new_command(name)
         async with self._sending:
             await self._send(pending, pieces, "", COMMAND_S)
             for _ in range(5):
                 self._continuation = asyncio.get_running_loop().create_future()
-                if not await self._may_continue(pending, COMMAND_S):
+                if not await self._wait_for_continuation(pending, COMMAND_S):
                     break
                 await self._write(pending, reply(self._continuation.result()) + b"\r\n", COMMAND_S)
             self._continuation = None
-        return await self._answer(pending, COMMAND_S)
+        return await self._wait_for_completion(pending, COMMAND_S)
 
     async def idle(
         self, stop: asyncio.Future[None], take: FrameHandler, *, longest_s: float
@@ -250,23 +250,23 @@ class Connection(asyncio.Protocol):
 
         The server has to complete the command, so a dead connection is noticed.
         """
-        pending = self._new("IDLE", take=take)
+        pending = self._new_command("IDLE", take=take)
         async with self._sending:
             self._continuation = asyncio.get_running_loop().create_future()
             await self._send(pending, (), "", COMMAND_S)
-            if await self._may_continue(pending, COMMAND_S):
+            if await self._wait_for_continuation(pending, COMMAND_S):
                 ends: set[asyncio.Future[Any]] = {stop, pending.done}
                 await asyncio.wait(ends, timeout=longest_s, return_when=asyncio.FIRST_COMPLETED)
                 if not pending.done.done():
                     await self._write(pending, b"DONE\r\n", COMMAND_S)
             self._continuation = None
-        await self._answer(pending, COMMAND_S)
+        await self._wait_for_completion(pending, COMMAND_S)
 
-    def _new(self, name: str, **options: Any) -> Pending:
-        return Pending(name, asyncio.get_running_loop().create_future(), **options)
+    def _new_command(self, name: str, **options: Any) -> PendingCommand:
+        return PendingCommand(name, asyncio.get_running_loop().create_future(), **options)
 
     async def _send(
-        self, pending: Pending, pieces: Sequence[Piece], literals: str, timeout_s: float
+        self, pending: PendingCommand, pieces: Sequence[Piece], literals: str, timeout_s: float
     ) -> None:
         if self.is_closed:
             raise Disconnected(self._reason)
@@ -278,17 +278,17 @@ class Connection(asyncio.Protocol):
         for segment in segments[:-1]:
             self._continuation = asyncio.get_running_loop().create_future()
             await self._write(pending, segment, timeout_s)
-            if not await self._may_continue(pending, timeout_s):
+            if not await self._wait_for_continuation(pending, timeout_s):
                 return
         await self._write(pending, segments[-1], timeout_s)
 
-    async def _may_continue(self, pending: Pending, timeout_s: float) -> bool:
+    async def _wait_for_continuation(self, pending: PendingCommand, timeout_s: float) -> bool:
         """Whether the server sent a continuation; if not, it has completed the command."""
         assert self._continuation is not None
-        await self._first_of({pending.done, self._continuation}, timeout_s, pending.name)
+        await self._wait_for_any({pending.done, self._continuation}, timeout_s, pending.name)
         return not pending.done.done() and self._continuation.exception() is None
 
-    async def _write(self, pending: Pending, data: bytes, timeout_s: float) -> None:
+    async def _write(self, pending: PendingCommand, data: bytes, timeout_s: float) -> None:
         for start in range(0, len(data), _CHUNK_BYTES):
             chunk = data[start : start + _CHUNK_BYTES]
             if self.is_closed:
@@ -310,11 +310,11 @@ class Connection(asyncio.Protocol):
         if unsent and not self.is_closed and self._transport is not None:
             self._transport.write(b"".join(unsent))
 
-    async def _answer(self, pending: Pending, timeout_s: float) -> Status:
-        await self._first_of({pending.done}, timeout_s, pending.name)
+    async def _wait_for_completion(self, pending: PendingCommand, timeout_s: float) -> Status:
+        await self._wait_for_any({pending.done}, timeout_s, pending.name)
         return pending.done.result()
 
-    async def _first_of(
+    async def _wait_for_any(
         self, waiting: set[asyncio.Future[Any]], timeout_s: float, name: str
     ) -> None:
         """Wait for one of these; time out on silence, or at the end of *timeout_s*."""

@@ -86,7 +86,7 @@ def printable(text: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in text[:1000]).split())[:200]
 
 
-_IN_OUR_WORDS = (TimedOut, NotSecure, Unreachable)
+_EXPLAINED = (TimedOut, NotSecure, Unreachable)
 """Faults that quote no server."""
 
 _MISSING = ("NONEXISTENT", "TRYCREATE")
@@ -100,7 +100,7 @@ def imap_errors(account: ImapAccount) -> Iterator[None]:
         yield
     except ImapFault as fault:
         # A traceback shows the text of the fault as well.
-        if not isinstance(fault, _IN_OUR_WORDS):
+        if not isinstance(fault, _EXPLAINED):
             fault.args = tuple(without_secret(str(arg), account.secret) for arg in fault.args)
         raise mail_error(fault, account) from fault
 
@@ -108,7 +108,7 @@ def imap_errors(account: ImapAccount) -> Iterator[None]:
 def mail_error(fault: ImapFault, account: ImapAccount) -> ProviderError | NotFound:
     """The error that a fault is reported as."""
     where, text = account.account_id, str(fault)
-    if not isinstance(fault, _IN_OUR_WORDS):
+    if not isinstance(fault, _EXPLAINED):
         text = without_secret(text, account.secret) or "its answer is not shown"
     if isinstance(fault, LoginRefused):
         reason = without_secret(fault.text, account.secret)

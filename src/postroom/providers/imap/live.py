@@ -60,7 +60,7 @@ _FIELDS = (
 _TEXT_BYTES = 6_144
 _TEXT = b"BODY.PEEK[TEXT]<0.%d>" % _TEXT_BYTES
 _CHUNK_BYTES = 1024 * 1024
-_HIDDEN = frozenset((r"\noselect", r"\nonexistent"))
+_NOT_SELECTABLE = frozenset((r"\noselect", r"\nonexistent"))
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class Session:
             listed = await self.client.list()
         found = []
         for row in listed:
-            if not row.attributes & _HIDDEN:
+            if not row.attributes & _NOT_SELECTABLE:
                 use = next((use for name, use in _USES.items() if name in row.attributes), None)
                 found.append(ImapMailbox(clean(decode_name(row.name)), row.delimiter, use))
         return sorted(
@@ -133,7 +133,7 @@ class Session:
             and self.client.has_previews
         )
         with imap_errors(self.account):
-            await self._ensure(mailbox, uidvalidity)
+            await self._ensure_open(mailbox, uidvalidity)
             extra = b"" if snippet_chars is None else b"PREVIEW" if by_preview else _TEXT
             await self._summarise(uids, extra, into)
             bare = [uid for uid in uids if uid in into and into[uid].preview is None]
@@ -179,7 +179,9 @@ class Session:
     async def _describe(self, at: ImapLocator, structure: bytes) -> ImapDescription | None:
         fetched = b"BODY.PEEK[HEADER]<0.%d>" % HEADER_BYTES
         items = b" ".join((b"UID FLAGS INTERNALDATE RFC822.SIZE", fetched, structure)).rstrip()
-        row = await self._row(at, items, 2 * HEADER_BYTES + (_STRUCTURE_BYTES if structure else 0))
+        row = await self._fetch_row(
+            at, items, 2 * HEADER_BYTES + (_STRUCTURE_BYTES if structure else 0)
+        )
         if row is None:
             return None
         header, structured = row.data(b"BODY[HEADER]"), None
@@ -207,7 +209,7 @@ class Session:
         literal_bytes = 2 * sum(section.size_bytes for section in sections) + 1024
         with imap_errors(self.account):
             try:
-                row = await self._row(at, items, literal_bytes)
+                row = await self._fetch_row(at, items, literal_bytes)
             except Refused:
                 if not sized:
                     raise
@@ -226,7 +228,7 @@ class Session:
     async def source(self, at: ImapLocator, most_bytes: int) -> tuple[bytes, int] | None:
         items = b"UID RFC822.SIZE BODY.PEEK[]<0.%d>" % most_bytes
         with imap_errors(self.account):
-            row = await self._row(at, items, 2 * most_bytes)
+            row = await self._fetch_row(at, items, 2 * most_bytes)
         if row is None:
             return None
         raw = row.data(b"BODY[]")[:most_bytes]
@@ -236,7 +238,7 @@ class Session:
 
     async def whole(self, at: ImapLocator, most_bytes: int) -> ImapCopyOf | None:
         with imap_errors(self.account):
-            row = await self._row(at, b"UID FLAGS INTERNALDATE", 0)
+            row = await self._fetch_row(at, b"UID FLAGS INTERNALDATE", 0)
             if row is None:
                 return None
             raw = bytearray()
@@ -251,7 +253,7 @@ class Session:
         flags = tuple(f for f in row.flags or () if is_flag(f) and f.lower() != r"\recent")
         return ImapCopyOf(bytes(raw), flags, row.arrived_at)
 
-    async def _row(self, at: ImapLocator, items: bytes, literal_bytes: int) -> Row | None:
+    async def _fetch_row(self, at: ImapLocator, items: bytes, literal_bytes: int) -> Row | None:
         """Fetch items of one message, and open its mailbox in the same round trip."""
         rows: list[Row] = []
 
@@ -269,7 +271,7 @@ class Session:
             self._note_open(at.mailbox, opened, expected=at.uidvalidity)
 
         if at.uid == 0:
-            await self._ensure(at.mailbox, at.uidvalidity)
+            await self._ensure_open(at.mailbox, at.uidvalidity)
             return None
         await self._with_name_encoding(at.mailbox, fetch)
         if not rows:
@@ -282,21 +284,21 @@ class Session:
 
     async def exists(self, at: ImapLocator, *, for_writing: bool = True) -> bool:
         with imap_errors(self.account):
-            await self._ensure(at.mailbox, at.uidvalidity, for_writing=for_writing)
-            return at.uid != 0 and await self._row(at, b"UID", 0) is not None
+            await self._ensure_open(at.mailbox, at.uidvalidity, for_writing=for_writing)
+            return at.uid != 0 and await self._fetch_row(at, b"UID", 0) is not None
 
     async def change_flags(
         self, at: ImapLocator, *, add: Sequence[str] = (), remove: Sequence[str] = ()
     ) -> None:
         with imap_errors(self.account):
-            await self._ensure(at.mailbox, at.uidvalidity, for_writing=True)
+            await self._ensure_open(at.mailbox, at.uidvalidity, for_writing=True)
             for change, flags in (("+", add), ("-", remove)):
                 if flags:
                     await self.client.store(at.uid, change, flags)
 
     async def flags(self, at: ImapLocator) -> tuple[str, ...] | None:
         with imap_errors(self.account):
-            row = await self._row(at, b"UID FLAGS", 0)
+            row = await self._fetch_row(at, b"UID FLAGS", 0)
         return row.flags if row is not None else None
 
     async def copy(self, at: ImapLocator, mailbox: str) -> ImapLocator | None:
@@ -307,7 +309,7 @@ class Session:
 
     async def _copy(self, at: ImapLocator, mailbox: str, *, removes: bool) -> ImapLocator | None:
         with imap_errors(self.account):
-            await self._ensure(at.mailbox, at.uidvalidity, for_writing=removes)
+            await self._ensure_open(at.mailbox, at.uidvalidity, for_writing=removes)
             place = await self._with_name_encoding(
                 mailbox, lambda name: self.client.copy(at.uid, name, removes=removes)
             )
@@ -323,7 +325,7 @@ class Session:
 
     async def expunge(self, at: ImapLocator) -> None:
         with imap_errors(self.account):
-            await self._ensure(at.mailbox, at.uidvalidity, for_writing=True)
+            await self._ensure_open(at.mailbox, at.uidvalidity, for_writing=True)
             await self.client.expunge(at.uid)
 
     def _locator(self, mailbox: str, place: tuple[int, int] | None) -> ImapLocator | None:
@@ -331,7 +333,9 @@ class Session:
 
     # Opening.
 
-    async def _ensure(self, mailbox: str, uidvalidity: int, *, for_writing: bool = False) -> None:
+    async def _ensure_open(
+        self, mailbox: str, uidvalidity: int, *, for_writing: bool = False
+    ) -> None:
         """Open a mailbox unless it is open, and check its UIDVALIDITY."""
         if self._open == (mailbox, uidvalidity) and (self._is_writable or not for_writing):
             return

@@ -13,7 +13,7 @@ from itertools import accumulate
 from postroom.errors import Conflict, NotFound, ProviderError, untrusted
 from postroom.model.imap import ImapAccount, ImapTimeouts
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
-from postroom.providers.imap.client import Client, Listed
+from postroom.providers.imap.client import Client, ListedMailbox
 from postroom.providers.imap.errors import InvalidResponse, Refused
 from postroom.providers.imap.pool import connect
 from postroom.providers.imap.responses import MAX_RANGES, MailboxStatus, Row, read_row
@@ -77,7 +77,7 @@ _NAMES = {name: ours for ours, names in _COMMON_NAMES.items() for name in names}
 """Common names of these mailboxes, for servers without SPECIAL-USE (RFC 6154)."""
 
 _VIRTUAL = frozenset((r"\all", r"\flagged", r"\important"))
-_CLOSED = frozenset((r"\noselect", r"\nonexistent"))
+_NOT_SELECTABLE = frozenset((r"\noselect", r"\nonexistent"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,9 @@ class RemoteMailbox:
     delimiter: str
 
 
-def remote_mailboxes(listed: Iterable[Listed]) -> list[RemoteMailbox]:
+def remote_mailboxes(listed: Iterable[ListedMailbox]) -> list[RemoteMailbox]:
     """The mailboxes with mail, Inbox first and Sent next; names are unique."""
-    rows = [row for row in listed if not row.attributes & (_CLOSED | _VIRTUAL)]
+    rows = [row for row in listed if not row.attributes & (_NOT_SELECTABLE | _VIRTUAL)]
     taken: dict[str, RemoteMailbox] = {}
     for row in rows:
         use = next((ours for use, ours in _USES.items() if use in row.attributes), None)
@@ -113,7 +113,7 @@ def remote_mailboxes(listed: Iterable[Listed]) -> list[RemoteMailbox]:
 _ORDER = {INBOX: 0, SENT: 1, JUNK: 3, TRASH: 4}
 
 
-def _plain_name(row: Listed) -> str:
+def _plain_name(row: ListedMailbox) -> str:
     """A name with slashes, without the INBOX prefix of some servers."""
     name = plain_name(decode_name(row.name))
     delimiter = row.delimiter or "/"

@@ -15,7 +15,7 @@ from typing import Any
 from postroom.model.imap import ImapAccount, ImapTimeouts
 from postroom.model.view import Anywhere
 from postroom.providers import allowed_hosts
-from postroom.providers.allowed_hosts import IMAP_PORTS, unreachable
+from postroom.providers.allowed_hosts import IMAP_PORTS, unreachable_message
 from postroom.providers.imap.client import Client
 from postroom.providers.imap.connection import Connection
 from postroom.providers.imap.errors import (
@@ -49,7 +49,7 @@ async def connect(account: ImapAccount, timeouts: ImapTimeouts) -> Client:
             raise
         if isinstance(fault, LoginRefused):
             raise LoginRefused(fault.command, fault.word, "", "") from None
-        raise Unreachable(unreachable(account.host, account.port)) from None
+        raise Unreachable(unreachable_message(account.host, account.port)) from None
 
 
 async def _connect(account: ImapAccount, timeouts: ImapTimeouts) -> Client:

@@ -68,7 +68,9 @@ class SearchRequest:
 
     def in_ascii(self, limit: int) -> SearchRequest:
         """A wider search without a charset: the longest ASCII run of each text."""
-        texts: dict[str, Any] = {n: _ascii(getattr(self.criteria, n)) for n in _TEXTS.values()}
+        texts: dict[str, Any] = {
+            n: _longest_ascii_run(getattr(self.criteria, n)) for n in _TEXTS.values()
+        }
         return replace(self, criteria=replace(self.criteria, **texts), limit=limit)
 
     def matches(self, fields: Fields) -> bool:
@@ -77,7 +79,7 @@ class SearchRequest:
         return all(fold(text) in fold(fields.decoded(k)) for k, text in texts if k != "text")
 
 
-def _ascii(text: str | None) -> str | None:
+def _longest_ascii_run(text: str | None) -> str | None:
     runs = (run.strip() for run in _ASCII_RUN.findall(text or ""))
     return max(runs, key=len, default="") or None
 
@@ -121,18 +123,18 @@ class Search:
             return await self._filter_headers(request, result)
         if isinstance(result, BaseException):
             raise result
-        return await self._found(request, result)
+        return await self._result_of(request, result)
 
-    async def _found(self, request: SearchRequest, result: SearchResult) -> ImapFound:
+    async def _result_of(self, request: SearchRequest, result: SearchResult) -> ImapFound:
         if self.client.can_count and result.is_extended:
-            result = await self._listed(request, result)
+            result = await self._list_page(request, result)
         if not result.count and request.matches_all and self.opened.exists:
             result = await self._list_by_sequence(request.max_total)
         total = result.count or 0
         uids = result.newest(request.limit) if total <= request.max_total else []
         return ImapFound(self.opened.uidvalidity, total, tuple(uids), tuple(self.notes))
 
-    async def _listed(self, request: SearchRequest, counted: SearchResult) -> SearchResult:
+    async def _list_page(self, request: SearchRequest, counted: SearchResult) -> SearchResult:
         """Request the UIDs of a page after the count."""
         total = counted.count or 0
         if total > request.max_total:
@@ -210,12 +212,12 @@ class Search:
                 f"the server reads only ASCII; it searched for {wide.criteria.query!r} instead of "
                 "query, so that some of these messages may not match",
             )
-        found = await self._matching(request, result.newest(MAX_COMPARED))
+        found = await self._filter_candidates(request, result.newest(MAX_COMPARED))
         matching = sorted(found, reverse=True)
         uids = tuple(matching[: request.limit])
         return ImapFound(self.opened.uidvalidity, len(matching), uids, tuple(self.notes))
 
-    async def _matching(self, request: SearchRequest, candidates: list[int]) -> list[int]:
+    async def _filter_candidates(self, request: SearchRequest, candidates: list[int]) -> list[int]:
         matching: list[int] = []
 
         def compare(row: Row) -> None:

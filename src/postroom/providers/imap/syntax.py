@@ -62,7 +62,7 @@ class Framer:
     _searched: int = 0
     _line: bytes = b""
     _literals: list[bytes] = field(default_factory=list)
-    _awaited: int | None = None
+    _awaited_bytes: int | None = None
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """Add bytes and yield the frames that are complete. Raises InvalidResponse."""
@@ -79,7 +79,7 @@ class Framer:
 
     def _next(self) -> Frame | None:
         while True:
-            if self._awaited is not None and not self._take_literal(self._awaited):
+            if self._awaited_bytes is not None and not self._take_literal(self._awaited_bytes):
                 return None
             line = self._take_line()
             if line is None:
@@ -115,14 +115,14 @@ class Framer:
             raise InvalidResponse(f"a literal of {size} bytes where at most {left} were requested")
         self._line = self._line[: len(self._line) - len(literal[0])]
         self._line += b"\0%d\0" % len(self._literals)
-        self._awaited = size
+        self._awaited_bytes = size
 
     def _take_literal(self, size: int) -> bool:
         if len(self._buffer) < size:
             return False
         self._literals.append(bytes(memoryview(self._buffer)[:size]))
         del self._buffer[:size]
-        self._awaited = None
+        self._awaited_bytes = None
         return True
 
 
@@ -165,11 +165,11 @@ def parse_values(frame: Frame, start: int) -> list[Value]:
             outer[-1].append(values)
             values = outer.pop()
         else:
-            values.append(_plain(token, frame))
+            values.append(_token_value(token, frame))
     raise InvalidResponse(f"a response has more than {MAX_VALUES} values")
 
 
-def _plain(token: re.Match[bytes], frame: Frame) -> Value:
+def _token_value(token: re.Match[bytes], frame: Frame) -> Value:
     if (quoted := token["quoted"]) is not None:
         return _ESCAPED.sub(rb"\1", quoted) if b"\\" in quoted else quoted
     if (number := token["literal"]) is not None:

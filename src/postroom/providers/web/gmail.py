@@ -273,7 +273,7 @@ class GmailProvider(HistoryReader):
         adding += [await self.labels.id_of(name) for name in push.add_labels]
         removing += [known for name in push.remove_labels if (known := self.labels.find(name))]
         if push.move_to is not None:
-            to, away = _move(push.move_to)
+            to, away = _labels_of_move(push.move_to)
             adding += to
             removing += away
         if not adding and not removing:
@@ -288,7 +288,7 @@ class GmailProvider(HistoryReader):
         return Pushed(entered=((RemoteRef("", key), (SENT,)),))
 
 
-def _move(name: str) -> tuple[list[str], list[str]]:
+def _labels_of_move(name: str) -> tuple[list[str], list[str]]:
     """The system labels that a move adds and removes."""
     if name == ARCHIVE:
         return [], ["INBOX", "SPAM", "TRASH"]

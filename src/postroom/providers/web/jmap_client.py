@@ -35,7 +35,7 @@ BUSY_S = 30
 _NOT_FOUND = 404
 _REDIRECTS = (301, 302, 303, 307, 308)
 _BUSY = ("rateLimit", "serverUnavailable")
-_BROKEN = ("serverFail", "serverPartialFail")
+_SERVER_FAILURES = ("serverFail", "serverPartialFail")
 _CREATES = ("create", "emails")
 """Arguments that create something: a retry could create it twice."""
 
@@ -181,7 +181,7 @@ def method_error(method: str, refused: Mapping[str, Any]) -> MailError:
     kind, message = str(refused.get("type", "error")), f"{method}: {error_text(refused)}"
     if kind in _BUSY:
         return RateLimited(message, retry_after=BUSY_S)
-    return (MethodFailed if kind in _BROKEN else MethodRefused)(message, kind)
+    return (MethodFailed if kind in _SERVER_FAILURES else MethodRefused)(message, kind)
 
 
 def error_text(refused: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from postroom.providers.web.jmap_client import MethodFailed, error_text, method_
 from postroom.providers.web_sender import BeforeSubmit, WebSender, message_id_of
 
 _TEMPORARY = ("overQuota", "rateLimit")
-_CUT = "smtpProtocolError"
+_RELAY_DISCONNECTED = "smtpProtocolError"
 """Cyrus: the connection to its relay ended, perhaps after the relay accepted the mail."""
 
 
@@ -42,7 +42,7 @@ class JmapSender(WebSender):
         # QUIRK: Cyrus does not always find an upload while another process of it imports mail of
         # the same account.
         async with self._importing:
-            email = await self._stored(raw, drafts)
+            email = await self._stored_id(raw, drafts)
         # The update makes a sent mail of the draft once it is sent (RFC 8621 §7.5).
         sent = await provider.mailboxes.id_of(SENT)
         update = {"mailboxIds": {sent: True}, "keywords/$draft": None}
@@ -58,9 +58,9 @@ class JmapSender(WebSender):
         if not refused:
             problem = "no result of the submission"
             raise ProviderError(f"unexpected response from {self.name}: {problem}")
-        return _refused(refused)
+        return _outcome_of_refusal(refused)
 
-    async def _stored(self, raw: bytes, drafts: list[str]) -> str:
+    async def _stored_id(self, raw: bytes, drafts: list[str]) -> str:
         """The id of the mail at the provider; *drafts* gets it if it was created for this."""
         message_id = message_id_of(raw)
         found = await self.provider.find(SENT, message_id)
@@ -88,15 +88,15 @@ class JmapSender(WebSender):
         await self.provider.close()
 
 
-def _refused(refused: Mapping[str, Any]) -> Outcome:
+def _outcome_of_refusal(refused: Mapping[str, Any]) -> Outcome:
     """The outcome of a refused submission; some refusals are temporary.
 
     QUIRK: Cyrus answers `forbiddenToSend` also if its relay defers a mail; the description is then
     the response of the relay with an enhanced status code of class 4 (RFC 3463 §3.1).
     """
     error = method_error("EmailSubmission/set", refused)
-    if refused.get("type") == _CUT:
-        raise MethodFailed(str(error), _CUT)
+    if refused.get("type") == _RELAY_DISCONNECTED:
+        raise MethodFailed(str(error), _RELAY_DISCONNECTED)
     if refused.get("type") in _TEMPORARY or str(refused.get("description")).startswith("4."):
         return Outcome("deferred", f"refused by the provider for now: {error_text(refused)}")
     if error.retryable:
