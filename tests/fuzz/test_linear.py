@@ -81,7 +81,7 @@ def signed(text: str) -> object:
 
 READERS: dict[str, Callable[[str], object]] = {
     "words": decode_words,
-    "mailboxes": lambda text: parse_mailboxes(text, most=500),
+    "mailboxes": lambda text: parse_mailboxes(text, max_count=500),
     "typed addresses": typed,
     "parameters": parse_parameters,
     "references": lambda text: parse_references([text]),

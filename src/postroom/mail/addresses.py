@@ -122,28 +122,30 @@ _COMMENT = late_pattern(r"\([^()]*+\)")
 _SPACE_AROUND = late_pattern(r"\s*+([@.])\s*+")
 
 
-def parse_mailboxes(value: str, *, most: int) -> tuple[list[NamedAddress], bool]:
-    """The mailboxes of an address header, at most `most`; True if there were more."""
+def parse_mailboxes(value: str, *, max_count: int) -> tuple[list[NamedAddress], bool]:
+    """The mailboxes of an address header, at most `max_count`; True if there were more."""
     found: list[NamedAddress] = []
     at = 0
     while at < len(value):
         match = _NAMED_ADDRESS.match(value, at) or _BARE_ADDRESS.match(value, at)
         if match is None:
-            return _tokenise(value[at:], found, most)
-        if len(found) >= most:
+            return _tokenise(value[at:], found, max_count)
+        if len(found) >= max_count:
             return found, True
         found.append(NamedAddress((match[1] or match[2] or "").strip(), match[3]))
         at = match.end()
     return found, False
 
 
-def _tokenise(value: str, found: list[NamedAddress], most: int) -> tuple[list[NamedAddress], bool]:
-    reader = _Reader(found, most)
+def _tokenise(
+    value: str, found: list[NamedAddress], max_count: int
+) -> tuple[list[NamedAddress], bool]:
+    reader = _Reader(found, max_count)
     reader.read(value)
     if not any("@" in mailbox.address for mailbox in found) and "=?" in value:
         decoded = decode_words(value)  # somebody encoded the address with the name
         if "=?" not in decoded and "@" in decoded:
-            return parse_mailboxes(decoded, most=most)
+            return parse_mailboxes(decoded, max_count=max_count)
     return found, reader.is_full
 
 
@@ -152,7 +154,7 @@ class _Reader:
     """Collects the tokens of one mailbox after the other."""
 
     found: list[NamedAddress]
-    most: int
+    max_count: int
     is_full: bool = False
     words: list[str] = field(default_factory=list)
     comments: list[str] = field(default_factory=list)
@@ -246,7 +248,7 @@ class _Reader:
     def _add(self, name: str, address: str) -> None:
         if not name and not address:
             return
-        if len(self.found) >= self.most:
+        if len(self.found) >= self.max_count:
             self.is_full = True
             return
         name = "" if name == address else name

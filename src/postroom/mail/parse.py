@@ -254,7 +254,7 @@ def _addresses(
             if may_be_usual and (usual := _usual_addresses(role, value, limits.header_addresses)):
                 found += usual
                 continue
-            mailboxes, more = parse_mailboxes(value, most=limits.header_addresses)
+            mailboxes, more = parse_mailboxes(value, max_count=limits.header_addresses)
             if more:
                 contents.note(f"more than {limits.header_addresses} addresses in {name}")
             read = [AddressLine(role, line(m.name).strip(), line(m.address)) for m in mailboxes]
@@ -270,12 +270,12 @@ def _addresses(
 
 
 @lru_cache(maxsize=2048)
-def _usual_addresses(role: str, value: str, most: int) -> tuple[AddressLine, ...]:
+def _usual_addresses(role: str, value: str, max_count: int) -> tuple[AddressLine, ...]:
     """The addresses of a field that needs neither a note nor cleaning, else none.
 
     The same people write on a list again and again.
     """
-    mailboxes, more = parse_mailboxes(value, most=most)
+    mailboxes, more = parse_mailboxes(value, max_count=max_count)
     written = "".join(f"{m.name}{m.address}" for m in mailboxes)
     if more or not (written.isascii() and written.isprintable()):
         return ()
@@ -283,7 +283,7 @@ def _usual_addresses(role: str, value: str, most: int) -> tuple[AddressLine, ...
 
 
 def _has_address(value: str) -> bool:
-    return any("@" in mailbox.address for mailbox in parse_mailboxes(value, most=10)[0])
+    return any("@" in mailbox.address for mailbox in parse_mailboxes(value, max_count=10)[0])
 
 
 def _with_sender(
@@ -296,7 +296,7 @@ def _with_sender(
     if any(one.role in ("from", "sender") and "@" in one.address for one in found):
         return tuple(found)
     for name in _SENDER_FALLBACKS:
-        mailboxes = parse_mailboxes(fields.first_nonempty(name), most=1)[0]
+        mailboxes = parse_mailboxes(fields.first_nonempty(name), max_count=1)[0]
         if mailboxes and "@" in mailboxes[0].address:
             contents.note(f"From without an address, {name.title()} taken as the sender")
             only = AddressLine("sender", line(mailboxes[0].name), line(mailboxes[0].address))

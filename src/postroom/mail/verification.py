@@ -63,7 +63,7 @@ def read_back(raw: bytes, signature: str) -> Composition:
 
 
 def _people(root: Part, name: str) -> tuple[Correspondent, ...]:
-    found, _ = parse_mailboxes(root.fields.first(name), most=_LIMITS.header_addresses)
+    found, _ = parse_mailboxes(root.fields.first(name), max_count=_LIMITS.header_addresses)
     return tuple((person[0], person[1]) for person in found)
 
 
@@ -108,7 +108,7 @@ def verify(raw: bytes, outgoing: Outgoing) -> None:
             (" ".join(display.split()), check_address(address, field=name))
             for display, address in people
         ]
-        found, _ = parse_mailboxes(fields.first(name), most=_LIMITS.header_addresses)
+        found, _ = parse_mailboxes(fields.first(name), max_count=_LIMITS.header_addresses)
         _require_same(name, expected, found)
     ids = parse_ids(fields.first("message-id"))
     _require_same("internet_message_id", [outgoing.internet_message_id], ids)

@@ -170,15 +170,15 @@ class Vocabulary:
         self._numbers = {piece: number for number, piece in enumerate(pieces) if piece}
         self._pieces = lru_cache(maxsize=20_000)(self._word_pieces)
 
-    def numbers(self, text: str, most: int) -> list[int]:
-        """The pieces of a text between [CLS] and [SEP], at most *most* in all."""
+    def numbers(self, text: str, max_pieces: int) -> list[int]:
+        """The pieces of a text between [CLS] and [SEP], at most *max_pieces* in all."""
         known = self._numbers
         found = [known[START]]
         for word in words(text):
             found += self._pieces(word)
-            if len(found) >= most:
+            if len(found) >= max_pieces:
                 break
-        return [*found[: most - 1], known[END]]
+        return [*found[: max_pieces - 1], known[END]]
 
     def _word_pieces(self, word: str) -> tuple[int, ...]:
         """The pieces of one word; [UNK] if a part of it is not in the vocabulary."""

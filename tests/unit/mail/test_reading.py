@@ -70,7 +70,7 @@ def test_encoded_words_are_decoded(raw: str, decoded: str) -> None:
 def test_addresses_are_read_as_people_write_them(
     raw: str, mailboxes: list[tuple[str, str]]
 ) -> None:
-    found, _ = parse_mailboxes(raw, most=500)
+    found, _ = parse_mailboxes(raw, max_count=500)
 
     assert mailboxes == [(mailbox.name, mailbox.address) for mailbox in found]
 
@@ -78,8 +78,14 @@ def test_addresses_are_read_as_people_write_them(
 def test_the_limit_of_addresses_holds_at_the_limit_and_past_it() -> None:
     five = ", ".join(f"a{n}@b.org" for n in range(5))
 
-    assert (5, False) == (len(parse_mailboxes(five, most=5)[0]), parse_mailboxes(five, most=5)[1])
-    assert (4, True) == (len(parse_mailboxes(five, most=4)[0]), parse_mailboxes(five, most=4)[1])
+    assert (5, False) == (
+        len(parse_mailboxes(five, max_count=5)[0]),
+        parse_mailboxes(five, max_count=5)[1],
+    )
+    assert (4, True) == (
+        len(parse_mailboxes(five, max_count=4)[0]),
+        parse_mailboxes(five, max_count=4)[1],
+    )
 
 
 @pytest.mark.parametrize(

@@ -108,12 +108,12 @@ def _flex_px(values: Values, base: Base) -> float:
     flex = words(values.get("flex", ""))
     shrink = values.get("flex-shrink", flex[1] if len(flex) > 1 else "1")
     basis = values.get("flex-basis", flex[2] if len(flex) > 2 else "auto")
-    least = length(values.get("min-width", "auto"), base) or 0.0
+    min_px = length(values.get("min-width", "auto"), base) or 0.0
     if number("0" if flex == ["none"] else shrink) != 0:
-        return least
+        return min_px
     fixed = length(basis, base)
     return max(
-        least, (length(values.get("width", "auto"), base) if fixed is None else fixed) or 0.0
+        min_px, (length(values.get("width", "auto"), base) if fixed is None else fixed) or 0.0
     )
 
 

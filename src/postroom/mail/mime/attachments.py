@@ -26,7 +26,7 @@ def display_filename(
     name: str,
     *,
     default: str = "attachment",
-    most: int = MAX_CHARS,
+    max_chars: int = MAX_CHARS,
     removed: Removed | None = None,
 ) -> str:
     """The sender's name for a file as one may show it: no path, nothing that does not show."""
@@ -35,7 +35,7 @@ def display_filename(
     last = " ".join(pieces[-1].split()) if pieces else ""
     if not last.isprintable():
         last = "".join(c for c in last if unicodedata.category(c) not in _SHOWS_NOTHING)
-    return shorten(last, most) or default
+    return shorten(last, max_chars) or default
 
 
 def safe_filename(name: str, *, default: str = "attachment") -> str:
@@ -46,23 +46,23 @@ def safe_filename(name: str, *, default: str = "attachment") -> str:
     return name[:MAX_CHARS] or default
 
 
-def shorten(name: str, most: int) -> str:
+def shorten(name: str, max_chars: int) -> str:
     """Cut the stem, keep the extension."""
-    if len(name) <= most:
+    if len(name) <= max_chars:
         return name
     stem, dot, extension = name.rpartition(".")
-    if not dot or len(extension) > 20 or len(extension) + 1 >= most:
-        return name[:most]
-    return stem[: most - len(extension) - 1] + "." + extension
+    if not dot or len(extension) > 20 or len(extension) + 1 >= max_chars:
+        return name[:max_chars]
+    return stem[: max_chars - len(extension) - 1] + "." + extension
 
 
 def download_name(filename: str) -> str:
     """The safe name, cut to fit a header."""
     name = safe_filename(filename)
-    most = MAX_DOWNLOAD_BYTES
+    max_chars = MAX_DOWNLOAD_BYTES
     while len(name.encode()) > MAX_DOWNLOAD_BYTES:
-        name = shorten(name, most)
-        most -= 1
+        name = shorten(name, max_chars)
+        max_chars -= 1
     return name
 
 
@@ -200,7 +200,7 @@ class Tnef:
     is_whole: bool = True
 
 
-def read_tnef(data: bytes, *, most_files: int) -> Tnef | None:
+def read_tnef(data: bytes, *, max_files: int) -> Tnef | None:
     """Open a container, None if it is none."""
     if len(data) < 6 or struct.unpack_from("<I", data)[0] != _SIGNATURE:
         return None
@@ -211,7 +211,7 @@ def read_tnef(data: bytes, *, most_files: int) -> Tnef | None:
             if attribute == _CODE_PAGE and len(value) >= 4:
                 charset = f"cp{struct.unpack_from('<I', value)[0]}"
             elif attribute == _RENDERING:
-                if len(found.files) >= most_files:
+                if len(found.files) >= max_files:
                     break
                 found.files.append(TnefFile())
             elif attribute == _MESSAGE_PROPERTIES:

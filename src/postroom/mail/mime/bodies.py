@@ -116,7 +116,9 @@ def is_body(part: Part, *, is_root: bool) -> bool:
     if not (parameters.get("filename") or part.parameters.get("name")):
         return True
     # Binary content may be declared as text.
-    return is_root and detect_type(part.decoded(most=4_096), part.content_type).startswith("text/")
+    return is_root and detect_type(part.decoded(max_bytes=4_096), part.content_type).startswith(
+        "text/"
+    )
 
 
 def _add_body(part: Part, contents: Contents, limits: Limits) -> None:
@@ -138,11 +140,11 @@ def _add_body(part: Part, contents: Contents, limits: Limits) -> None:
 
 def _text_bytes(part: Part, contents: Contents, limits: Limits) -> bytes:
     """As much of a text as we would ever keep."""
-    most = 4 * max(limits.text_chars, limits.html_bytes)
-    data = part.decoded(most=3 * most)
-    if len(data) > most:
-        contents.note(f"text over {most} bytes, read up to there")
-    return data[:most]
+    max_bytes = 4 * max(limits.text_chars, limits.html_bytes)
+    data = part.decoded(max_bytes=3 * max_bytes)
+    if len(data) > max_bytes:
+        contents.note(f"text over {max_bytes} bytes, read up to there")
+    return data[:max_bytes]
 
 
 def _plain(text: str, part: Part) -> str:
@@ -186,7 +188,7 @@ def _add_file(
     content_id: str | None = None,
 ) -> None:
     """Add a file that is no part of its own."""
-    name = display_filename(name, most=limits.filename_chars, removed=contents.removed)
+    name = display_filename(name, max_chars=limits.filename_chars, removed=contents.removed)
     detected = detect_type(content, kind)
     contents.attachments.append(
         ParsedAttachment(name, kind, detected, content, content_id is not None, content_id)
@@ -215,7 +217,7 @@ def _add_attachment(part: Part, contents: Contents, limits: Limits) -> None:
 
 def _unpack(container: ParsedAttachment, contents: Contents, limits: Limits) -> bool:
     """List the files of a `winmail.dat` in its place; False if it does not open."""
-    opened = read_tnef(container.content, most_files=limits.mime_parts)
+    opened = read_tnef(container.content, max_files=limits.mime_parts)
     if opened is None or not opened.is_whole:
         contents.note("winmail.dat that cannot be opened")
         return False
@@ -254,7 +256,7 @@ def _attachment(part: Part, contents: Contents, limits: Limits) -> ParsedAttachm
     content_id = part.fields.first("content-id").strip().strip("<>") or None
     name = parameters.get("filename") or part.parameters.get("name") or ""
     return ParsedAttachment(
-        filename=display_filename(name, most=limits.filename_chars, removed=contents.removed)
+        filename=display_filename(name, max_chars=limits.filename_chars, removed=contents.removed)
         if name
         else _generated_name(part, content, contents, limits),
         content_type=cleaned(part.content_type, contents.removed, one_line=True),
@@ -274,7 +276,7 @@ def _generated_name(part: Part, content: bytes, contents: Contents, limits: Limi
         return display_filename(
             f"{clean(subject)}.eml",
             default="message.eml",
-            most=limits.filename_chars,
+            max_chars=limits.filename_chars,
             removed=contents.removed,
         )
     return f"attachment-{len(contents.attachments) + 1}.{extension}"

@@ -13,9 +13,9 @@ _ADJACENT = 0.6
 _ODD = 0.1
 
 
-def lines_with_letters(data: bytes, most: int) -> bytes:
+def lines_with_letters(data: bytes, max_bytes: int) -> bytes:
     """The lines with bytes beyond ASCII: the others only make a detector think of English."""
-    return b"\n".join(line for line in data.split(b"\n") if not line.isascii())[:most]
+    return b"\n".join(line for line in data.split(b"\n") if not line.isascii())[:max_bytes]
 
 
 def rare_letters(sample: bytes, codec: str) -> int:

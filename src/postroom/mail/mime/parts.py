@@ -123,14 +123,14 @@ def _block_text(block: bytes, defects: list[str]) -> str:
     return text
 
 
-def _read_clean(text: str, most: int) -> Fields | None:
+def _read_clean(text: str, max_fields: int) -> Fields | None:
     """The fields of a well-formed block (the fast path), or None."""
     if not text.isascii() or "\0" in text:
         return None
     if "\r" in text:
         text = text.replace("\r\n", "\n")
     lines = text.replace("\n ", " ").replace("\n\t", "\t").rstrip("\n").split("\n")
-    if len(lines) > most:
+    if len(lines) > max_fields:
         return None
     parts = [line.partition(":") for line in lines]
     keys = [name.lower() for name, _, _ in parts]
@@ -153,9 +153,9 @@ def _is_usual(line: str) -> bool:
 class _Reader:
     """Parses malformed header blocks line by line."""
 
-    def __init__(self, most: int, defects: list[str]) -> None:
+    def __init__(self, max_fields: int, defects: list[str]) -> None:
         self.fields = Fields()
-        self._most = most
+        self._max_fields = max_fields
         self._defects = defects
         self._name = ""
         self._value: list[str] = []
@@ -178,8 +178,8 @@ class _Reader:
                 self._value.append(line)
             elif match and (number >= last_usual or _NAME.fullmatch(match[1])):
                 self._store()
-                if len(self.fields.pairs) >= self._most:
-                    self._note(f"more than {self._most} header fields, read up to there")
+                if len(self.fields.pairs) >= self._max_fields:
+                    self._note(f"more than {self._max_fields} header fields, read up to there")
                     return None
                 self._name, self._value = match[1], [line[match.end() :]]
             elif line.strip() and not (number == 0 and line.startswith(("From ", ">From "))):
@@ -247,10 +247,10 @@ class Part:
     def encoding(self) -> str:
         return transfer_encoding(self.fields.first("content-transfer-encoding"))
 
-    def decoded(self, *, most: int | None = None) -> bytes:
-        """The bytes that were meant; with `most`, those of so many encoded ones."""
+    def decoded(self, *, max_bytes: int | None = None) -> bytes:
+        """The bytes that were meant; with `max_bytes`, those of so many encoded ones."""
         encoding = self.encoding.partition(";")[0].partition(" ")[0]
-        end = self.end if most is None else min(self.end, self.start + most)
+        end = self.end if max_bytes is None else min(self.end, self.start + max_bytes)
         return decode_transfer(self.raw[self.start : end], encoding)
 
 
@@ -320,7 +320,9 @@ class Splitter:
             self.defects.append(defect)
 
 
-def split_at(raw: bytes, start: int, end: int, marker: bytes, most: int) -> list[tuple[int, int]]:
+def split_at(
+    raw: bytes, start: int, end: int, marker: bytes, max_ranges: int
+) -> list[tuple[int, int]]:
     """The ranges between the lines that are `marker`; the line break before one belongs to it."""
     ranges: list[tuple[int, int]] = []
     opened = -1
@@ -334,9 +336,9 @@ def split_at(raw: bytes, start: int, end: int, marker: bytes, most: int) -> list
         if opened >= 0:
             ranges.append((opened, max(opened, _before_break(raw, at))))
         opened = -1 if is_close else line_end
-        if is_close or len(ranges) >= most:
+        if is_close or len(ranges) >= max_ranges:
             break
-    if opened >= 0 and len(ranges) < most:
+    if opened >= 0 and len(ranges) < max_ranges:
         ranges.append((opened, end))
     return ranges
 

@@ -46,8 +46,8 @@ class RemotePart(Part):
         name = self.disposition[1].get("filename") or self.parameters.get("name") or ""
         return display_filename(name) if name else ""
 
-    def decoded(self, *, most: int | None = None) -> bytes:
-        data = Part.decoded(self, most=most)
+    def decoded(self, *, max_bytes: int | None = None) -> bytes:
+        data = Part.decoded(self, max_bytes=max_bytes)
         return _without_torn_letter(data) if self.is_cut else data
 
 

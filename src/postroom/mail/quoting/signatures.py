@@ -124,7 +124,7 @@ def _sent_from(lines: list[str]) -> int:
         if (may_follow or not (above or below)) and is_device_line(lines[index]):
             return index
         line = lines[index].strip()
-        if line and not _LINK.match(line) and not _is_name(line, most=6):
+        if line and not _LINK.match(line) and not _is_name(line, max_words=6):
             may_follow = False
     return len(lines)
 
@@ -162,7 +162,7 @@ def _ruled(lines: list[str]) -> int:
         line = lines[index].strip()
         if len(line) >= 3 and not line.strip("_"):
             below = [text for text in lines[index + 1 :] if text.strip()]
-            is_short = all(_is_name(text.strip(), most=7) for text in below)
+            is_short = all(_is_name(text.strip(), max_words=7) for text in below)
             return index if below and is_short else len(lines)
     return len(lines)
 
@@ -174,8 +174,8 @@ def _closing(lines: list[str]) -> int:
         line = lines[index].strip()
         may_close = bool(line) and len(line) <= 60 and _may_close(line)
         if may_close and _CLOSING.match(line):
-            most = 3 if line.endswith((".", "!")) else 7  # "Thanks!" may go on
-            is_signed = all(_is_name(words, most=most) for words in below)
+            max_words = 3 if line.endswith((".", "!")) else 7  # "Thanks!" may go on
+            is_signed = all(_is_name(words, max_words=max_words) for words in below)
             # a closing alone is one if it does not thank: thanks are words of their own
             is_closing = is_signed and (below or (len(line) > 4 and not _THANKS.search(line)))
             return index if is_closing else len(lines)
@@ -183,7 +183,7 @@ def _closing(lines: list[str]) -> int:
             return index
         if line:
             below.append(line)
-            if not _is_name(line, most=7):
+            if not _is_name(line, max_words=7):
                 break  # no signature can begin above it
     return len(lines)
 
@@ -216,9 +216,9 @@ def _name_line(lines: list[str]) -> int:
     return len(lines) - 1 if is_name and is_apart and not is_list else len(lines)
 
 
-def _is_name(line: str, *, most: int) -> bool:
+def _is_name(line: str, *, max_words: int) -> bool:
     """A name, a position, a company: a few words that are no question."""
-    return len(line) <= 70 and len(line.split()) <= most and not line.endswith(("?", ":"))
+    return len(line) <= 70 and len(line.split()) <= max_words and not line.endswith(("?", ":"))
 
 
 def _contacts(lines: list[str]) -> int:
@@ -226,7 +226,7 @@ def _contacts(lines: list[str]) -> int:
     block: list[str] = []
     for line in reversed(lines[-_MAX_CONTACT_LINES:]):
         stripped = line.strip()
-        if "<" in stripped or not _is_name(stripped, most=7) or _is_sentence(stripped):
+        if "<" in stripped or not _is_name(stripped, max_words=7) or _is_sentence(stripped):
             break
         block.append(stripped)
     if len(block) < 2 or not _may_be_contact("\n".join(block)):

@@ -145,16 +145,16 @@ _SHORT = 32
 _IGNORED = re.compile(f"[{IGNORABLE}]")
 
 
-def around(text: str, terms: AbstractSet[str], most: int) -> str:
-    """At most *most* characters of a text, around the first of the terms that occurs in it."""
+def around(text: str, terms: AbstractSet[str], max_chars: int) -> str:
+    """At most *max_chars* characters of a text, around the first of the terms that occurs in it."""
     plain = " ".join(text.split())
-    if len(plain) <= most:
+    if len(plain) <= max_chars:
         return plain
-    start, end = _window(plain, next(_term_spans(plain, terms), _NOTHING), most)
+    start, end = _window(plain, next(_term_spans(plain, terms), _NOTHING), max_chars)
     return _with_ellipses(plain[start:end], start > 0, end < len(plain))
 
 
-def mark(text: str, terms: AbstractSet[str], phrases: Collection[str], most: int) -> str:
+def mark(text: str, terms: AbstractSet[str], phrases: Collection[str], max_chars: int) -> str:
     """The same as HTML: what was looked for in `<mark>`, everything else escaped.
 
     A text is read no further than to the end of what is shown of it.
@@ -164,7 +164,7 @@ def mark(text: str, terms: AbstractSet[str], phrases: Collection[str], most: int
         _term_spans(plain, terms), *(_phrase_spans(plain, phrase) for phrase in phrases)
     )
     match = next(found, None)
-    start, end = _window(plain, match or _NOTHING, most)
+    start, end = _window(plain, match or _NOTHING, max_chars)
     shown = takewhile(lambda span: span[0] < end, chain([match] if match else [], found))
     pieces, at = [], start
     for first, last in _merge_spans(shown):
@@ -258,10 +258,10 @@ def _merge_spans(spans: Iterable[Span]) -> list[Span]:
     return joined
 
 
-def _window(text: str, match: Span, most: int) -> Span:
+def _window(text: str, match: Span, max_chars: int) -> Span:
     """Where to begin and end, with a third of the room before the match."""
-    start = max(0, min(match[0] - most // 3, len(text) - most))
-    return start, min(len(text), start + most)
+    start = max(0, min(match[0] - max_chars // 3, len(text) - max_chars))
+    return start, min(len(text), start + max_chars)
 
 
 def _with_ellipses(text: str, is_cut_before: bool, is_cut_after: bool) -> str:  # noqa: FBT001

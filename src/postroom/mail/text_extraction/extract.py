@@ -55,7 +55,7 @@ class ExtractedText:
 class TextBuilder:
     """Collects the text of a document up to a length, and counts what is hidden in it."""
 
-    most: int
+    max_chars: int
     hidden: Counter[str] = field(default_factory=Counter)
     warnings: list[str] = field(default_factory=list)
     words: dict[str, list[str]] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class TextBuilder:
     @property
     def is_full(self) -> bool:
         """Whether there is a character more than wanted, which tells that there is more."""
-        return self._chars > self.most
+        return self._chars > self.max_chars
 
     def write(self, text: str) -> None:
         if not self.is_full:
@@ -75,14 +75,14 @@ class TextBuilder:
     def hide(self, text: str, reason: str) -> None:
         """Leave a text out."""
         if count := len("".join(text.split())):
-            if self.hidden[reason] <= self.most:
+            if self.hidden[reason] <= self.max_chars:
                 self.words.setdefault(reason, []).append(text)
             self.hidden[reason] += count
 
     def hide_words(self, text: str, reason: str) -> None:
         """Leave a text out that a warning of its own tells about."""
         kept = self.words.setdefault(reason, []) if text.strip() else []
-        if sum(map(len, kept[-1:])) <= self.most and len(kept) < _MAX_PIECES:
+        if sum(map(len, kept[-1:])) <= self.max_chars and len(kept) < _MAX_PIECES:
             kept.append(f"{text} ")
 
     def take_hidden(self, other: TextBuilder) -> None:
@@ -99,7 +99,7 @@ class TextBuilder:
             for reason, count in sorted(self.hidden.items())
         ]
         warnings = (*hidden, *dict.fromkeys(self.warnings))
-        return ExtractedText(text[: self.most + 1], warnings, tuple(self._findings()))
+        return ExtractedText(text[: self.max_chars + 1], warnings, tuple(self._findings()))
 
     def _findings(self) -> Iterator[HiddenText]:
         for reason, pieces in sorted(self.words.items()):

@@ -44,7 +44,7 @@ def _read_word(package: Package, main: str, builder: TextBuilder) -> None:
     _WordReader(builder, hidden_styles).read(package, parts)
     seen = set()
     for name in dict.fromkeys(margins):
-        text = TextBuilder(builder.most)
+        text = TextBuilder(builder.max_chars)
         _WordReader(text, hidden_styles).read(package, [name])
         builder.take_hidden(text)
         words = text.result().text
@@ -182,7 +182,7 @@ def _read_slides(package: Package, main: str, builder: TextBuilder) -> None:
             continue
         builder.write(f"Slide {number}\n")
         _SlideReader(builder).read(events)
-        notes = TextBuilder(builder.most)
+        notes = TextBuilder(builder.max_chars)
         for notes_name in package.related(name, "notesSlide"):
             _SlideReader(notes, only_body=True).read(package.events(notes_name))
         builder.take_hidden(notes)

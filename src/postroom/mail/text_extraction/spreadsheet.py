@@ -43,7 +43,7 @@ class _Styles:
 def read_workbook(package: Package, main: str, builder: TextBuilder) -> None:
     """Write the sheets of a workbook, each under its name."""
     targets = {relation.id: relation.target for relation in package.relationships(main)}
-    strings = _shared_strings(package, main, builder.most)
+    strings = _shared_strings(package, main, builder.max_chars)
     styles = _read_styles(package, main)
     sheets: list[Attributes] = []
     epoch = _EPOCH
@@ -58,7 +58,7 @@ def read_workbook(package: Package, main: str, builder: TextBuilder) -> None:
     reader = _SheetReader(builder, strings, styles, epoch)
     for sheet in sheets:
         if sheet not in shown and not builder.is_full:
-            apart = TextBuilder(builder.most)
+            apart = TextBuilder(builder.max_chars)
             other = _SheetReader(apart, strings, styles, epoch)
             other.read(package, targets.get(sheet.get("r:id", ""), ""))
             builder.hide_words(apart.result().text, "hidden sheets")
@@ -73,7 +73,7 @@ def read_workbook(package: Package, main: str, builder: TextBuilder) -> None:
             builder.warnings.append(f"hidden {what} left out: {count}")
 
 
-def _shared_strings(package: Package, main: str, most: int) -> list[str]:
+def _shared_strings(package: Package, main: str, max_chars: int) -> list[str]:
     """The texts that cells refer to by number."""
     found: list[str] = []
     pieces: list[str] = []
@@ -85,7 +85,7 @@ def _shared_strings(package: Package, main: str, most: int) -> list[str]:
             elif event.kind == "end":
                 path.pop()
                 if event.name == "si":
-                    found.append("".join(pieces)[: most + 1])
+                    found.append("".join(pieces)[: max_chars + 1])
                     pieces = []
             elif path[-1] == "t" and "rPh" not in path:
                 pieces.append(event.name)
