@@ -1,11 +1,11 @@
 """Cleaning text of mail in responses: no invisible characters, nothing that a client would fetch.
 
-`sanitize_output` is applied to every response just before it is serialised, so it covers all
-fields of all surfaces, mail that an older version parsed, and messages of servers. A client may
-render a response as Markdown. Then an image in a mail would tell its sender who reads it, and a
-link would hide where it goes behind its text. A space after the `!` of an image, after the `<` of a
-tag or an autolink, and after the `]` before the address of a link prevents that; nothing else of
-the text changes. In HTML fields the bracket of an image is written as a character reference.
+`sanitised` is applied to every response just before it is serialised, so it covers all fields of
+all surfaces, mail that an older version parsed, and messages of servers. A client may render a
+response as Markdown. Then an image in a mail would tell its sender who reads it, and a link would
+hide where it goes behind its text. A space after the `!` of an image, after the `<` of a tag or an
+autolink, and after the `]` before the address of a link prevents that; nothing else of the text
+changes. In HTML fields the bracket of an image is written as a character reference.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def without_fetches(text: str) -> str:
 
 
 def is_inert(written: bytes) -> bool:
-    """Whether `sanitize_output` would change nothing in a serialised response, as in nearly all."""
+    """Whether a serialised response has nothing for `sanitised` to change; nearly all have not."""
     # One byte is found at once, two take their time.
     if b"!" in written and b"![" in written:
         return False
@@ -68,26 +68,26 @@ def is_inert(written: bytes) -> bool:
     return (written.isascii() and b"\x7f" not in written) or not may_hide(written)
 
 
-def sanitize_output(value: Any, field: str = "", *, is_own: bool = False) -> Any:
+def sanitised(value: Any, field: str = "", *, is_own: bool = False) -> Any:
     """The response as a caller may see it; what callers wrote themselves is not changed."""
     if isinstance(value, str):
-        return value if is_own else _sanitize_string(value, field)
+        return value if is_own else _sanitise_string(value, field)
     if isinstance(value, Mapping):
         # The caller vouches for a shape by its trust; one inside another has its own.
         is_own = value["trust"] != "mail" if "trust" in value else is_own
         is_draft = str(value.get("id", "")).startswith("drf_")
         kept = _AS_IT_IS | _CALLER_FIELDS if is_draft else _AS_IT_IS
         return {
-            name if is_own else _sanitize_string(name, ""): item
+            name if is_own else _sanitise_string(name, ""): item
             if name in kept
-            else sanitize_output(item, name, is_own=is_own)
+            else sanitised(item, name, is_own=is_own)
             for name, item in value.items()
         }
     if isinstance(value, (list, tuple)):
-        return [sanitize_output(item, field, is_own=is_own) for item in value]
+        return [sanitised(item, field, is_own=is_own) for item in value]
     return value
 
 
-def _sanitize_string(text: str, field: str) -> str:
+def _sanitise_string(text: str, field: str) -> str:
     text = cleaned(text, one_line=field not in _LINES)
     return text.replace("![", "!&#91;") if field in _HTML else without_fetches(text)
