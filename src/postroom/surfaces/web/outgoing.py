@@ -250,7 +250,7 @@ async def edit(visit: Visit) -> Redirect:
 
 
 async def reschedule(visit: Visit) -> Redirect:
-    """Send a scheduled mail at another time, or now: it is taken back and sent anew."""
+    """Send a scheduled mail at another time, or now: it is taken back and sent again."""
     message_id = visit.path["message_id"]
     when = None if visit.form.get("do") == "now" else _coming_time(visit)
     sent = await visit.call(cancel_message, message_id=message_id)
