@@ -306,7 +306,7 @@ SECTION = Section(
     ),
     notices={
         "approved": "Approved. The message is sent now, or at its scheduled time.",
-        "rejected": "Rejected. The message is not sent, and its sender is told.",
+        "rejected": "Rejected. The message is not sent, and its sender is notified.",
         "approved, next": "Approved: the other message is sent. Below is the next one.",
         "rejected, next": "Rejected: the other message is not sent. Below is the next one.",
         "taken back": "Moved to drafts. Edit it and send it; it is checked again then.",
