@@ -402,7 +402,7 @@ class Store(MemoryStore, WebhookStore):
         """Check rows, search index and audit log; one sentence for each problem."""
         found = await self.engine.read(lambda tx: self.engine.check(tx) + lifecycle.problems(tx))
         if of_index := await find_problems(self.engine):
-            found += (*of_index, "`postroom verify --repair` makes the search index anew")
+            found += (*of_index, "`postroom verify --repair` rebuilds the search index")
         return found + (await self.check_audit()).problems
 
     async def compact_index(self, *, in_bulk: bool = False) -> bool:
