@@ -107,7 +107,7 @@ class App:
         self.services.store.begin_shutdown()
 
     @asynccontextmanager
-    async def at_work(self, *, serves: bool = True) -> AsyncIterator[None]:
+    async def background_jobs(self, *, serves: bool = True) -> AsyncIterator[None]:
         """Run background jobs for as long as the block lasts. A process that *serves* announces it,
         so that others do not run them.
         """
@@ -115,11 +115,11 @@ class App:
 
         roles: list[Role] = ["serving"] if serves else []
         roles += ["relaying"] if self.services.has_relay else []
-        async with heartbeat(self.services, roles), self._working():
+        async with heartbeat(self.services, roles), self._run_background_jobs():
             yield
 
     @asynccontextmanager
-    async def filling_in(self) -> AsyncIterator[Callable[[], None]]:
+    async def background_jobs_when_unattended(self) -> AsyncIterator[Callable[[], None]]:
         """Run background jobs in the block while no server or worker does.
 
         Those have the settings of the installation; a client may have started us with none. If we
@@ -137,14 +137,14 @@ class App:
             from postroom.pipeline.services import run_when_unattended
 
             await run_when_unattended(
-                self.services, lambda: self.at_work(serves=False), self._lending
+                self.services, lambda: self.background_jobs(serves=False), self._relay_only
             )
 
         async with _running(run()):
             yield begun.set
 
     @asynccontextmanager
-    async def _lending(self) -> AsyncIterator[None]:
+    async def _relay_only(self) -> AsyncIterator[None]:
         from postroom.pipeline.services import heartbeat
 
         relays = self.outbox(only_relays=True).run()
@@ -152,7 +152,7 @@ class App:
             yield
 
     @asynccontextmanager
-    async def _working(self) -> AsyncIterator[None]:
+    async def _run_background_jobs(self) -> AsyncIterator[None]:
         from postroom.pipeline.maintenance import background_tasks, run_maintenance
         from postroom.pipeline.sync import SyncScheduler
         from postroom.pipeline.webhooks import Webhooks

@@ -166,7 +166,7 @@ async def test_doctor_and_the_log_name_the_extra_when_there_are_many_messages(
         few = await checks.check_index(app.services, app.settings)
         monkeypatch.setattr(checks, "MANY_MESSAGES", 0)
         many = await checks.check_index(app.services, app.settings)
-        async with app.at_work():
+        async with app.background_jobs():
             async with asyncio.timeout(60):
                 while "search.no_index" not in caplog.text:  # noqa: ASYNC110 (logged elsewhere)
                     await asyncio.sleep(0.01)

@@ -170,7 +170,7 @@ log = logging.getLogger(__name__)
 Role = Literal["serving", "relaying", "lending"]
 """A server or a worker; a process that has a relay; a process that only sends for the others."""
 
-Duty = Literal["all", "relay", "nothing"]
+Coverage = Literal["all", "relay", "nothing"]
 """What a stdio server or a command does while it runs."""
 
 LEASE = timedelta(seconds=30)
@@ -223,16 +223,16 @@ async def run_when_unattended(
 ) -> None:
     """Run the pipeline while no server or worker does, or only our relay, until cancelled."""
     blocks = {"all": run_all, "relay": run_relay, "nothing": nullcontext}
-    duty = await _duty(services, before="all")
+    coverage = await _needed_coverage(services, before="all")
     while True:
         position = services.store.notifier.position("heartbeats")
-        async with blocks[duty]():
-            while (next_duty := await _duty(services, before=duty)) == duty:
+        async with blocks[coverage]():
+            while (next_coverage := await _needed_coverage(services, before=coverage)) == coverage:
                 position = await wait_for_notification(services, "heartbeats", position, RENEW_S)
-        duty = next_duty
+        coverage = next_coverage
 
 
-async def _duty(services: Services, *, before: Duty) -> Duty:
+async def _needed_coverage(services: Services, *, before: Coverage) -> Coverage:
     """What no other process does; if the store is unavailable, what it was before."""
     now = services.clock()
     try:
