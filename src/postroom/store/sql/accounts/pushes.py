@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from postroom.model.account import TRAITS, ProviderName, ProviderTraits, Push, RemoteRef
-from postroom.model.sending import OPEN
+from postroom.model.sending import PENDING_STATUSES
 from postroom.model.values import dataclass
 from postroom.store.sql.values import dumps, from_text, insert, moment_or_none, scalar, seconds
 from postroom.store.transaction import Transaction
@@ -156,7 +156,7 @@ def _needs_sent_copy(traits: ProviderTraits, statuses: Collection[str]) -> bool:
     """Whether Sent has no copy: a provider makes one only when it sends the mail, or never."""
     if not traits.copies_to_sent:
         return "delivered" in statuses or "sent" in statuses
-    return "delivered" in statuses and not any(s in statuses for s in ("sent", *OPEN))
+    return "delivered" in statuses and not any(s in statuses for s in ("sent", *PENDING_STATUSES))
 
 
 def _insert(

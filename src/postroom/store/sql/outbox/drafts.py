@@ -17,7 +17,14 @@ from postroom.model.approval import Asked
 from postroom.model.inbox import Visible
 from postroom.model.message import BlobKey, Recipient, hidden_chars
 from postroom.model.page import Found, Slice
-from postroom.model.sending import AGAIN, CANCELLED, LEFT, WAITING, EarlierMail, StoredDraft
+from postroom.model.sending import (
+    CANCELLED,
+    POSSIBLY_SENT_STATUSES,
+    RETRIABLE_STATUSES,
+    WAITING,
+    EarlierMail,
+    StoredDraft,
+)
 from postroom.model.storage import Cancelled, Gate
 from postroom.store.sql.accounts.pushes import (
     cancel_draft_removal,
@@ -261,7 +268,7 @@ def retry_mail(
             cancelled and its draft changed or sent since.
     """
     row = _row(tx, message_id, visible)
-    again = [r for r in _recipients(row) if r.status in AGAIN]
+    again = [r for r in _recipients(row) if r.status in RETRIABLE_STATUSES]
     if not again:
         raise Conflict(_why_not_again(message_id, {r.status for r in _recipients(row)}))
     if row[3] in ("claimed", "handing_over"):
@@ -358,7 +365,7 @@ def cancel_mail(
     set_recipients(tx, row[5], row[0], cancelled, now)
     copy_to_sent(tx, row[5], row[0], now)
     requeue(tx, row[5], row[0], seconds(now))
-    if unknown or any(r.status in LEFT for r in _recipients(row)):
+    if unknown or any(r.status in POSSIBLY_SENT_STATUSES for r in _recipients(row)):
         return Cancelled()
     draft_id = _restore_draft(tx, message_id)
     if draft_id is None:

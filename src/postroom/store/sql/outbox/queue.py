@@ -12,9 +12,9 @@ from postroom.model.inbox import OUTBOX, SENT
 from postroom.model.message import Recipient
 from postroom.model.page import Found
 from postroom.model.sending import (
-    LEFT,
-    NOT_OUT,
-    OPEN,
+    OUTBOX_STATUSES,
+    PENDING_STATUSES,
+    POSSIBLY_SENT_STATUSES,
     OutboxEntry,
     OutboxJob,
     OutboxQuery,
@@ -129,8 +129,8 @@ def _move_with_outcome(tx: Transaction, inbox: int, number: int, statuses: set[s
         set_message_state,
     )
 
-    has_left = not statuses.isdisjoint(LEFT)
-    if not has_left and statuses.isdisjoint(OPEN):
+    has_left = not statuses.isdisjoint(POSSIBLY_SENT_STATUSES)
+    if not has_left and statuses.isdisjoint(PENDING_STATUSES):
         return
     source, target = (OUTBOX, SENT) if has_left else (SENT, OUTBOX)
     state = message_state(tx, inbox, number)
@@ -182,7 +182,7 @@ COUNT_WAITING = """
     SELECT count(*) FROM outbox WHERE state IN ('waiting', 'claimed', 'handing_over')
 """
 _NOT_SENT = {"failed", "bounced"}
-_MAY_BE_SENT = {"unknown", *OPEN}
+_MAY_BE_SENT = {"unknown", *PENDING_STATUSES}
 ROW_KEY = "inbox = :inbox AND message = :message"
 """The condition for one row; `row_of` has its parameters."""
 
@@ -210,9 +210,9 @@ def insert_outbox_entry(
     be sent, as `held` until its hold expires if a person decides.
     """
     statuses = {recipient.status for recipient in recipients}
-    if statuses.isdisjoint((*NOT_OUT, "captured")):
+    if statuses.isdisjoint((*OUTBOX_STATUSES, "captured")):
         return
-    state = "done" if statuses.isdisjoint(OPEN) else "waiting"
+    state = "done" if statuses.isdisjoint(PENDING_STATUSES) else "waiting"
     insert(
         tx,
         "outbox",
@@ -258,7 +258,7 @@ def copy_to_sent(tx: Transaction, inbox: int, number: int, at: datetime) -> None
 
 def requeue(tx: Transaction, inbox: int, number: int, next_at: int) -> None:
     """Make a message wait until *next_at*, or mark it as done if no recipient is open."""
-    is_open = any(r.status in OPEN for r in recipients_of(tx, inbox, number))
+    is_open = any(r.status in PENDING_STATUSES for r in recipients_of(tx, inbox, number))
     tx.run(
         f"""UPDATE outbox SET state = :state, next_at = :next_at, holder = NULL, until = NULL,
                   pending = NULL WHERE {ROW_KEY}""",
@@ -345,7 +345,7 @@ def find_outbox(tx: Transaction, query: OutboxQuery) -> Found[OutboxEntry]:
 def _conditions(tx: Transaction, query: OutboxQuery) -> Conditions:
     where = Conditions()
     where.within("o.inbox", visible_numbers(tx, query.visible))
-    where.among("o.status", "status", [query.status] if query.status else NOT_OUT)
+    where.among("o.status", "status", [query.status] if query.status else OUTBOX_STATUSES)
     return where
 
 
@@ -396,7 +396,9 @@ def mark_unknown(tx: Transaction, now: datetime) -> int:
     """
     rows = tx.all(WAITING, now=seconds(now))
     for inbox, number in rows:
-        waiting = [r.address for r in recipients_of(tx, inbox, number) if r.status in OPEN]
+        waiting = [
+            r.address for r in recipients_of(tx, inbox, number) if r.status in PENDING_STATUSES
+        ]
         unknown = {address: Recipient(address, "unknown", POSSIBLY_SENT) for address in waiting}
         set_outcomes(tx, inbox, number, unknown, now)
         copy_to_sent(tx, inbox, number, now + LISTED_AFTER)
