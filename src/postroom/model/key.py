@@ -156,7 +156,7 @@ NOBODY = Caller(
 )
 """A caller without rights."""
 
-POSTING = Caller(
+INBOUND_CALLER = Caller(
     key_id="inbound",
     scopes=frozenset({Scope.WRITE}),
     inboxes=EVERYTHING,

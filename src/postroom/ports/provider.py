@@ -249,14 +249,14 @@ class InboundMail:
 class Inbound(Protocol):
     """Reads the postings of one provider."""
 
-    def expect(self, headers: Mapping[str, str], at: datetime) -> int | None:
+    def max_bytes(self, headers: Mapping[str, str], at: datetime) -> int | None:
         """The maximum size of the body with these headers; None if there is no maximum.
 
         Raises:
             Unauthenticated: the headers show that it is not from the provider.
         """
 
-    async def read(self, posting: InboundRequest) -> Sequence[InboundMail]:
+    async def read(self, request: InboundRequest) -> Sequence[InboundMail]:
         """The mails of a posting; none if it is about something else.
 
         Raises:

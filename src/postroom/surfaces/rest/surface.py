@@ -20,7 +20,7 @@ from postroom.app import App
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.errors import MailError, NotFound, RateLimited, Unauthenticated, Unavailable
-from postroom.model.key import POSTING
+from postroom.model.key import INBOUND_CALLER
 from postroom.surfaces.connections import cancel_on_disconnect, http_connections
 from postroom.surfaces.http import KINDS, Paths, operations_named, segments_of
 from postroom.surfaces.rest import http_messages
@@ -238,7 +238,7 @@ class Surface:
 
     async def _context(self, request: Request, rows: Sequence[Route]) -> RequestContext:
         if any(row.posted for row in rows):
-            return self._app.context(POSTING, "rest")
+            return self._app.context(INBOUND_CALLER, "rest")
         caller = await self._access.caller(request.headers, request.scope)
         return self._app.context(caller, "rest")
 
