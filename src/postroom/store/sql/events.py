@@ -34,8 +34,8 @@ from postroom.store.sql.webhooks import (
     add_webhook,
     find_webhook,
     insert_delivery,
-    known_in,
     read_event,
+    visible_inboxes,
 )
 from postroom.store.transaction import Row, Transaction
 from postroom.store.webhooks import DERIVED
@@ -365,7 +365,7 @@ def _at_url(tx: Transaction, url: str, inbox: int, signer: Signer, now: datetime
         secret=DERIVED,
         made_by=signer.authority,
     )
-    add_webhook(tx, made, seen_in=signer.visible)
+    add_webhook(tx, made, visible_inboxes=signer.visible)
     return _named(tx, made.id, signer.visible)
 
 
@@ -376,7 +376,7 @@ def _may_sign(row: Row, inbox_id: str, signer: Signer) -> bool:
     the key, or to the owner and be invisible to keys that see less. Whoever sees a webhook sees its
     events, so they must see the inbox.
     """
-    known, maker, visible = known_in(row), row[6], signer.visible
+    known, maker, visible = visible_inboxes(row), row[6], signer.visible
     if not known.sees(inbox_id) or not visible.covers(known):
         return False
     if isinstance(visible, Everything) and not isinstance(known, Everything):

@@ -110,12 +110,12 @@ def check_links(
     for position, link in enumerate(links):
         if not link.is_mail or link.to in held:
             continue
-        if not is_seen(tx, link.to, visible):
+        if not is_visible(tx, link.to, visible):
             kind = "message" if link.is_message else "thread"
             raise NotFound(f"links[{position}].to: no {kind} {link.to}")
 
 
-def is_seen(tx: Transaction, mail: str, visible: Visible) -> bool:
+def is_visible(tx: Transaction, mail: str, visible: Visible) -> bool:
     """Whether a caller can see a message or a thread."""
     row = tx.one(SEEN_MESSAGE if Link("", mail).is_message else SEEN_THREAD, id=mail)
     return row is not None and visible.sees(row[0])
@@ -187,7 +187,9 @@ def ties_of(tx: Transaction, memory: int, visible: Visible) -> set[str]:
         rows = tx.all("SELECT address FROM memory_ties WHERE memory = :m", m=memory)
         return {row[0] for row in rows}
     seen = (
-        link for link in links_of(tx, memory) if not link.is_mail or is_seen(tx, link.to, visible)
+        link
+        for link in links_of(tx, memory)
+        if not link.is_mail or is_visible(tx, link.to, visible)
     )
     return {address for link in seen for address in _contacts(tx, link)}
 
@@ -234,7 +236,7 @@ def mark_stale(tx: Transaction, memories: Sequence[int]) -> list[tuple[int, int]
 
 
 def _exists(tx: Transaction, link: Link) -> bool:
-    return is_seen(tx, link.to, EVERYTHING)
+    return is_visible(tx, link.to, EVERYTHING)
 
 
 def redirect_links(tx: Transaction, inbox: int, into: int, others: Sequence[int]) -> None:
