@@ -17,7 +17,7 @@ from postroom.model.message import Recipient
 from postroom.model.sending import GIVE_UP_AFTER, TRANSPORTS, Claimed, OutboxJob, Outcome, Transport
 from postroom.model.view import only
 from postroom.pipeline.apply_rules import send_refusal
-from postroom.pipeline.counters import HAPPENED
+from postroom.pipeline.counters import OUTCOME_COUNTERS
 from postroom.pipeline.ingest import (
     Arrival,
     arrived_messages,
@@ -348,7 +348,7 @@ class Outbox:
             self._count("outbox_bounced", count, message_id)
 
     def _count(self, name: str, count: int, message_id: str) -> None:
-        if name in HAPPENED:
+        if name in OUTCOME_COUNTERS:
             self.services.counts.add(name, count)
         elif count:
             context = {"message_id": message_id, "recipients": count}
