@@ -104,7 +104,7 @@ class Endpoints:
             try:
                 rates.take(sender)
                 async with bodies.body(chunks, stranger(sender), _MAX_BYTES, stated) as body:
-                    with self._app.concurrency_limit.place():
+                    with self._app.concurrency_limit.slot():
                         return await endpoint(request, body)
             except MailError as error:
                 return _error(error)

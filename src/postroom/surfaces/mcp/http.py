@@ -175,7 +175,7 @@ class McpEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         self._access.check_origin(headers, scope)
-        with self._concurrency_limit.place():
+        with self._concurrency_limit.slot():
             caller = await self._access.mcp_caller(headers, scope)
         if scope["method"] != "POST":
             await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
@@ -186,7 +186,7 @@ class McpEndpoint:
             stated = headers.get("content-length", "")
             async with self._request_bodies.body(chunks, sender, self._most_bytes, stated) as body:
                 waits = self._is_waiting(body)
-                with nullcontext() if waits else self._concurrency_limit.place():
+                with nullcontext() if waits else self._concurrency_limit.slot():
                     await self._serve({**scope, _CALLER: caller}, body, receive, send)
         except StorageFull as error:
             await refusal(error, ends, self._tools)(scope, receive, send)

@@ -214,7 +214,7 @@ class Surface:
         waits = any(row.operation.waits for row in rows)
 
         def place() -> AbstractContextManager[None]:
-            return nullcontext() if waits else self._app.concurrency_limit.place()
+            return nullcontext() if waits else self._app.concurrency_limit.slot()
 
         async def answer(request: Request, values: dict[str, str]) -> Response:
             with place():

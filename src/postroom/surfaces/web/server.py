@@ -156,7 +156,7 @@ class WebSurface:
         secret = session_secret(request.cookies, is_secure=self._is_secure(request))
         visitor = _Visitor(secret)
         try:
-            with self._app.concurrency_limit.place():
+            with self._app.concurrency_limit.slot():
                 visitor.signed_in = await signed_in(self._app.services, secret)
             if segments == [LIVE] and request.method in ("GET", "HEAD"):
                 return await self._stream(request, visitor)
@@ -205,7 +205,7 @@ class WebSurface:
         visit = self._visit(request, visitor, path)
         if page.scope is not None and not visit.may(page.scope):
             raise Forbidden(f"this page requires the scope {page.scope}, which you do not have")
-        with self._app.concurrency_limit.place():
+        with self._app.concurrency_limit.slot():
             return await _page(page, visit, visitor)
 
     async def _frame(
@@ -213,7 +213,7 @@ class WebSurface:
     ) -> Response:
         if visitor.signed_in is None:
             return _to_sign_in(request)
-        with self._app.concurrency_limit.place():
+        with self._app.concurrency_limit.slot():
             framed = await document.content(self._visit(request, visitor, path))
         headers = {**_FRAMED, "Content-Security-Policy": framed.policy}
         return Response(framed.html, headers=headers, media_type=HTML)
@@ -223,7 +223,7 @@ class WebSurface:
     ) -> Response:
         if visitor.signed_in is None:
             return _to_sign_in(request)
-        with self._app.concurrency_limit.place():
+        with self._app.concurrency_limit.slot():
             found = await self._visit(request, visitor, path).call(file.operation, **path)
             return await download_response(found, is_head=request.method == "HEAD")
 
@@ -243,12 +243,12 @@ class WebSurface:
             visitor.check_token("".join(posted.all("csrf")))
         visit = self._visit(request, visitor, path, posted)
         try:
-            with self._app.concurrency_limit.place():
+            with self._app.concurrency_limit.slot():
                 redirect = await form.submit(visit)
                 if isinstance(redirect, Shown):
                     return await _page(_answer_of(form, redirect), visit, visitor)
         except MailError as error:
-            with self._app.concurrency_limit.place():
+            with self._app.concurrency_limit.slot():
                 return await _page(form.error_page, visit, visitor, error)
         response = _redirect(redirect.to, redirect.notice)
         if redirect.session is not None:
