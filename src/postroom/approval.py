@@ -11,9 +11,9 @@ from postroom.mail.addresses import canonical_address, parse_address
 from postroom.model.approval import (
     APPROVALS,
     OPEN_POLICY,
-    Asked,
-    LeavingMail,
+    GateRequest,
     Policy,
+    RiskFacts,
     SenderLists,
 )
 
@@ -28,7 +28,7 @@ UNUSUAL_FACTOR = 3
 
 _MAX_NAMED = 3
 
-Risk = Callable[[LeavingMail, Policy], tuple[str, ...]]
+Risk = Callable[[RiskFacts, Policy], tuple[str, ...]]
 
 
 def named(addresses: Sequence[str]) -> str:
@@ -43,7 +43,7 @@ def is_listed(address: str, patterns: Sequence[str]) -> bool:
     return address in patterns or address[address.rfind("@") :] in patterns
 
 
-def strangers(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
+def new_recipients(mail: RiskFacts, policy: Policy) -> tuple[str, ...]:
     """Recipients that the inbox has neither written to nor heard from."""
     allowed = policy.recipients.allow
     new = [a for a in mail.outside if a not in mail.known and not is_listed(a, allowed)]
@@ -53,7 +53,7 @@ def strangers(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
     return (f"{named(new)}: this inbox has neither written to nor heard from {them}",)
 
 
-def attachments(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
+def attachments(mail: RiskFacts, policy: Policy) -> tuple[str, ...]:
     """Attached files for recipients outside."""
     if not mail.attachments or not mail.outside:
         return ()
@@ -61,7 +61,7 @@ def attachments(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
     return (f"it has {files} for {named(mail.outside)}",)
 
 
-def many_recipients(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
+def many_recipients(mail: RiskFacts, policy: Policy) -> tuple[str, ...]:
     """More recipients outside than an ordinary mail has."""
     count = len(mail.outside)
     if count <= MAX_RECIPIENTS:
@@ -69,14 +69,14 @@ def many_recipients(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
     return (f"it has {count} recipients outside, which is more than {MAX_RECIPIENTS}",)
 
 
-def hidden_text(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
+def hidden_text(mail: RiskFacts, policy: Policy) -> tuple[str, ...]:
     """Text that leaves with the mail, but that nobody who looks at it sees."""
     if not mail.hidden_chars or not mail.outside:
         return ()
     return (f"its HTML has {mail.hidden_chars} characters of text that its reader would not see",)
 
 
-def suspicious_mail(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
+def suspicious_mail(mail: RiskFacts, policy: Policy) -> tuple[str, ...]:
     """Mail with security findings that was read before, for recipients who have no part in it."""
     reasons = []
     for read in mail.suspicious:
@@ -90,7 +90,7 @@ def suspicious_mail(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-def disclosure(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
+def disclosure(mail: RiskFacts, policy: Policy) -> tuple[str, ...]:
     """Memories about somebody else that the mail repeats.
 
     They are not named: whoever sees the mail may not see their namespace. The sender is told.
@@ -98,7 +98,7 @@ def disclosure(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
     return ("it repeats a memory about somebody else",) if mail.disclosures else ()
 
 
-def unusual_rate(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
+def unusual_rate(mail: RiskFacts, policy: Policy) -> tuple[str, ...]:
     """Far more mail within an hour than this sender usually sends."""
     usual = max(USUAL_PER_HOUR, UNUSUAL_FACTOR * mail.busiest_hour)
     if mail.sent_last_hour < usual:
@@ -108,7 +108,7 @@ def unusual_rate(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
 
 
 RISKS: tuple[Risk, ...] = (
-    strangers,
+    new_recipients,
     attachments,
     many_recipients,
     hidden_text,
@@ -173,7 +173,7 @@ def refuse_unlisted(policies: Iterable[Policy], outside: Sequence[str]) -> None:
             )
 
 
-def hold_reasons(policy: Policy, mail: LeavingMail, owner_of_policy: str) -> tuple[str, ...]:
+def hold_reasons(policy: Policy, mail: RiskFacts, owner_of_policy: str) -> tuple[str, ...]:
     """Why a policy holds a mail that would leave; empty if it may leave."""
     if not mail.outside or policy.approval == "never":
         return ()
@@ -199,7 +199,7 @@ def _is_limit(policy: Policy) -> bool:
     return policy.approval == "never" and bool(policy.recipients.allow)
 
 
-def digest_of(mail: Asked) -> str:
+def digest_of(mail: GateRequest) -> str:
     """The digest of a mail that asks to leave."""
     return mail_digest(mail.raw, mail.sender, mail.recipients)
 

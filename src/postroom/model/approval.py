@@ -84,7 +84,7 @@ class Hold:
     note: str | None = None
 
 
-class Asked(NamedTuple):
+class GateRequest(NamedTuple):
     """A mail that asks to leave, whichever way it was made.
 
     `inbox` is a row number, `raw` the SHA-256 of its bytes. `outside` are the recipients to whom it
@@ -117,7 +117,7 @@ class SuspiciousMail:
 
 
 @dataclass(frozen=True, slots=True)
-class LeavingMail:
+class RiskFacts:
     """What is known of a mail that would leave; addresses are canonical.
 
     `outside` are the recipients that are not here, `known` those of them that the inbox has written

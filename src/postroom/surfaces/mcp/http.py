@@ -35,7 +35,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from postroom.admission.rate_limits import ConcurrencyLimit
-from postroom.admission.spool import RequestBodies, known
+from postroom.admission.spool import RequestBodies, keyed_client
 from postroom.errors import StorageFull
 from postroom.model.key import Caller
 from postroom.surfaces.connections import cancel_on_disconnect
@@ -182,7 +182,7 @@ class McpEndpoint:
             return
         ends = Ends()
         try:
-            chunks, sender = ends.of(_chunks(receive)), known(caller.key_id)
+            chunks, sender = ends.of(_chunks(receive)), keyed_client(caller.key_id)
             stated = headers.get("content-length", "")
             async with self._request_bodies.body(chunks, sender, self._most_bytes, stated) as body:
                 waits = self._is_waiting(body)

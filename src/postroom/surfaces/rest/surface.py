@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from postroom.admission.spool import BodySender, known, stranger
+from postroom.admission.spool import BodyLimits, keyed_client, keyless_client
 from postroom.app import App
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
@@ -244,13 +244,13 @@ class Surface:
 
     def _expected(
         self, ctx: RequestContext, route: Route, request: Request, values: dict[str, str]
-    ) -> tuple[BodySender, int]:
+    ) -> tuple[BodyLimits, int]:
         """The sender of the body, as far as it is known, and how long it may be."""
         if route.expect is None:
-            return known(ctx.caller.key_id), self._app.settings.limits.request_bytes
+            return keyed_client(ctx.caller.key_id), self._app.settings.limits.request_bytes
         request.scope[POSTED_BY] = values["provider"]
         address = request.client.host if request.client else ""
-        return stranger(address), route.expect(ctx, values["provider"], request.headers)
+        return keyless_client(address), route.expect(ctx, values["provider"], request.headers)
 
 
 def new_attempts() -> Attempts:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from postroom.admission.spool import known, stranger
+from postroom.admission.spool import keyed_client, keyless_client
 from postroom.app import App
 from postroom.blocking import in_thread
 from postroom.calls.authentication import SignedIn, new_sign_in_link, signed_in
@@ -261,9 +261,9 @@ class WebSurface:
         kind = request.headers.get("content-type", "")
         if kind.partition(";")[0].strip().lower() not in (_FORM, _FORM_WITH_FILES):
             raise Malformed(f"send the form as {_FORM} or {_FORM_WITH_FILES}")
-        sender, most = stranger(request.client.host if request.client else ""), _SIGN_IN_BYTES
+        sender, most = keyless_client(request.client.host if request.client else ""), _SIGN_IN_BYTES
         if visitor.signed_in is not None:
-            sender = known(visitor.signed_in.caller.key_id)
+            sender = keyed_client(visitor.signed_in.caller.key_id)
             most = self._app.settings.limits.request_bytes
         stated = request.headers.get("content-length", "")
         bodies = self._app.request_bodies

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from postroom.approval import digest_of
 from postroom.errors import Conflict, NotFound, no_such
 from postroom.mail.addresses import canonical_address
-from postroom.model.approval import Asked
+from postroom.model.approval import GateRequest
 from postroom.model.inbox import Visible
 from postroom.model.message import BlobKey, Recipient, hidden_chars
 from postroom.model.page import Found, Slice
@@ -320,7 +320,7 @@ def _clear_again(
     """Pass a stored mail through the gate, for everyone who had a part in it."""
     details, (inbox, number) = from_text(row[2]), (row[5], row[0])
     files = "SELECT count(*) FROM attachments WHERE inbox = :i AND message = :n AND is_inline = 0"
-    mail = Asked(
+    mail = GateRequest(
         inbox=inbox,
         raw=row[11],
         sender=row[12],

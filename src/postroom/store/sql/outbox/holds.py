@@ -18,11 +18,11 @@ from postroom.mail.addresses import canonical_address
 from postroom.mail.text.fold import as_key
 from postroom.model.approval import (
     UNREADABLE_POLICY,
-    Asked,
+    GateRequest,
     Hold,
     InboxPolicy,
-    LeavingMail,
     Policy,
+    RiskFacts,
     SenderLists,
     SuspiciousMail,
 )
@@ -67,7 +67,7 @@ def explain_hold(reasons: Sequence[str]) -> str:
     )
 
 
-def pass_gate(tx: Transaction, mail: Asked, gate: Gate) -> Hold | None:
+def pass_gate(tx: Transaction, mail: GateRequest, gate: Gate) -> Hold | None:
     """Whether a mail may leave (None), or is held for a person, and why.
 
     Raises Forbidden if a policy denies a recipient.
@@ -86,7 +86,7 @@ def pass_gate(tx: Transaction, mail: Asked, gate: Gate) -> Hold | None:
     return Hold(digest_of(mail), tuple(dict.fromkeys(reasons)), mail.now, mail.now + gate.hold_for)
 
 
-def evaluate_mail(tx: Transaction, mail: Asked, inbox_id: str, gate: Gate) -> Hold | None:
+def evaluate_mail(tx: Transaction, mail: GateRequest, inbox_id: str, gate: Gate) -> Hold | None:
     """What the gate would say of a mail from an inbox. Raises Forbidden."""
     return pass_gate(tx, mail._replace(inbox=inbox_number(tx, inbox_id) or 0), gate)
 
@@ -150,12 +150,12 @@ def set_inbox_policy(tx: Transaction, inbox_id: str, policy: InboxPolicy) -> Non
 
 
 def _leaving(
-    tx: Transaction, mail: Asked, outside: tuple[str, ...], *, assess_risks: bool
-) -> LeavingMail:
+    tx: Transaction, mail: GateRequest, outside: tuple[str, ...], *, assess_risks: bool
+) -> RiskFacts:
     if not assess_risks:
-        return LeavingMail(outside)
+        return RiskFacts(outside)
     since = seconds(mail.now) - _HOUR_S
-    return LeavingMail(
+    return RiskFacts(
         outside,
         known=known_addresses(tx, mail.inbox, outside),
         attachments=mail.attachments,
@@ -204,7 +204,7 @@ OF_THREAD = """
 PEOPLE = "SELECT m.addresses, m.inbox FROM messages m WHERE m.id = :id"
 
 
-def _suspicious(tx: Transaction, mail: Asked) -> Iterable[SuspiciousMail]:
+def _suspicious(tx: Transaction, mail: GateRequest) -> Iterable[SuspiciousMail]:
     """The suspicious mail that the authors have read lately, and that of the answered thread."""
     among, params = any_of("caller", list(mail.authors))
     since = seconds(mail.now - READ_WITHIN)

@@ -11,7 +11,7 @@ from postroom.approval import digest_of
 from postroom.errors import Conflict, RateLimited
 from postroom.mail.addresses import without_tag
 from postroom.mail.text.fold import as_key
-from postroom.model.approval import Asked, Hold
+from postroom.model.approval import GateRequest, Hold
 from postroom.model.message import FLAGS, Recipient, hidden_chars
 from postroom.model.sending import PAUSED, WAITING, Sent, mailbox_of, overall_status, waits_until
 from postroom.model.storage import NewSend, ReplyLimit
@@ -296,7 +296,7 @@ def _store(tx: Transaction, send: NewSend, cleared: Cleared) -> Sent:
 def _pass_gate(tx: Transaction, send: NewSend) -> Cleared:
     """Pass a new mail through the gate. Raises Forbidden if a policy denies a recipient."""
     message = send.message
-    mail = Asked(
+    mail = GateRequest(
         inbox=inbox_number(tx, message.inbox_id) or 0,
         raw=message.raw,
         sender=message.sender.address if message.sender else "",
