@@ -46,7 +46,7 @@ def is_listed(address: str, patterns: Sequence[str]) -> bool:
 def new_recipients(mail: RiskFacts, policy: Policy) -> tuple[str, ...]:
     """Recipients that the inbox has neither written to nor heard from."""
     allowed = policy.recipients.allow
-    new = [a for a in mail.outside if a not in mail.known and not is_listed(a, allowed)]
+    new = [a for a in mail.external_recipients if a not in mail.known and not is_listed(a, allowed)]
     if not new:
         return ()
     them = "this address" if len(new) == 1 else "these addresses"
@@ -55,15 +55,15 @@ def new_recipients(mail: RiskFacts, policy: Policy) -> tuple[str, ...]:
 
 def attachments(mail: RiskFacts, policy: Policy) -> tuple[str, ...]:
     """Attached files for recipients outside."""
-    if not mail.attachments or not mail.outside:
+    if not mail.attachments or not mail.external_recipients:
         return ()
     files = "an attachment" if mail.attachments == 1 else f"{mail.attachments} attachments"
-    return (f"it has {files} for {named(mail.outside)}",)
+    return (f"it has {files} for {named(mail.external_recipients)}",)
 
 
 def many_recipients(mail: RiskFacts, policy: Policy) -> tuple[str, ...]:
     """More recipients outside than an ordinary mail has."""
-    count = len(mail.outside)
+    count = len(mail.external_recipients)
     if count <= MAX_RECIPIENTS:
         return ()
     return (f"it has {count} recipients outside, which is more than {MAX_RECIPIENTS}",)
@@ -71,7 +71,7 @@ def many_recipients(mail: RiskFacts, policy: Policy) -> tuple[str, ...]:
 
 def hidden_text(mail: RiskFacts, policy: Policy) -> tuple[str, ...]:
     """Text that leaves with the mail, but that nobody who looks at it sees."""
-    if not mail.hidden_chars or not mail.outside:
+    if not mail.hidden_chars or not mail.external_recipients:
         return ()
     return (f"its HTML has {mail.hidden_chars} characters of text that its reader would not see",)
 
@@ -80,7 +80,7 @@ def suspicious_mail(mail: RiskFacts, policy: Policy) -> tuple[str, ...]:
     """Mail with security findings that was read before, for recipients who have no part in it."""
     reasons = []
     for read in mail.suspicious:
-        others = [a for a in mail.outside if a not in read.participants]
+        others = [a for a in mail.external_recipients if a not in read.participants]
         if others:
             found = " and ".join(read.findings)
             reasons.append(
@@ -160,12 +160,12 @@ def refuse_denied(policies: Iterable[Policy], addresses: Iterable[str]) -> None:
             raise Forbidden(f"{named(denied)}: a policy denies mail to this address")
 
 
-def refuse_unlisted(policies: Iterable[Policy], outside: Sequence[str]) -> None:
+def refuse_unlisted(policies: Iterable[Policy], external_recipients: Sequence[str]) -> None:
     """Refuse recipients that are not on the allow list of a policy that never asks."""
     for policy in policies:
         if not _is_limit(policy):
             continue
-        others = [a for a in outside if not is_listed(a, policy.recipients.allow)]
+        others = [a for a in external_recipients if not is_listed(a, policy.recipients.allow)]
         if others:
             raise Forbidden(
                 f"{named(others)}: not on the allow list, and this policy has no approval by a "
@@ -175,7 +175,7 @@ def refuse_unlisted(policies: Iterable[Policy], outside: Sequence[str]) -> None:
 
 def hold_reasons(policy: Policy, mail: RiskFacts, owner_of_policy: str) -> tuple[str, ...]:
     """Why a policy holds a mail that would leave; empty if it may leave."""
-    if not mail.outside or policy.approval == "never":
+    if not mail.external_recipients or policy.approval == "never":
         return ()
     if policy.approval == "always":
         return (_EVERY_MAIL.format(owner_of_policy),)

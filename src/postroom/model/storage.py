@@ -166,7 +166,7 @@ class NewSend:
     draft_id: str | None = None
     draft_revision: int = 0
     reply_limit: ReplyLimit | None = None
-    outside: tuple[str, ...] = ()
+    external_recipients: tuple[str, ...] = ()
     """The recipients to whom it would leave, by the relay or a provider."""
     authors: tuple[str, ...] = ()
     """The ids of the keys whose policies hold."""

@@ -222,7 +222,7 @@ async def _send(
             draft_id=draft.id if draft else None,
             draft_revision=draft.revision if draft else 0,
             reply_limit=reply_limit(ctx, outgoing_mail),
-            outside=tuple(outside),
+            external_recipients=tuple(outside),
             authors=authors,
             gate=ctx.gate,
             via="" if ctx.caller == NOTICES else ctx.via,

@@ -361,7 +361,7 @@ async def recipients_outside(
 
 async def verdict_of(ctx: RequestContext, mail: GateRequest, inbox: Inbox) -> Verdict:
     """What the policies say of a mail from an inbox."""
-    outside = tuple(mail.outside)
+    outside = tuple(mail.external_recipients)
     try:
         hold = await ctx.store.evaluate_mail(mail, inbox.id, ctx.gate)
     except Forbidden as refused:

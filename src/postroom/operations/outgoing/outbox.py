@@ -67,7 +67,7 @@ async def retry_message(ctx: RequestContext, request: RetryMessage) -> Sent:
         ctx.visible,
         ctx.clock(),
         authors=ctx.caller.authors,
-        outside=outside_of(ctx, to, await inboxes_for(ctx, to)),
+        external_recipients=outside_of(ctx, to, await inboxes_for(ctx, to)),
         gate=ctx.gate,
         disclosures=await warn_of_disclosure(ctx, words, to),
     )

@@ -252,7 +252,7 @@ def retry_mail(
     now: datetime,
     *,
     authors: tuple[str, ...],
-    outside: Sequence[str],
+    external_recipients: Sequence[str],
     gate: Gate,
     disclosures: tuple[str, ...] = (),
 ) -> None:
@@ -281,7 +281,7 @@ def retry_mail(
     inbox, number = row[5], row[0]
     if row[6] is not None:
         _mark_sent_again(tx, row[6], row[7], message_id, now)
-    leaving = [r.address for r in again if r.address in outside]
+    leaving = [r.address for r in again if r.address in external_recipients]
     cleared = _clear_again(tx, row, authors, leaving, gate, disclosures, now)
     status = "held" if cleared.hold else "queued"
     why = "; ".join(cleared.hold.reasons) if cleared.hold else None
@@ -312,7 +312,7 @@ def _clear_again(
     tx: Transaction,
     row: Row,
     authors: tuple[str, ...],
-    outside: Sequence[str],
+    external_recipients: Sequence[str],
     gate: Gate,
     disclosures: tuple[str, ...],
     now: datetime,
@@ -325,7 +325,7 @@ def _clear_again(
         raw=row[11],
         sender=row[12],
         recipients=[r["address"] for r in details["recipients"]],
-        outside=outside,
+        external_recipients=external_recipients,
         authors=tuple(dict.fromkeys((*from_text(row[10] or "[]"), *authors))),
         attachments=int(scalar(tx, files, i=inbox, n=number)),
         hidden_chars=hidden_chars(details.get("security", {})),

@@ -74,12 +74,14 @@ def pass_gate(tx: Transaction, mail: GateRequest, gate: Gate) -> Hold | None:
     """
     policies = policies_of(tx, mail.authors, mail.inbox, gate.agent)
     refuse_denied(policies, mail.recipients)
-    outside = tuple(canonical_address(address) for address in mail.outside)
-    refuse_unlisted(policies, outside)
+    external_recipients = tuple(canonical_address(address) for address in mail.external_recipients)
+    refuse_unlisted(policies, external_recipients)
     closed = [p for p in policies if p.approval != "never"]
-    if not closed or not outside:
+    if not closed or not external_recipients:
         return None
-    leaving = _leaving(tx, mail, outside, assess_risks=any(p.approval == "risky" for p in closed))
+    leaving = _leaving(
+        tx, mail, external_recipients, assess_risks=any(p.approval == "risky" for p in closed)
+    )
     reasons = [reason for policy in closed for reason in hold_reasons(policy, leaving, "sender")]
     if not reasons:
         return None
@@ -150,14 +152,14 @@ def set_inbox_policy(tx: Transaction, inbox_id: str, policy: InboxPolicy) -> Non
 
 
 def _leaving(
-    tx: Transaction, mail: GateRequest, outside: tuple[str, ...], *, assess_risks: bool
+    tx: Transaction, mail: GateRequest, external_recipients: tuple[str, ...], *, assess_risks: bool
 ) -> RiskFacts:
     if not assess_risks:
-        return RiskFacts(outside)
+        return RiskFacts(external_recipients)
     since = seconds(mail.now) - _HOUR_S
     return RiskFacts(
-        outside,
-        known=known_addresses(tx, mail.inbox, outside),
+        external_recipients,
+        known=known_addresses(tx, mail.inbox, external_recipients),
         attachments=mail.attachments,
         hidden_chars=mail.hidden_chars,
         suspicious=tuple(_suspicious(tx, mail)),

@@ -301,7 +301,7 @@ def _pass_gate(tx: Transaction, send: NewSend) -> Cleared:
         raw=message.raw,
         sender=message.sender.address if message.sender else "",
         recipients=[recipient.address for recipient in message.recipients or ()],
-        outside=send.outside,
+        external_recipients=send.external_recipients,
         authors=send.authors or (send.caller,),
         attachments=sum(not a.is_inline for a in message.attachments),
         hidden_chars=hidden_chars(message.security),
