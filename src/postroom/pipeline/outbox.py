@@ -274,7 +274,7 @@ class Outbox:
         if job.account_id is None:
             inside, _ = self._split(job)
             if inside or self.sender is not None:
-                await self._hand_over(job, self.sender)
+                await self._transmit(job, self.sender)
             else:
                 await self._leave(job, NO_RELAY)
             return
@@ -283,7 +283,7 @@ class Outbox:
                 if sender is None:
                     await self._defer(job, "its account was removed")
                 else:
-                    await self._hand_over(job, sender)
+                    await self._transmit(job, sender)
         except NoLogin:
             await self._leave(job, NO_LOGIN.format(job.account_id))
 
@@ -309,7 +309,7 @@ class Outbox:
             return [], list(job.envelope.recipients)
         return self.cells.split(job.envelope.recipients)
 
-    async def _hand_over(self, job: OutboxJob, sender: Sender | None) -> None:
+    async def _transmit(self, job: OutboxJob, sender: Sender | None) -> None:
         """Transmit a mail by the sender, and then to other cells, for which nothing waits."""
 
         async def accepted(addresses: Sequence[str]) -> None:

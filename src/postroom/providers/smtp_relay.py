@@ -150,7 +150,7 @@ class SmtpRelay:
     ) -> Mapping[str, Outcome]:
         outcomes: dict[str, Outcome] = {}
         try:
-            await self._hand_over(envelope, self.sign(raw), accepted, outcomes)
+            await self._transmit(envelope, self.sign(raw), accepted, outcomes)
         except _Refusal as refusal:
             for recipient in envelope.recipients:
                 outcomes.setdefault(recipient, refusal.outcome)
@@ -175,7 +175,7 @@ class SmtpRelay:
         while self._idle:
             await self._idle.pop().quit()
 
-    async def _hand_over(
+    async def _transmit(
         self, envelope: Envelope, raw: bytes, accepted: Accepted, outcomes: dict[str, Outcome]
     ) -> None:
         connection = await self._start_mail(envelope, raw)

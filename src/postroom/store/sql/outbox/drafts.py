@@ -36,7 +36,7 @@ from postroom.store.sql.credentials import keys_by_id
 from postroom.store.sql.outbox.holds import known_addresses, pass_gate, set_hold
 from postroom.store.sql.outbox.queue import (
     ROW_KEY,
-    Cleared,
+    GateResult,
     copy_to_sent,
     insert_outbox_entry,
     requeue,
@@ -282,9 +282,9 @@ def retry_mail(
     if row[6] is not None:
         _mark_sent_again(tx, row[6], row[7], message_id, now)
     leaving = [r.address for r in again if r.address in external_recipients]
-    cleared = _clear_again(tx, row, authors, leaving, gate, disclosures, now)
-    status = "held" if cleared.hold else "queued"
-    why = "; ".join(cleared.hold.reasons) if cleared.hold else None
+    gate_result = _pass_gate_again(tx, row, authors, leaving, gate, disclosures, now)
+    status = "held" if gate_result.hold else "queued"
+    why = "; ".join(gate_result.hold.reasons) if gate_result.hold else None
     changes = {r.address: Recipient(r.address, status, why) for r in again}
     set_recipients(tx, inbox, number, changes, now)
     statuses = {r.status for r in _recipients(row)}
@@ -293,7 +293,7 @@ def retry_mail(
     tx.run(f"DELETE FROM outbox WHERE {ROW_KEY}", inbox=inbox, message=number)
     everyone = tuple(changes.get(r.address, r) for r in _recipients(row))
     insert_outbox_entry(
-        tx, inbox, number, everyone, seconds(now), is_scheduled=True, cleared=cleared
+        tx, inbox, number, everyone, seconds(now), is_scheduled=True, gate_result=gate_result
     )
     unknown = _former_unknown(row) | {r.address: r.detail for r in again if r.status == "unknown"}
     if unknown:
@@ -308,7 +308,7 @@ def _why_not_again(message_id: str, statuses: set[str]) -> str:
     return f"all recipients have {message_id} already"
 
 
-def _clear_again(
+def _pass_gate_again(
     tx: Transaction,
     row: Row,
     authors: tuple[str, ...],
@@ -316,7 +316,7 @@ def _clear_again(
     gate: Gate,
     disclosures: tuple[str, ...],
     now: datetime,
-) -> Cleared:
+) -> GateResult:
     """Pass a stored mail through the gate, for everyone who had a part in it."""
     details, (inbox, number) = from_text(row[2]), (row[5], row[0])
     files = "SELECT count(*) FROM attachments WHERE inbox = :i AND message = :n AND is_inline = 0"
@@ -335,11 +335,11 @@ def _clear_again(
     )
     hold = hold_in(details)
     if hold is not None and hold.decision == "approved" and hold.sha256 == digest_of(mail):
-        return Cleared(digest_of(mail), tuple(mail.authors))
+        return GateResult(digest_of(mail), tuple(mail.authors))
     held = pass_gate(tx, mail, gate)
     if held is not None:
         set_hold(tx, inbox, number, held)
-    return Cleared(digest_of(mail), tuple(mail.authors), held)
+    return GateResult(digest_of(mail), tuple(mail.authors), held)
 
 
 def cancel_mail(

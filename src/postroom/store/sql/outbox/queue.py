@@ -52,7 +52,7 @@ REPORTED = """
      WHERE inbox = :inbox AND internet_id = :internet_id AND is_outbound = 1
      ORDER BY number DESC LIMIT 1
 """
-HANDED_OVER = """
+IN_TRANSMISSION = """
     SELECT pending FROM outbox
      WHERE inbox = :inbox AND message = :number AND state = 'handing_over'
 """
@@ -148,14 +148,14 @@ def apply_report(tx: Transaction, inbox: int, report: DeliveryReport, now: datet
     row = tx.one(REPORTED, inbox=inbox, internet_id=report.internet_message_id)
     if row is None:
         return
-    pending = tx.one(HANDED_OVER, inbox=inbox, number=row[0])
-    handed_over = from_text(pending[0] or "[]") if pending else ()
+    pending = tx.one(IN_TRANSMISSION, inbox=inbox, number=row[0])
+    in_transmission = from_text(pending[0] or "[]") if pending else ()
     recipients = {r["address"].lower(): r for r in from_text(row[1])["recipients"] or ()}
     changes = {
         r["address"]: Recipient(r["address"], reported.status, reported.detail)
         for reported in report.statuses
         if (r := _recipient_of(recipients, reported, report))
-        and (r["status"] in _REPORTABLE or r["address"] in handed_over)
+        and (r["status"] in _REPORTABLE or r["address"] in in_transmission)
     }
     set_recipients(tx, inbox, row[0], changes, now)
 
@@ -187,7 +187,7 @@ ROW_KEY = "inbox = :inbox AND message = :message"
 """The condition for one row; `row_of` has its parameters."""
 
 
-class Cleared(NamedTuple):
+class GateResult(NamedTuple):
     """What the gate said of a mail: its digest, whose policies hold, and the hold, if it waits."""
 
     sha256: str
@@ -203,7 +203,7 @@ def insert_outbox_entry(
     start: int,
     *,
     is_scheduled: bool,
-    cleared: Cleared,
+    gate_result: GateResult,
     sent_by: str | None = None,
 ) -> None:
     """Insert a stored message that has passed the gate into the outbox: as `done` if nothing is to
@@ -218,15 +218,15 @@ def insert_outbox_entry(
         "outbox",
         inbox=inbox,
         message=number,
-        state="held" if cleared.hold else state,
+        state="held" if gate_result.hold else state,
         status=overall_status(recipients),
         attempts=0,
         queued_at=start,
-        next_at=seconds(cleared.hold.expires_at) if cleared.hold else start,
+        next_at=seconds(gate_result.hold.expires_at) if gate_result.hold else start,
         is_scheduled=int(is_scheduled),
         sent_by=sent_by,
-        sha256=cleared.sha256,
-        authors=dumps(cleared.authors),
+        sha256=gate_result.sha256,
+        authors=dumps(gate_result.authors),
     )
     tx.announce("outbox")
 

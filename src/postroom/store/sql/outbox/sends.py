@@ -22,7 +22,7 @@ from postroom.store.sql.messages.message_insert import add_message
 from postroom.store.sql.messages.thread_choice import NAMED
 from postroom.store.sql.outbox.drafts import mark_sent, sent_as
 from postroom.store.sql.outbox.holds import explain_hold, pass_gate
-from postroom.store.sql.outbox.queue import Cleared, insert_outbox_entry, is_paused
+from postroom.store.sql.outbox.queue import GateResult, insert_outbox_entry, is_paused
 from postroom.store.sql.values import (
     dumps,
     from_text,
@@ -156,8 +156,8 @@ def retain_send_outcome(tx: Transaction, inbox: int, number: int) -> None:
     if row is None:
         return
     message_id, at, details, pending = row
-    handed_over = from_text(pending or "[]")
-    recipients = tuple(_final(r, handed_over) for r in from_text(details)["recipients"] or ())
+    in_transmission = from_text(pending or "[]")
+    recipients = tuple(_final(r, in_transmission) for r in from_text(details)["recipients"] or ())
     for send, answer in tx.all("SELECT number, response FROM sends WHERE at = :at", at=at):
         response = from_text(answer)
         if recipients and response["message_id"] == message_id:
@@ -165,11 +165,11 @@ def retain_send_outcome(tx: Transaction, inbox: int, number: int) -> None:
             tx.run("UPDATE sends SET response = :a WHERE number = :n", a=dumps(response), n=send)
 
 
-def _final(recipient: dict[str, Any], handed_over: list[str]) -> Recipient:
+def _final(recipient: dict[str, Any], in_transmission: list[str]) -> Recipient:
     address, status = recipient["address"], recipient["status"]
     if status not in WAITING:
         return Recipient(**recipient)
-    if address in handed_over:
+    if address in in_transmission:
         return Recipient(address, "unknown", _MAYBE)
     return Recipient(address, "failed", _DROPPED)
 
@@ -218,8 +218,8 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
     if earlier is not None:
         return earlier
     _refuse_over_limits(tx, send)
-    cleared = _pass_gate(tx, send)
-    sent = _store(tx, send, cleared)
+    gate_result = _pass_gate(tx, send)
+    sent = _store(tx, send, gate_result)
     if send.draft_id is not None:
         it = (send.draft_id, send.draft_revision)
         mark_sent(tx, *it, sent.message_id, send.message.received_at)
@@ -251,9 +251,9 @@ def _addresses(send: NewSend) -> list[str]:
     return [recipient.address for recipient in send.message.recipients or ()]
 
 
-def _store(tx: Transaction, send: NewSend, cleared: Cleared) -> Sent:
+def _store(tx: Transaction, send: NewSend, gate_result: GateResult) -> Sent:
     """Store the message, its local deliveries and its outbox entry; one that is held waits."""
-    recipients = _waiting(send.message.recipients or (), cleared.hold)
+    recipients = _waiting(send.message.recipients or (), gate_result.hold)
     added = add_message(
         tx,
         replace(
@@ -261,10 +261,10 @@ def _store(tx: Transaction, send: NewSend, cleared: Cleared) -> Sent:
             recipients=recipients,
             mailboxes=(mailbox_of(recipients),),
             send_at=send.send_at,
-            hold=stored_hold(cleared.hold) if cleared.hold else None,
+            hold=stored_hold(gate_result.hold) if gate_result.hold else None,
         ),
     )
-    for delivery in send.deliveries if cleared.hold is None else ():
+    for delivery in send.deliveries if gate_result.hold is None else ():
         add_message(tx, delivery)
     if send.answered is not None:
         _mark_answered(tx, send.answered)
@@ -277,11 +277,11 @@ def _store(tx: Transaction, send: NewSend, cleared: Cleared) -> Sent:
         *place,
         recipients,
         seconds(send.send_at or send.message.received_at),
-        is_scheduled=send.send_at is not None or cleared.hold is not None,
-        cleared=cleared,
+        is_scheduled=send.send_at is not None or gate_result.hold is not None,
+        gate_result=gate_result,
         sent_by=send.caller,
     )
-    held = cleared.hold.reasons if cleared.hold else ()
+    held = gate_result.hold.reasons if gate_result.hold else ()
     count_send(tx, place[0], send.message.received_at, via=send.via, is_held=bool(held))
     return Sent(
         added.message_id,
@@ -293,7 +293,7 @@ def _store(tx: Transaction, send: NewSend, cleared: Cleared) -> Sent:
     )
 
 
-def _pass_gate(tx: Transaction, send: NewSend) -> Cleared:
+def _pass_gate(tx: Transaction, send: NewSend) -> GateResult:
     """Pass a new mail through the gate. Raises Forbidden if a policy denies a recipient."""
     message = send.message
     mail = GateRequest(
@@ -309,7 +309,7 @@ def _pass_gate(tx: Transaction, send: NewSend) -> Cleared:
         disclosures=send.warnings,
         now=message.received_at,
     )
-    return Cleared(digest_of(mail), tuple(mail.authors), pass_gate(tx, mail, send.gate))
+    return GateResult(digest_of(mail), tuple(mail.authors), pass_gate(tx, mail, send.gate))
 
 
 def _waiting(recipients: tuple[Recipient, ...], hold: Hold | None) -> tuple[Recipient, ...]:
