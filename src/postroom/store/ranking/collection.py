@@ -42,7 +42,7 @@ MAX_FREQUENCY = 255
 STEPS = 10_000
 """Relevance is rounded to four digits, so that equal values are equal in a sort."""
 
-NAME_BITS = 48
+ID_BITS = 48
 """The low bits of a sort key; the others hold the relevance."""
 
 LOWEST_BEST = 1e-6
@@ -116,14 +116,14 @@ def resume(after: Place | None, terms: Sequence[str]) -> RankingState | None:
 
 def sort_key(after: Place) -> int:
     """The sort key of the last row of the page before."""
-    return int(after[0]) << NAME_BITS | int(after[1])
+    return int(after[0]) << ID_BITS | int(after[1])
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """One page of documents, best first, by their names: their numbers, or those of messages."""
+    """One page of documents, best first; `ids` are their numbers, or those of messages."""
 
-    names: tuple[int, ...]
+    ids: tuple[int, ...]
     relevances: tuple[float, ...]
     total: int
     offset: int
@@ -131,12 +131,12 @@ class Ranked:
 
     @classmethod
     def of(cls, shown: Sequence[int], total: int, offset: int, state: RankingState) -> Ranked:
-        """A page from its sort keys: the relevance in steps, then the name."""
-        found = [divmod(key, 1 << NAME_BITS) for key in shown]
+        """A page from its sort keys: the relevance in steps, then the id."""
+        found = [divmod(key, 1 << ID_BITS) for key in shown]
         has_more = len(shown) > 0 and offset + len(shown) < total
         following = (*found[-1], *state.place) if has_more else None
         relevances = tuple(step / STEPS for step, _ in found)
-        return cls(tuple(name for _, name in found), relevances, total, offset, following)
+        return cls(tuple(one for _, one in found), relevances, total, offset, following)
 
 
 STATE = """

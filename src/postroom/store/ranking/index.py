@@ -38,8 +38,8 @@ MESSAGE_TEXT = """
 class DocumentText:
     """The text that is split into terms, and the text that is embedded."""
 
-    words: str
-    meaning: str
+    for_terms: str
+    for_embedding: str
 
 
 def text_of(tx: Transaction, kind: str, source: int) -> DocumentText:
@@ -215,7 +215,7 @@ def embedded_by_others(
 
 
 def _with_texts(tx: Transaction, rows: Sequence[Row]) -> list[Unembedded]:
-    return [Unembedded(row[0], row[1], text_of(tx, row[3], row[2]).meaning) for row in rows]
+    return [Unembedded(row[0], row[1], text_of(tx, row[3], row[2]).for_embedding) for row in rows]
 
 
 def store_vectors(
@@ -300,7 +300,7 @@ def index_messages(tx: Transaction, numbers: Sequence[int]) -> None:
     inboxes = inboxes_of_messages(tx, numbers)
     for number in numbers:
         if number in inboxes and number not in indexed:
-            index_document(tx, collection, number, text_of(tx, "mail", number).words)
+            index_document(tx, collection, number, text_of(tx, "mail", number).for_terms)
     row = tx.one(INDEXED_RANGE, collection=collection)
     if row and row[2] > MAX_MAIL and row[3] % CHECK_EVERY < len(numbers):
         _trim_inboxes(tx, collection)

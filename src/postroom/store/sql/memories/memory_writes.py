@@ -87,7 +87,10 @@ def save_memory(
     number = _save(tx, collection, old, new, now)
     memory_links.set_links(tx, number, new.links, new.text)
     index_document(
-        tx, collection, number, memory_text(change.key, new.summary, new.text, [*new.tags]).words
+        tx,
+        collection,
+        number,
+        memory_text(change.key, new.summary, new.text, [*new.tags]).for_terms,
     )
     stored = find_memory(tx, collection, change.key)
     assert stored is not None
