@@ -26,8 +26,8 @@ from aiosmtplib.protocol import normalize_message_line_endings
 
 from postroom.errors import InvalidInput, ProviderAuthFailed, ProviderError
 from postroom.mail.dkim import add_signature
+from postroom.model.network_policy import ANY_NETWORK, AnyNetwork, NetworkPolicy
 from postroom.model.sending import Envelope, Outcome, Verdict
-from postroom.model.view import ANYWHERE, Anywhere, Reach
 from postroom.ports.provider import Accepted
 from postroom.providers import allowed_hosts
 from postroom.providers.allowed_hosts import SMTP_PORTS, connection_error, unreachable
@@ -227,7 +227,7 @@ class SmtpRelay:
         try:
             return await self._open()
         except _Refusal as refusal:
-            if isinstance(self.address.reach, Anywhere):
+            if isinstance(self.address.network_policy, AnyNetwork):
                 raise
             reason = unreachable(self.address.host, self.address.port)
             if _is_login_error(refusal):
@@ -241,8 +241,8 @@ class SmtpRelay:
         except ValueError as error:
             raise _deferred(f"no connection to the relay: {error}") from error
         sock = None
-        if not isinstance(address.reach, Anywhere):
-            checked = (address.reach, address.host, address.port, SMTP_PORTS)
+        if not isinstance(address.network_policy, AnyNetwork):
+            checked = (address.network_policy, address.host, address.port, SMTP_PORTS)
             try:
                 async with asyncio.timeout(self.response_s):
                     sock = await allowed_hosts.connect(*checked)
@@ -390,7 +390,7 @@ class RelayAddress:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     ca_file: Path | None = None
-    reach: Reach = ANYWHERE
+    network_policy: NetworkPolicy = ANY_NETWORK
 
 
 def parse_relay_url(url: str) -> RelayAddress:

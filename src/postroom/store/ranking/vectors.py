@@ -151,7 +151,7 @@ class Vectors:
         """The documents near a query, their cosines, and the bounds of the search.
 
         Only *visible* documents count (None: all). Among many, sketches select the vectors that are
-        compared; the documents in *also* are always compared. A *resumed* list has the bounds of its
+        compared; the documents in *also* are always compared. A *resumed* list has those of its
         first page.
         """
         query = np.frombuffer(query_vector, "<f4").astype(np.float32)
