@@ -46,7 +46,7 @@ from postroom.sending.outgoing_mail import (
     Parent,
     collect,
     identity_of,
-    origin_of,
+    inbox_and_parent,
     outgoing_of,
     recipients_of,
     refuse_oversize,
@@ -272,7 +272,7 @@ async def _compose(
         raise InvalidInput("to: at least one recipient is required")
     if count > ctx.limits.recipients:
         raise InvalidInput(f"to: {count} recipients; the limit is {ctx.limits.recipients}")
-    inbox, parent = await origin_of(ctx, outgoing_mail)
+    inbox, parent = await inbox_and_parent(ctx, outgoing_mail)
     await refuse_unsendable(ctx, inbox, is_draft=is_draft)
     sender = await identity_of(ctx, outgoing_mail, inbox, parent)
     files = await collect(ctx, outgoing_mail.attachments_in)

@@ -10,7 +10,7 @@ from postroom.model.inbox import Visible
 from postroom.model.page import Found, Slice
 from postroom.model.rule import Action, Plan, PlanState, RuleDay, RuleJob, RulePlan
 from postroom.store.sql.audit import ARRIVED, rule_visible_inboxes
-from postroom.store.sql.events import About, add_event
+from postroom.store.sql.events import MessageRef, add_event
 from postroom.store.sql.rule_plans import COLUMNS, UNDO_PERIOD, plan_in, stored_plan
 from postroom.store.sql.rules import ABOUT, visibility_detail, visible_rules
 from postroom.store.sql.values import (
@@ -112,7 +112,7 @@ def settle_rule_job(
     if failed is not None and deleted and row is not None:
         data = {"rule_id": job.rule_id, "rule": job.rule_name, "detail": failed[:500]}
         known = visibility_detail(rule_visible_inboxes(tx, job.rule_id))
-        add_event(tx, "rule.failed", now, About(*row), {**data, **known})
+        add_event(tx, "rule.failed", now, MessageRef(*row), {**data, **known})
 
 
 MAX_LISTED = 1_000

@@ -18,7 +18,7 @@ from postroom.model.storage import Change
 from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING, named_in
 from postroom.store.sql.audit import SIDE_EFFECTS, VISIBILITY_KEY, add_action_entries
-from postroom.store.sql.events import About, count_mail
+from postroom.store.sql.events import MessageRef, count_mail
 from postroom.store.sql.messages.message_changes import change_each
 from postroom.store.sql.rules import ABOUT, cancel_rule_jobs, run_side_effects
 from postroom.store.sql.values import (
@@ -346,7 +346,7 @@ def _apply(
             authors=plan.authors,
             visible_inboxes=plan.visible_inboxes,
         )
-        failed = run_side_effects(tx, effect, About(*row), now, plan_id=plan.id)
+        failed = run_side_effects(tx, effect, MessageRef(*row), now, plan_id=plan.id)
     audit_item(tx, plan, item, AuditRecord(caller.key_id, "apply_rule_plan", now), failed)
 
 

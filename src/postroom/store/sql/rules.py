@@ -18,7 +18,13 @@ from postroom.model.storage import FIELD_BORDER, MessageQuery
 from postroom.model.view import EVERYTHING, Everything, named_in
 from postroom.store.search.index import IndexSearcher
 from postroom.store.sql.audit import ARRIVED, VISIBILITY_KEY, add_action_entries
-from postroom.store.sql.events import About, Signer, add_event, count_mail, insert_rule_delivery
+from postroom.store.sql.events import (
+    MessageRef,
+    WebhookAuthority,
+    add_event,
+    count_mail,
+    insert_rule_delivery,
+)
 from postroom.store.sql.memories.memory_writes import save_memory
 from postroom.store.sql.messages.message_search import direction, search_query_of
 from postroom.store.sql.values import (
@@ -286,7 +292,7 @@ ABOUT = """
 def run_side_effects(
     tx: Transaction,
     effect: RuleEffect,
-    about: About,
+    about: MessageRef,
     now: datetime,
     *,
     plan_id: str | None = None,
@@ -314,7 +320,7 @@ def _run_side_effect(
     tx: Transaction,
     effect: RuleEffect,
     act: Action,
-    about: About,
+    about: MessageRef,
     now: datetime,
     plan_id: str | None,
 ) -> None:
@@ -325,8 +331,8 @@ def _run_side_effect(
         )
         # An agent without a key acts for the owner, also for a URL that both use.
         authority = OWNER.key_id if effect.authority == AGENT.key_id else effect.authority
-        signer = Signer(authority, effect.caller.inboxes)
-        insert_rule_delivery(tx, act.value, event, about.inbox, signer, now)
+        webhook_authority = WebhookAuthority(authority, effect.caller.inboxes)
+        insert_rule_delivery(tx, act.value, event, about.inbox, webhook_authority, now)
     elif act.type in ("forward", "reply"):
         insert(
             tx,
@@ -349,7 +355,7 @@ def _run_side_effect(
         _store_memory(tx, act, about, now)
 
 
-def _store_memory(tx: Transaction, act: Action, about: About, now: datetime) -> None:
+def _store_memory(tx: Transaction, act: Action, about: MessageRef, now: datetime) -> None:
     """Store a memory with trust `mail` and a link to its message."""
     change = MemoryChange(
         DEFAULT_NAMESPACE,
@@ -363,7 +369,7 @@ def _store_memory(tx: Transaction, act: Action, about: About, now: datetime) -> 
 
 
 def apply_rule_effects(
-    tx: Transaction, effects: Sequence[RuleEffect], about: About, inbox_id: str, now: datetime
+    tx: Transaction, effects: Sequence[RuleEffect], about: MessageRef, inbox_id: str, now: datetime
 ) -> None:
     """Run and audit the effects of rules on a message that was just stored."""
     for effect in effects:

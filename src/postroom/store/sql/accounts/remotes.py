@@ -19,8 +19,13 @@ from postroom.model.message import BlobKey
 from postroom.model.storage import Added, Change, NewMessage
 from postroom.model.view import EVERYTHING
 from postroom.store.sql.accounts.accounts import account_number, set_refusal
-from postroom.store.sql.accounts.pushes import Delta, insert_push, insert_removal_push, origin_of
-from postroom.store.sql.events import About, add_event
+from postroom.store.sql.accounts.pushes import (
+    Delta,
+    account_feeding,
+    insert_push,
+    insert_removal_push,
+)
+from postroom.store.sql.events import MessageRef, add_event
 from postroom.store.sql.messages.message_changes import (
     MessageState,
     change_messages,
@@ -176,7 +181,7 @@ def _add(
         _apply_remote(tx, inbox, number, remote)
     elif (change := _by_rules(as_there, message)) != Change():
         for failed in change_messages(tx, [added.message_id], change, EVERYTHING).failed:
-            about = About(inbox, added.thread_id, added.message_id)
+            about = MessageRef(inbox, added.thread_id, added.message_id)
             data = _refusal_data(failed.message, change)
             add_event(tx, "message.refused", message.received_at, about, data)
     return added
@@ -252,7 +257,7 @@ def abandon_push(tx: Transaction, account_id: str, push: Push, refusal: Refusal)
     set_refusal(tx, account, refused)
     row = tx.one(THREAD, inbox=inbox, id=push.message_id)
     if row is not None:
-        about = About(inbox, row[0], push.message_id)
+        about = MessageRef(inbox, row[0], push.message_id)
         add_event(tx, "message.refused", refusal.at, about, _refusal_data(refusal.why, push))
 
 
@@ -297,7 +302,7 @@ def _push_state(
     tx: Transaction, inbox: int, number: int, message_id: str, remote: RemoteMessage
 ) -> None:
     """Push the flags, labels and mailbox of a sent message to the new copy at the provider."""
-    now, origin = message_state(tx, inbox, number), origin_of(tx, inbox)
+    now, feeding_account = message_state(tx, inbox, number), account_feeding(tx, inbox)
     flags, labels = remote.flags, _spelled(remote.labels or (), now.labels)
     was_moved = SENT not in now.mailboxes and OUTBOX not in now.mailboxes
     is_moved = SENT in remote.mailboxes and was_moved
@@ -310,8 +315,8 @@ def _push_state(
     labels = tuple(dict.fromkeys((*now.labels, *labels)))
     mailboxes = now.mailboxes if is_moved else _mailboxes(tx, number, now)
     set_message_state(tx, inbox, number, MessageState(flags, labels, mailboxes))
-    if origin is not None:
-        insert_push(tx, origin, number, message_id, new)
+    if feeding_account is not None:
+        insert_push(tx, feeding_account, number, message_id, new)
 
 
 def _spelled(names: Sequence[str], present: Sequence[str]) -> tuple[str, ...]:
@@ -354,8 +359,12 @@ def settle_push(tx: Transaction, account_id: str, push: Push, pushed: Pushed) ->
 
 def _of_copy(tx: Transaction, inbox: int, push: Push) -> int | None:
     """The message of a copy that is to be sent again, where the provider sends the copy itself."""
-    origin = origin_of(tx, inbox)
-    if push.kind != "save_sent" or origin is None or not origin.traits.sends_sent_copy:
+    feeding_account = account_feeding(tx, inbox)
+    if (
+        push.kind != "save_sent"
+        or feeding_account is None
+        or not feeding_account.traits.sends_sent_copy
+    ):
         return None
     return number_of(tx, inbox, push.message_id) or None
 

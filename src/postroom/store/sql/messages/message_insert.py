@@ -16,7 +16,7 @@ from postroom.model.storage import Added, NewMessage
 from postroom.model.view import Numbers
 from postroom.store.search.index import index_message
 from postroom.store.sql.events import (
-    About,
+    MessageRef,
     add_event,
     add_outcomes,
     count_mail,
@@ -160,7 +160,7 @@ class NewMessages:
         add_texts(self._rows, message, inbox, number)
         index_message(tx, number, inbox)
         add_attachments(self._rows, message, inbox, number, [a.id for a in message.attachments])
-        self._add_events(message, About(inbox, thread_id, message.id))
+        self._add_events(message, MessageRef(inbox, thread_id, message.id))
         return Added(message.id, thread_id, is_duplicate=False)
 
     def _duplicate(self, message: NewMessage) -> tuple[Added | None, tuple[str, ...]]:
@@ -173,7 +173,7 @@ class NewMessages:
             return None, message.defects
         return _duplicate(self._tx, message, self._inbox)
 
-    def _add_events(self, message: NewMessage, about: About) -> None:
+    def _add_events(self, message: NewMessage, about: MessageRef) -> None:
         """Add the events of a message, and what rules and reports do because of it."""
         tx, is_report = self._tx, message.report is not None and message.direction == "inbound"
         if message.direction == "inbound":
@@ -201,7 +201,7 @@ class NewRows:
     def add(self, table: str, **columns: object) -> None:
         self._rows.setdefault(table, []).append(columns)
 
-    def add_received(self, message: NewMessage, about: About) -> None:
+    def add_received(self, message: NewMessage, about: MessageRef) -> None:
         """Add the event of a received message; one that goes to webhooks needs its number now."""
         at = message.received_at
         data: dict[str, object] = {

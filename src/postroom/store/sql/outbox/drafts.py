@@ -27,9 +27,9 @@ from postroom.model.sending import (
 )
 from postroom.model.storage import Cancelled, Gate
 from postroom.store.sql.accounts.pushes import (
+    account_feeding,
     cancel_draft_removal,
     insert_deletion_push,
-    origin_of,
     remove_sent_copy,
 )
 from postroom.store.sql.credentials import keys_by_id
@@ -386,9 +386,9 @@ def _remove(tx: Transaction, inbox: int, number: int, message_id: str) -> tuple[
     """Remove the message of a mail that is a draft again."""
     from postroom.store.sql.messages.message_changes import remove_number  # late: it imports this
 
-    origin = origin_of(tx, inbox)
-    if origin is not None:
-        insert_deletion_push(tx, origin, number, message_id)
+    feeding_account = account_feeding(tx, inbox)
+    if feeding_account is not None:
+        insert_deletion_push(tx, feeding_account, number, message_id)
     return remove_number(tx, inbox, number)
 
 

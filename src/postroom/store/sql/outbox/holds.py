@@ -31,7 +31,7 @@ from postroom.model.key import AGENT, NOTICES, OWNER
 from postroom.model.message import Recipient, findings_of
 from postroom.model.storage import Gate
 from postroom.store.sql.credentials import keys_by_id, recipient_lists
-from postroom.store.sql.events import About, add_event
+from postroom.store.sql.events import MessageRef, add_event
 from postroom.store.sql.outbox.queue import ABOUT, ROW_KEY, set_recipients
 from postroom.store.sql.values import (
     any_of,
@@ -431,5 +431,5 @@ def _decided(
     _write_details(tx, inbox, number, {**details, "hold": stored_hold(decided)})
     if verdict == "approved":
         data: dict[str, object] = {"sha256": hold.sha256, "approved_by": decision.by}
-        add_event(tx, "message.approved", decision.now, About(*row[:3]), data)
+        add_event(tx, "message.approved", decision.now, MessageRef(*row[:3]), data)
     return [r["address"] for r in details["recipients"] if r["status"] == "held"]

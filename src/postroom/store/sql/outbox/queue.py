@@ -25,7 +25,7 @@ from postroom.model.sending import (
 from postroom.model.storage import DeliveryReport, RecipientStatus
 from postroom.store.maintenance.lifecycle import CLEAR_STATE, refuse_sending
 from postroom.store.sql.accounts.pushes import drop_draft, insert_sent_copy
-from postroom.store.sql.events import About, add_event, add_outcomes
+from postroom.store.sql.events import MessageRef, add_event, add_outcomes
 from postroom.store.sql.messages.thread_choice import add_reached
 from postroom.store.sql.values import (
     Conditions,
@@ -90,7 +90,7 @@ def set_recipients(
     row = tx.one(ABOUT, inbox=inbox, number=number)
     if row is None or not changes:
         return
-    about, details = About(*row[:3]), from_text(row[3])
+    about, details = MessageRef(*row[:3]), from_text(row[3])
     before = {r["address"]: r["status"] for r in details["recipients"]}
     after = tuple(changes.get(r["address"], Recipient(**r)) for r in details["recipients"])
     details["recipients"] = after

@@ -16,7 +16,7 @@ from postroom.model.message import FLAGS, Recipient, hidden_chars
 from postroom.model.sending import PAUSED, WAITING, Sent, mailbox_of, overall_status, waits_until
 from postroom.model.storage import NewSend, ReplyLimit
 from postroom.store.search.index import SetChange, flag_set, update_message_sets
-from postroom.store.sql.accounts.pushes import Delta, insert_push, insert_sent_copy, origin_of
+from postroom.store.sql.accounts.pushes import Delta, account_feeding, insert_push, insert_sent_copy
 from postroom.store.sql.events import count_send
 from postroom.store.sql.messages.message_insert import add_message
 from postroom.store.sql.messages.thread_choice import NAMED
@@ -365,9 +365,9 @@ def _mark_answered(tx: Transaction, message_id: str) -> None:
         n=row[0],
     )
     update_message_sets(tx, [SetChange(row[0], row[1], set(), {flag_set("answered")})])
-    origin = origin_of(tx, row[1])
-    if origin is not None:
-        insert_push(tx, origin, row[0], message_id, Delta(add_flags=("answered",)))
+    feeding_account = account_feeding(tx, row[1])
+    if feeding_account is not None:
+        insert_push(tx, feeding_account, row[0], message_id, Delta(add_flags=("answered",)))
 
 
 def _place(tx: Transaction, message_id: str) -> tuple[int, int]:
