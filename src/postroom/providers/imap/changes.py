@@ -150,7 +150,7 @@ class ImapReader:
         scopes = {scope_of(box, position.uidvalidity) for box, position in now}
         left = [s for s in await known.scopes() - scopes if s.partition("/")[2] not in closed]
         state.boxes = {name: at for name, at in state.boxes.items() if name in there}
-        yield RemoteChanges(state.to_json(), dropped=tuple(sorted(left)), total=total)
+        yield RemoteChanges(state.to_json(), removed_scopes=tuple(sorted(left)), total=total)
 
     async def _mailbox_changes(
         self, box: RemoteMailbox, status: Position, state: ImapCheckpoint, known: Known

@@ -207,7 +207,7 @@ class ImapProvider:
                 if place is None:
                     return Pushed()
                 scope, uid = scope_of(box, place[0]), place[1]
-        return Pushed(entered=((ref_of(scope, uid), (box.name,)),))
+        return Pushed(added_refs=((ref_of(scope, uid), (box.name,)),))
 
     # Notifications.
 

@@ -165,7 +165,7 @@ class GmailProvider(HistoryReader):
                 if (start // _BATCH) % _NEW_MAIL_EVERY == 0:
                     async for part in self._new_mail(listing):
                         yield part
-        yield RemoteChanges({"history": history}, gone=missing_refs(before, listed, total))
+        yield RemoteChanges({"history": history}, removed=missing_refs(before, listed, total))
 
     async def _since(self, position: str) -> Parts:
         changed: dict[str, None] = {}
@@ -285,7 +285,7 @@ class GmailProvider(HistoryReader):
         if key is None:
             copy = await in_thread(with_bcc, raw, push.recipients)
             key = await self.client.insert(copy, [IDS[SENT]])
-        return Pushed(entered=((RemoteRef("", key), (SENT,)),))
+        return Pushed(added_refs=((RemoteRef("", key), (SENT,)),))
 
 
 def _move(name: str) -> tuple[list[str], list[str]]:

@@ -152,7 +152,7 @@ class GraphProvider:
                     yield replace(part, checkpoint={"folders": dict(state)})
         dropped = tuple(sorted(await known.scopes() - set(synced)))
         state = {key: at for key, at in state.items() if key in synced}
-        yield RemoteChanges({"folders": state}, dropped=dropped)
+        yield RemoteChanges({"folders": state}, removed_scopes=dropped)
 
     async def _folder_changes(
         self, key: str, name: str, at: Checkpoint | None, known: Known
@@ -266,7 +266,7 @@ class GraphProvider:
         found = await self.client.find(folder, message_id)
         copy = await in_thread(with_bcc, raw, push.recipients)
         key = found[0] if found else await self._copy(folder, message_id, copy)
-        return Pushed(entered=((RemoteRef(folder, key), (SENT,)),))
+        return Pushed(added_refs=((RemoteRef(folder, key), (SENT,)),))
 
     async def _copy(self, folder: str, message_id: str, raw: bytes) -> str:
         """Store a mail in a folder; a large one is completed in Drafts and then moved."""

@@ -116,7 +116,7 @@ class HistoryReader(ABC):
         with suppress(*self.refusals):
             async for part in self._since(self._latest):
                 self._latest = part.checkpoint[self.position_key]
-                yield replace(part, checkpoint=listing, gone=())
+                yield replace(part, checkpoint=listing, removed=())
 
 
 class FolderPaths(FolderNames):

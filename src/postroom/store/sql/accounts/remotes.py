@@ -221,9 +221,9 @@ def apply_changes(tx: Transaction, account_id: str, changes: RemoteChanges) -> N
     """Apply the changes of a provider, and store the checkpoint."""
     account, inbox = account_number(tx, account_id)
     _apply_all(tx, account, inbox, changes.messages)
-    for ref in changes.gone:
+    for ref in changes.removed:
         _remove_place(tx, account, inbox, ref)
-    for scope in changes.dropped:
+    for scope in changes.removed_scopes:
         for key in keys(tx, account_id, scope):
             _remove_place(tx, account, inbox, RemoteRef(scope, key))
     tx.run(
@@ -250,15 +250,15 @@ def abandon_push(tx: Transaction, account_id: str, push: Push, refusal: Refusal)
     if push.kind == "delete":
         for ref, _ in push.refs:
             _remove_place(tx, account, inbox, ref)
-    _apply_all(tx, account, inbox, refusal.there)
+    _apply_all(tx, account, inbox, refusal.remote_messages)
     refused = RefusedChange(
-        refusal.at, push.message_id, _changed_fields(push), refusal.why[:_MAX_DETAIL]
+        refusal.at, push.message_id, _changed_fields(push), refusal.reason[:_MAX_DETAIL]
     )
     set_refusal(tx, account, refused)
     row = tx.one(THREAD, inbox=inbox, id=push.message_id)
     if row is not None:
         about = MessageRef(inbox, row[0], push.message_id)
-        add_event(tx, "message.refused", refusal.at, about, _refusal_data(refusal.why, push))
+        add_event(tx, "message.refused", refusal.at, about, _refusal_data(refusal.reason, push))
 
 
 def _refusal_data(detail: str, change: Push | Change) -> dict[str, object]:
@@ -349,12 +349,12 @@ def settle_push(tx: Transaction, account_id: str, push: Push, pushed: Pushed) ->
     row = tx.one("SELECT message FROM pushes WHERE number = :n", n=push.number)
     tx.run("DELETE FROM pushes WHERE number = :n", n=push.number)
     number = row[0] if row else _of_copy(tx, inbox, push)
-    for ref, mailboxes in pushed.entered:
+    for ref, mailboxes in pushed.added_refs:
         _place(tx, account, ref, number, mailboxes)
-    for ref in pushed.left:
+    for ref in pushed.removed_refs:
         _remove_place(tx, account, inbox, ref)
-    if row is None and number is None and push.kind == "save_sent" and pushed.entered:
-        insert_removal_push(tx, account, push.message_id, pushed.entered)
+    if row is None and number is None and push.kind == "save_sent" and pushed.added_refs:
+        insert_removal_push(tx, account, push.message_id, pushed.added_refs)
 
 
 def _of_copy(tx: Transaction, inbox: int, push: Push) -> int | None:
