@@ -35,7 +35,7 @@ from postroom.model.key import AGENT, ALL_SCOPES, OWNER, Caller, Key
 from postroom.model.storage import Gate
 from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING
-from postroom.pipeline.blobs import own_blobs, refuse_without_database
+from postroom.pipeline.blobs import claim_blob_store, refuse_without_database
 from postroom.pipeline.counters import CallCounts, Counts, SharedCounters
 from postroom.pipeline.parser import Parser
 from postroom.pipeline.services import Services
@@ -324,7 +324,7 @@ async def open_app(
         closing.push_async_callback(finish_threads)
         closing.push_async_callback(store.close)
         if uses_blobs:
-            await _if_it_answers(own_blobs(store, blobs))
+            await _if_it_answers(claim_blob_store(store, blobs))
         secret, limits = await store.secret(), settings.limits
         services = replace(
             await _open_services(settings, store, blobs, closing),

@@ -26,7 +26,7 @@ async def test_an_object_that_is_sent_in_parts_is_whole(bucket: S3Store) -> None
 
     (key,) = await blobs.put([content])
 
-    assert await blobs.damage(key, len(content)) is None
+    assert await blobs.find_damage(key, len(content)) is None
     assert content[-5:] == await blobs.read(key, offset=len(content) - 5, size=100)
 
 
@@ -190,7 +190,7 @@ async def test_a_bucket_that_is_gone_is_not_mail_that_is_lost(reached: str) -> N
     for attempt in (
         blobs.read(key),
         blobs.missing([key]),
-        blobs.damage(key, 4),
+        blobs.find_damage(key, 4),
         blobs.link(key, lasting=timedelta(minutes=1)),
         blobs.discard([key], nothing_used),
     ):
