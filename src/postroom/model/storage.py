@@ -253,7 +253,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Outdated:
+class OutdatedMessage:
     """A message that an older parser read, with what is only known from its arrival."""
 
     number: int
@@ -267,17 +267,17 @@ class Outdated:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class StoredParse:
     """The stored values that follow from the bytes of a message."""
 
     number: int
     id: str
     raw: BlobKey
-    words: Words
+    values: ParsedValues
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class ParsedValues:
     """The texts of a mail, as shown and as searched."""
 
     subject: str

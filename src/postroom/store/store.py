@@ -365,7 +365,7 @@ class Store(MemoryStore, WebhookStore):
     replace_installation_id = writes_unaudited(sql_installation.replace_installation_id)
     count_messages = reads(message_reads.count_messages)
     used_blobs = reads(sql_values.used_blobs)
-    readings = reads(lifecycle.readings)
+    stored_parses = reads(lifecycle.stored_parses)
     ping = writes_unaudited(sql_installation.ping)
 
     async def installation_mark(self) -> str:
