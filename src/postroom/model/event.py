@@ -54,7 +54,7 @@ class Event:
     visible_inboxes: View | None = field(default=None, metadata=INTERNAL)
     """The inboxes of the rule that it is about; None if it is about no rule."""
 
-    def shown_to(self, visible: Visible) -> Event:
+    def visible_to(self, visible: Visible) -> Event:
         """The event for a caller: a rule that does not exist for them is not named."""
         if self.visible_inboxes is None or visible.covers(self.visible_inboxes):
             return self

@@ -292,7 +292,7 @@ SHOWN = {
 """The name under which the value of an action is shown, and written in the flat form."""
 
 
-def shown_action(act: Action) -> dict[str, str]:
+def public_action(act: Action) -> dict[str, str]:
     """An action as callers see it."""
     value = {SHOWN[act.type]: act.value} if act.type in SHOWN else {}
     return {"type": act.type, **({"key": act.key} if act.key else {}), **value}

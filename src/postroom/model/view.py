@@ -102,6 +102,6 @@ def is_within(some: View, view: View) -> bool:
     return isinstance(some, Only) and some.ids <= view.ids
 
 
-def named_in(view: View) -> tuple[str, ...] | None:
+def view_names(view: View) -> tuple[str, ...] | None:
     """A view as JSON, in the order of its names."""
     return None if isinstance(view, Everything) else view.named

@@ -76,13 +76,13 @@ class SharedCounters:
 
     def _append(self, name: bytes, size: int) -> memoryview[int]:
         start = 1 + self._part[0]
-        first = start + _HEAD + _words(len(name))
+        first = start + _HEAD + _word_count(len(name))
         end = first + size
         if end > len(self._part):
             # The part is full: the request succeeds, and is not counted.
             return memoryview(bytearray(size * _WORD)).cast("q")
         self._part[start], self._part[start + 1] = len(name), size
-        filled = name.ljust(_words(len(name)) * _WORD, b"\0")
+        filled = name.ljust(_word_count(len(name)) * _WORD, b"\0")
         self._part[start + _HEAD : first] = memoryview(filled).cast("q")
         # A process that was killed here may have left a part of its record.
         self._part[first:end] = memoryview(bytes(size * _WORD)).cast("q")
@@ -94,13 +94,13 @@ def _records(part: memoryview[int]) -> Iterator[tuple[Name, memoryview[int]]]:
     at, end = 1, 1 + part[0]
     while at < end:
         length, size = part[at], part[at + 1]
-        first = at + _HEAD + _words(length)
+        first = at + _HEAD + _word_count(length)
         name = part[at + _HEAD : first].tobytes()[:length].decode()
         at = first + size
         yield tuple(name.split("\t")), part[first:at]
 
 
-def _words(length: int) -> int:
+def _word_count(length: int) -> int:
     return -(-length // _WORD)
 
 

@@ -81,9 +81,9 @@ async def _differences(services: Services, stored_parses: Sequence[StoredParse])
             readable.append(stored_parse)
     parsed = await services.parser.parse(raws)
     return [
-        f"message {stored_parse.id}: its {name} differs from its bytes (run `postroom reparse --all`)"
-        for stored_parse, mail in zip(readable, parsed, strict=True)
-        for name in _differing_fields(stored_parse.values, _content_of(mail))
+        f"message {stored.id}: its {name} differs from its bytes (run `postroom reparse --all`)"
+        for stored, mail in zip(readable, parsed, strict=True)
+        for name in _differing_fields(stored.values, _content_of(mail))
     ]
 
 

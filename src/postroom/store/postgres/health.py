@@ -68,7 +68,9 @@ class Hosts:
 
     def __init__(self, url: str) -> None:
         self._options = conninfo_to_dict(url)
-        lists = {name: _words(self._options.get(name)) for name in ("host", "hostaddr", "port")}
+        lists = {
+            name: _comma_list(self._options.get(name)) for name in ("host", "hostaddr", "port")
+        }
         self.count = max(len(lists["host"]), len(lists["hostaddr"]))
         self._lists = {name: words for name, words in lists.items() if len(words) == self.count > 1}
         self._first = 0
@@ -98,7 +100,7 @@ class Hosts:
                 return
 
 
-def _words(value: object) -> list[str]:
+def _comma_list(value: object) -> list[str]:
     return str(value or "").split(",")
 
 

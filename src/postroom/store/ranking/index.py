@@ -133,11 +133,11 @@ DELETE_VECTORS = """
 
 def find_collection(tx: Transaction, collection: CollectionName) -> int | None:
     """The number of a collection, if it exists."""
-    row = tx.one(FIND_COLLECTION, **_named(collection))
+    row = tx.one(FIND_COLLECTION, **_collection_params(collection))
     return int(row[0]) if row else None
 
 
-def _named(collection: CollectionName) -> dict[str, str]:
+def _collection_params(collection: CollectionName) -> dict[str, str]:
     return {"kind": collection[0], "name": collection[1]}
 
 
@@ -145,7 +145,7 @@ def collection_for(tx: Transaction, collection: CollectionName) -> int:
     """The number of a collection, which is created on first use."""
     found = find_collection(tx, collection)
     if found is None:
-        row = tx.one(CREATE_COLLECTION, **_named(collection))
+        row = tx.one(CREATE_COLLECTION, **_collection_params(collection))
         found = int(row[0]) if row else 0
     return found
 
@@ -194,7 +194,7 @@ def has_unembedded(tx: Transaction) -> bool:
 
 def count_unembedded(tx: Transaction, collection: CollectionName, model: str, most: int) -> int:
     """The number of documents without a vector of a model, up to *most*."""
-    row = tx.one(COUNT_PENDING, **_named(collection), model=model, limit=most)
+    row = tx.one(COUNT_PENDING, **_collection_params(collection), model=model, limit=most)
     return int(row[0]) if row else 0
 
 
@@ -202,7 +202,7 @@ def unembedded(tx: Transaction, collection: CollectionName | None, limit: int) -
     """Documents without a vector, of one collection or of all, newest first."""
     which, params = "l.collection >= 0", dict[str, str]()
     if collection is not None:
-        which, params = "s.kind = :kind AND s.name = :name", _named(collection)
+        which, params = "s.kind = :kind AND s.name = :name", _collection_params(collection)
     return _with_texts(tx, tx.all(UNEMBEDDED.format(which=which), **params, limit=limit))
 
 
@@ -210,7 +210,7 @@ def embedded_by_others(
     tx: Transaction, collection: CollectionName, model: str, limit: int
 ) -> list[Unembedded]:
     """Documents whose vector was made by another model."""
-    rows = tx.all(OF_OTHER_MODELS, **_named(collection), model=model, limit=limit)
+    rows = tx.all(OF_OTHER_MODELS, **_collection_params(collection), model=model, limit=limit)
     return _with_texts(tx, rows)
 
 
@@ -354,7 +354,7 @@ def unembedded_mail(tx: Transaction, numbers: Sequence[int], model: str) -> list
              WHERE s.kind = :kind AND s.name = :name AND l.item {among}
                AND (l.vector IS NULL OR l.model < :model OR l.model > :model)""",
         model=model,
-        **_named(MAIL_COLLECTION),
+        **_collection_params(MAIL_COLLECTION),
         **params,
     )
     return _with_texts(tx, rows)

@@ -17,7 +17,7 @@ from postroom.model.event import AuditEntry, AuditQuery, AuditRecord, Via
 from postroom.model.memory import DEFAULT_NAMESPACE
 from postroom.model.message import ActionResult
 from postroom.model.page import Found, random_id
-from postroom.model.rule import Action, shown_action
+from postroom.model.rule import Action, public_action
 from postroom.model.sending import Sent
 from postroom.model.storage import Added
 from postroom.model.values import dataclass
@@ -166,7 +166,7 @@ def add_action_entries(
         if not acts and not problems and (namespace is not None or actions):
             continue
         more = {"failed": list(problems)} if problems else {}
-        details = {**record.details, "actions": [shown_action(act) for act in acts], **more}
+        details = {**record.details, "actions": [public_action(act) for act in acts], **more}
         entry = replace(record, details=details, namespace=namespace)
         add_entry(tx, entry, record.targets[0], inbox_id)
 

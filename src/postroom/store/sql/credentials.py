@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from postroom.model.approval import RecipientLists
 from postroom.model.key import Key, KeyChange, OAuthClient, OAuthToken, WebSession
 from postroom.model.page import Found, Slice
-from postroom.model.view import named_in
+from postroom.model.view import view_names
 from postroom.store.sql.values import (
     Conditions,
     Listing,
@@ -51,9 +51,9 @@ def add_key(tx: Transaction, key: Key, secret_hash: bytes, *, replaces: bool) ->
         name=key.name,
         secret_hash=secret_hash,
         scopes=dumps(key.scopes),
-        inboxes=dumps(named_in(key.inboxes)),
-        namespaces=dumps(named_in(key.namespaces)),
-        accounts=dumps(named_in(key.accounts)),
+        inboxes=dumps(view_names(key.inboxes)),
+        namespaces=dumps(view_names(key.namespaces)),
+        accounts=dumps(view_names(key.accounts)),
         created_at=seconds(key.created_at),
         approval=key.approval,
         recipients=dumps(key.recipients),

@@ -339,7 +339,7 @@ def insert_rule_delivery(
     Raises NotFound. A webhook for a URL is created on first use; renewing it shows its secret.
     """
     if target.startswith("whk_"):
-        webhook = _named(tx, target, webhook_authority.visible)
+        webhook = _webhook_number(tx, target, webhook_authority.visible)
     else:
         webhook = _at_url(tx, target, inbox, webhook_authority, now)
     is_enabled = scalar(tx, "SELECT is_enabled FROM webhooks WHERE number = :n", n=webhook)
@@ -349,7 +349,7 @@ def insert_rule_delivery(
         insert_delivery(tx, webhook, event, inbox, seconds(now))
 
 
-def _named(tx: Transaction, webhook_id: str, visible: Visible) -> int:
+def _webhook_number(tx: Transaction, webhook_id: str, visible: Visible) -> int:
     row = find_webhook(tx, webhook_id, visible)
     if row is None:
         raise NotFound(f"webhook: {webhook_id} no longer exists")
@@ -373,7 +373,7 @@ def _at_url(
         made_by=webhook_authority.authority,
     )
     add_webhook(tx, made, visible_inboxes=webhook_authority.visible)
-    return _named(tx, made.id, webhook_authority.visible)
+    return _webhook_number(tx, made.id, webhook_authority.visible)
 
 
 def _may_sign(row: Row, inbox_id: str, webhook_authority: WebhookAuthority) -> bool:

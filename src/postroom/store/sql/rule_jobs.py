@@ -155,7 +155,7 @@ def list_plans(
     rows = tx.all(sql, now=seconds(now), limit=MAX_LISTED, **given)
     known = [row for row in rows if visible.covers(plan_in(row).visible_inboxes)]
     found = page_of([row for row in known if rule_id in (None, row[2])], page)
-    shown = tuple(_shown(tx, row[0], plan_in(row)) for row in found.rows)
+    shown = tuple(_rule_plan(tx, row[0], plan_in(row)) for row in found.rows)
     return Found(shown, found.total, found.offset, found.next)
 
 
@@ -164,10 +164,10 @@ def get_plan(tx: Transaction, plan_id: str, visible: Visible) -> RulePlan:
     stored = stored_plan(tx, plan_id, visible)
     if not stored.plan.authors:
         raise NotFound(f"{plan_id} is not a plan of a rule")
-    return _shown(tx, stored.number, stored.plan)
+    return _rule_plan(tx, stored.number, stored.plan)
 
 
-def _shown(tx: Transaction, number: int, plan: Plan) -> RulePlan:
+def _rule_plan(tx: Transaction, number: int, plan: Plan) -> RulePlan:
     is_open = plan.state == "open"
     # The text begins with the id; it has no character that LIKE treats specially but `_`.
     details = f'{{"plan_id":"{plan.id}"%'

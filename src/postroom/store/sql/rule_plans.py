@@ -16,7 +16,7 @@ from postroom.model.page import Found, Slice
 from postroom.model.rule import Action, Plan, PlanItem, RuleEffect, State, restored_names
 from postroom.model.storage import Change
 from postroom.model.values import dataclass
-from postroom.model.view import EVERYTHING, named_in
+from postroom.model.view import EVERYTHING, view_names
 from postroom.store.sql.audit import SIDE_EFFECTS, VISIBILITY_KEY, add_action_entries
 from postroom.store.sql.events import MessageRef, count_mail
 from postroom.store.sql.messages.message_changes import change_each
@@ -252,7 +252,7 @@ def audit_item(
     tx: Transaction, plan: Plan, item: PlanItem, record: AuditRecord, failed: Sequence[str]
 ) -> None:
     """Record in the audit log what was done to one message."""
-    known = {VISIBILITY_KEY: named_in(plan.visible_inboxes)}
+    known = {VISIBILITY_KEY: view_names(plan.visible_inboxes)}
     details = {"plan_id": plan.id, "rule_id": plan.rule_id, **known}
     record = replace(record, targets=(item.message_id,), details=details)
     add_action_entries(tx, record, item.actions, inbox_id=item.inbox_id, failed=failed)

@@ -15,7 +15,7 @@ from postroom.model.message import NamedAddress
 from postroom.model.page import Found, Slice, random_id
 from postroom.model.rule import Action, Facts, Loss, Rule, RuleEffect, State, text_sha256
 from postroom.model.storage import FIELD_BORDER, MessageQuery
-from postroom.model.view import EVERYTHING, Everything, named_in
+from postroom.model.view import EVERYTHING, Everything, view_names
 from postroom.store.search.index import IndexSearcher
 from postroom.store.sql.audit import ARRIVED, VISIBILITY_KEY, add_action_entries
 from postroom.store.sql.events import (
@@ -313,7 +313,7 @@ def run_side_effects(
 
 
 def visibility_detail(view: Visible) -> dict[str, object]:
-    return {VISIBILITY_KEY: named_in(view)}
+    return {VISIBILITY_KEY: view_names(view)}
 
 
 def _run_side_effect(

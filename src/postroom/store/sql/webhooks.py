@@ -20,7 +20,7 @@ from postroom.model.event import (
 )
 from postroom.model.inbox import Visible
 from postroom.model.page import Found, Slice, random_id
-from postroom.model.view import named_in, view_of
+from postroom.model.view import view_names, view_of
 from postroom.store.sql.audit import VISIBILITY_KEY
 from postroom.store.sql.values import (
     Conditions,
@@ -112,7 +112,7 @@ def add_webhook(tx: Transaction, webhook: Webhook, visible_inboxes: Visible | No
         types=dumps(webhook.types),
         inboxes=stored_view(webhook.inboxes),
         created_at=seconds(webhook.created_at),
-        visible_inboxes=None if visible_inboxes is None else dumps(named_in(visible_inboxes)),
+        visible_inboxes=None if visible_inboxes is None else dumps(view_names(visible_inboxes)),
         created_by=webhook.made_by,
         is_enabled=int(webhook.enabled),
     )
@@ -304,7 +304,7 @@ def _job(row: Row, holder: str, now: datetime) -> WebhookJob:
     secrets = _signing_secrets(row[2:5], now)
     event = None
     if row[7] is not None and row[11] is not None:
-        event = read_event(row[8:15], row[7]).shown_to(view_in(row[20] or row[19]))
+        event = read_event(row[8:15], row[7]).visible_to(view_in(row[20] or row[19]))
     fields = (secrets, event, row[5], moment(row[6]))
     ids = (row[18], row[21])
     return WebhookJob(row[17], row[15], row[0], row[16], row[1], *fields, holder, *ids)
@@ -376,7 +376,7 @@ def get_delivery(
         raise NotFound(no_delivery(webhook_id, delivery_id))
     event = None
     if row[13] is not None and row[17] is not None:
-        event = read_event(row[14:21], row[13]).shown_to(visible_inboxes(webhook))
+        event = read_event(row[14:21], row[13]).visible_to(visible_inboxes(webhook))
     return _delivery(row), event
 
 

@@ -13,7 +13,7 @@ from postroom.model.message import Thread, ThreadRow
 from postroom.model.page import Found
 from postroom.model.storage import ThreadQuery
 from postroom.model.view import only
-from postroom.store.sql.messages.message_insert import numbers_named
+from postroom.store.sql.messages.message_insert import numbers_by_name
 from postroom.store.sql.messages.message_search import (
     MESSAGE_TABLES,
     ROW_COLUMNS,
@@ -78,7 +78,7 @@ def _conditions(tx: Transaction, query: ThreadQuery) -> Conditions:
         inboxes = only(visible_inbox(tx, query.inbox_id, query.visible))
     where.within("t.inbox", inboxes)
     if query.label is not None:
-        among, params = any_of("label", numbers_named(tx, "labels", query.label, inboxes))
+        among, params = any_of("label", numbers_by_name(tx, "labels", query.label, inboxes))
         where.add(
             f"""t.number IN (SELECT m.thread FROM messages m
                   JOIN message_labels ml ON +ml.inbox = +m.inbox AND ml.message = m.number

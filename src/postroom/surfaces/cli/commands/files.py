@@ -19,7 +19,7 @@ from postroom.calls.operation import call
 from postroom.errors import Conflict, InvalidInput, NotFound
 from postroom.model.inbox import INBOX, Inbox
 from postroom.model.key import OWNER
-from postroom.model.rule import Action, shown_action
+from postroom.model.rule import Action, public_action
 from postroom.model.view import EVERYTHING
 from postroom.operations.inboxes import create_inbox
 from postroom.pipeline.parser import Parser
@@ -395,4 +395,4 @@ def _title(outcome: Outcome) -> str:
 
 
 def _acts(actions: tuple[Action, ...]) -> str:
-    return cell(", ".join(": ".join(shown_action(act).values()) for act in actions) or "nothing")
+    return cell(", ".join(": ".join(public_action(act).values()) for act in actions) or "nothing")
