@@ -66,9 +66,7 @@ def send_what_is_unknown_again() -> None:
     async def guessing(self: SmtpRelay, *args: Any) -> Any:
         outcomes = await transmit(self, *args)
         return {
-            address: replace(outcome, verdict="deferred")
-            if outcome.verdict == "unknown"
-            else outcome
+            address: replace(outcome, result="deferred") if outcome.result == "unknown" else outcome
             for address, outcome in outcomes.items()
         }
 

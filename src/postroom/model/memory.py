@@ -189,7 +189,7 @@ class RecalledMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class TiedMemory:
+class DisclosedMemory:
     """A memory about some people whose text would be sent to others.
 
     `about` are its linked addresses, and `sources` its linked mail. The participants of that mail

@@ -94,7 +94,7 @@ class Unsubscribed:
 
 
 T = TypeVar("T")
-Verdict = Literal["sent", "deferred", "failed", "unknown"]
+DeliveryResult = Literal["sent", "deferred", "failed", "unknown"]
 Transport = Literal["local", "relay", "account"]
 TRANSPORTS: tuple[Transport, ...] = ("local", "relay", "account")
 """What handles a mail next: the scheduler here, the relay, or the provider of its account."""
@@ -107,7 +107,7 @@ GIVE_UP_AFTER = timedelta(hours=48)
 class Outcome:
     """The response of a relay for one recipient; `retry_after` is in seconds."""
 
-    verdict: Verdict
+    result: DeliveryResult
     detail: str
     retry_after: int = 0
 

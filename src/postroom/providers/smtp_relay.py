@@ -27,7 +27,7 @@ from aiosmtplib.protocol import normalize_message_line_endings
 from postroom.errors import InvalidInput, ProviderAuthFailed, ProviderError
 from postroom.mail.dkim import add_signature
 from postroom.model.network_policy import ANY_NETWORK, AnyNetwork, NetworkPolicy
-from postroom.model.sending import Envelope, Outcome, Verdict
+from postroom.model.sending import DeliveryResult, Envelope, Outcome
 from postroom.ports.provider import Accepted
 from postroom.providers import allowed_hosts
 from postroom.providers.allowed_hosts import SMTP_PORTS, connection_error, unreachable
@@ -201,7 +201,7 @@ class SmtpRelay:
                 return connection
             except _Refusal as refusal:
                 is_reused = connection.used > 0
-                if connection.client.is_connected and refusal.outcome.verdict == "failed":
+                if connection.client.is_connected and refusal.outcome.result == "failed":
                     self._return_to_pool(connection)
                     raise
                 connection.client.close()
@@ -360,12 +360,12 @@ def _deferred(detail: str) -> _Refusal:
 
 
 def _outcome(code: int, text: str) -> Outcome:
-    verdict: Verdict = "deferred"
+    result: DeliveryResult = "deferred"
     if 200 <= code < 300:
-        verdict = "sent"
+        result = "sent"
     elif 500 <= code < 600:
-        verdict = "failed"
-    return Outcome(verdict, _printable(f"{code} {text}"))
+        result = "failed"
+    return Outcome(result, _printable(f"{code} {text}"))
 
 
 def _printable(text: str) -> str:

@@ -22,7 +22,7 @@ from postroom.mail.compose import compose
 from postroom.mail.html.html import html_to_text
 from postroom.model.inbox import Inbox
 from postroom.model.key import NOTICES
-from postroom.model.memory import TiedMemory
+from postroom.model.memory import DisclosedMemory
 from postroom.model.message import AddressLine, Recipient
 from postroom.model.sending import Sent, StoredDraft, overall_status, waits_until
 from postroom.model.storage import NewMessage, NewSend, ReplyLimit
@@ -320,7 +320,7 @@ async def warn_of_disclosure(
     return tuple(_sentence(memory) for memory in tied)
 
 
-def _sentence(memory: TiedMemory) -> str:
+def _sentence(memory: DisclosedMemory) -> str:
     about, sources = list_some(memory.about), list_some(memory.sources)
     whose = f"is about {about}" if memory.about else f"comes from {sources}"
     return (

@@ -10,7 +10,7 @@ from itertools import islice
 
 from postroom.errors import Forbidden, NotFound
 from postroom.model.inbox import Visible
-from postroom.model.memory import Link, Namespaces, RecalledMemory, TiedMemory, summary_of
+from postroom.model.memory import DisclosedMemory, Link, Namespaces, RecalledMemory, summary_of
 from postroom.model.view import EVERYTHING, Everything
 from postroom.store.sql.values import (
     Conditions,
@@ -181,7 +181,7 @@ def _contacts(tx: Transaction, link: Link) -> Iterator[str]:
                 yield address.lower()
 
 
-def ties_of(tx: Transaction, memory: int, visible: Visible) -> set[str]:
+def linked_addresses(tx: Transaction, memory: int, visible: Visible) -> set[str]:
     """The addresses that a memory is tied to, through mail that the caller can see."""
     if isinstance(visible, Everything):
         rows = tx.all("SELECT address FROM memory_ties WHERE memory = :m", m=memory)
@@ -303,7 +303,11 @@ def memories_about(
         number, target = row[8], row[7]
         if number in shown:
             continue
-        if visible == EVERYTHING or target in mail or target in ties_of(tx, number, visible):
+        if (
+            visible == EVERYTHING
+            or target in mail
+            or target in linked_addresses(tx, number, visible)
+        ):
             shown[number] = row
     return tuple(map(_recalled, shown.values()))
 
@@ -344,7 +348,7 @@ def tied_memories(
     namespaces: Namespaces,
     visible: Visible,
     now: datetime,
-) -> list[TiedMemory]:
+) -> list[DisclosedMemory]:
     """Memories whose text is in a mail to a recipient that they are not tied to.
 
     Only memories in these namespaces count, and only ties through mail of *visible* inboxes.
@@ -374,16 +378,16 @@ def _matches(tx: Transaction, asked: set[int], where: Conditions) -> Counter[int
 
 def _tied(
     tx: Transaction, memory: int, count: int, recipients: set[str], visible: Visible
-) -> TiedMemory | None:
+) -> DisclosedMemory | None:
     row = tx.one(OF_MEMORY, memory=memory, enough=_ENOUGH_SHINGLES)
     if row is None or count < row[2]:
         return None
-    ties = ties_of(tx, memory, visible)
+    ties = linked_addresses(tx, memory, visible)
     others = sorted(recipients - ties)
     if not ties or not others:
         return None
     links = links_of(tx, memory)
-    return TiedMemory(
+    return DisclosedMemory(
         row[0],
         row[1],
         about=tuple(sorted({link.to.lower() for link in links if link.is_address})),
