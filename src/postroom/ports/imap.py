@@ -67,7 +67,7 @@ class ImapSession(Protocol):
     async def describe(self, at: ImapLocator) -> ImapDescription | None:
         """Flags, header and structure of a message; None if it is gone."""
 
-    async def pieces(
+    async def fetch_sections(
         self, at: ImapLocator, sections: Sequence[ImapSection], sized: Sequence[str] = ()
     ) -> ImapPieces:
         """Read sections of a message, and the decoded sizes of the parts *sized*."""
@@ -75,7 +75,7 @@ class ImapSession(Protocol):
     async def source(self, at: ImapLocator, most_bytes: int) -> tuple[bytes, int] | None:
         """The first bytes of the raw message, and its size; None if it is gone."""
 
-    async def whole(self, at: ImapLocator, most_bytes: int) -> ImapCopyOf | None:
+    async def fetch_message(self, at: ImapLocator, most_bytes: int) -> ImapCopyOf | None:
         """A whole message with flags and date. Raises TooLarge."""
 
     async def exists(self, at: ImapLocator, *, for_writing: bool = True) -> bool:

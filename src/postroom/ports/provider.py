@@ -58,7 +58,7 @@ class Sender(Protocol):
         """Close the connection."""
 
 
-class Known(Protocol):
+class StoredRefs(Protocol):
     """What is stored of an account, for providers that do not report removals."""
 
     async def scopes(self) -> frozenset[str]: ...
@@ -81,7 +81,7 @@ class Provider(Protocol):
         """Log in and find out what the account can do."""
 
     def changes(
-        self, since: Checkpoint | None, known: Known
+        self, since: Checkpoint | None, known: StoredRefs
     ) -> AsyncGenerator[RemoteChanges, None]:
         """What changed since a checkpoint, newest first; with None, everything.
 

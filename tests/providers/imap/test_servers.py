@@ -161,7 +161,7 @@ async def test_a_message_is_described_with_its_parts_and_stays_unread(live, box)
     async with live.session("default") as session:
         described = await session.describe(at(box, uid))
         section = ImapSection("1", 4, 5)
-        pieces = await session.pieces(at(box, uid), [section], ["2"])
+        pieces = await session.fetch_sections(at(box, uid), [section], ["2"])
 
     assert ["1", "2"] == [part.number for part in described.structure.children]
     assert b"morn" == pieces.sections[section]

@@ -167,7 +167,7 @@ async def _fetch_message(
     copies: list[ImapCopyOf] = []
 
     async def work(session: ImapSession) -> None:
-        copy = await session.whole(at, most_bytes)
+        copy = await session.fetch_message(at, most_bytes)
         if copy is None:
             raise gone(at)
         copies[:] = [copy]

@@ -190,7 +190,7 @@ class Session:
             structured,
         )
 
-    async def pieces(
+    async def fetch_sections(
         self, at: ImapLocator, sections: Sequence[ImapSection], sized: Sequence[str] = ()
     ) -> ImapPieces:
         sized = sized if self.client.can("BINARY") else ()
@@ -206,7 +206,7 @@ class Session:
             except Refused:
                 if not sized:
                     raise
-                return await self.pieces(at, sections)
+                return await self.fetch_sections(at, sections)
         if row is None:
             account_id = self.account.account_id
             raise untrusted(NotFound(f"{account_id}: the message is no longer in {at.mailbox}"))
@@ -229,7 +229,7 @@ class Session:
         # QUIRK: some servers estimate RFC822.SIZE; the length of a whole message is exact.
         return raw, max(size, len(raw)) if len(raw) == most_bytes else len(raw)
 
-    async def whole(self, at: ImapLocator, most_bytes: int) -> ImapCopyOf | None:
+    async def fetch_message(self, at: ImapLocator, most_bytes: int) -> ImapCopyOf | None:
         with imap_errors(self.account):
             row = await self._row(at, b"UID FLAGS INTERNALDATE", 0)
             if row is None:
@@ -237,7 +237,7 @@ class Session:
             raw = bytearray()
             while True:
                 section = ImapSection("", _CHUNK_BYTES, len(raw))
-                chunk = (await self.pieces(at, [section])).sections[section]
+                chunk = (await self.fetch_sections(at, [section])).sections[section]
                 raw += chunk
                 if len(chunk) < _CHUNK_BYTES:
                     break

@@ -24,7 +24,7 @@ from postroom.model.account import (
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
 from postroom.model.limits import attachment_mb
 from postroom.model.sending import Envelope, Outcome
-from postroom.ports.provider import Known
+from postroom.ports.provider import StoredRefs
 from postroom.providers.sending import BeforeSubmit, WebSender, with_bcc
 from postroom.providers.server_text import plain_name
 from postroom.providers.web.api import ApiRefused, checks_responses, message_count, message_errors
@@ -146,7 +146,7 @@ class GmailProvider(HistoryReader):
                 chunk = ids[start:][:_BATCH]
                 yield (await self._read(chunk, chunk))[0]
 
-    async def _full_listing(self, since: Checkpoint | None, known: Known) -> Parts:
+    async def _full_listing(self, since: Checkpoint | None, known: StoredRefs) -> Parts:
         profile, at = await self.client.profile(), since or {}
         total = message_count(profile.get("messagesTotal"))
         look_again = bool(at.get("look_again"))

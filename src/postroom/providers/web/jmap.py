@@ -22,7 +22,7 @@ from postroom.model.account import (
 )
 from postroom.model.inbox import ARCHIVE, DRAFTS, JUNK, SENT, STANDARD_MAILBOXES
 from postroom.model.limits import attachment_mb
-from postroom.ports.provider import Known
+from postroom.ports.provider import StoredRefs
 from postroom.providers.server_text import Labels, keyword_of, longer_keywords_of
 from postroom.providers.web.api import checks_responses, message_count
 from postroom.providers.web.jmap_client import (
@@ -165,7 +165,7 @@ class JmapProvider(HistoryReader):
 
     # Changes at the provider.
 
-    async def changes(self, since: Checkpoint | None, known: Known) -> Parts:
+    async def changes(self, since: Checkpoint | None, known: StoredRefs) -> Parts:
         self.labels.add(await known.labels())
         async for part in super().changes(since, known):
             yield part
@@ -174,7 +174,7 @@ class JmapProvider(HistoryReader):
         async for page in self._pages({"filter": {"inMailbox": folder}}):
             yield (await self._describe(_ids(page)))[0]
 
-    async def _full_listing(self, since: Checkpoint | None, known: Known) -> Parts:
+    async def _full_listing(self, since: Checkpoint | None, known: StoredRefs) -> Parts:
         before = await known.keys("")
         state = self._latest = (since or {}).get("state") or str(
             (await self.client.call("Email/get", {"ids": []}))["state"]
