@@ -79,7 +79,7 @@ async def test_the_chore_learns_what_is_new_and_then_rests(
 async def test_only_who_holds_the_lease_learns(services: RequestContext, letters: Letters):
     await remember(services, "a")
     minute = timedelta(minutes=1)
-    assert await services.store.claim("learn", "another", now=services.clock(), lasting=minute)
+    assert await services.store.claim("learn", "another", now=services.clock(), lifetime=minute)
 
     assert not await embed_pending(services)
     assert [] == letters.asked
@@ -89,7 +89,7 @@ async def test_nothing_is_loaded_or_claimed_where_there_is_nothing_to_do(service
     assert not await embed_pending(services)
 
     minute = timedelta(minutes=1)
-    assert await services.store.claim("learn", "another", now=services.clock(), lasting=minute)
+    assert await services.store.claim("learn", "another", now=services.clock(), lifetime=minute)
 
 
 async def test_without_a_model_there_is_nothing_to_learn(ctx: RequestContext):

@@ -179,12 +179,12 @@ class ObjectBlobs:
                 with suppress(Unavailable):
                     await self._delete([_path(key)])
 
-    async def link(self, key: BlobKey, *, lasting: timedelta) -> str:
+    async def link(self, key: BlobKey, *, lifetime: timedelta) -> str:
         """A signed URL of the content that is valid for a limited time."""
         if await self.missing([key]):
             raise missing_error(key)
         with object_errors():
-            return await obstore.sign_async(self._public, "GET", _path(key), lasting)
+            return await obstore.sign_async(self._public, "GET", _path(key), lifetime)
 
     async def _put(self, key: BlobKey, content: bytes, *, overwrite: bool) -> None:
         """Write a blob unless a fresh one exists."""

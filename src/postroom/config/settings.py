@@ -11,7 +11,7 @@ from postroom.config import readers
 from postroom.config.readers import Reader, whole_number
 from postroom.model.approval import Approval
 from postroom.model.imap import ImapSettings
-from postroom.model.key import ACCESS_FOR_S, REFRESH_FOR_S
+from postroom.model.key import ACCESS_LIFETIME_S, REFRESH_LIFETIME_S
 from postroom.model.limits import Limits
 from postroom.model.values import dataclass
 
@@ -63,8 +63,8 @@ class Settings:
     public_url: str | None = None
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     oauth_registration: bool = True
-    oauth_access_s: int = ACCESS_FOR_S
-    oauth_refresh_s: int = REFRESH_FOR_S
+    oauth_access_s: int = ACCESS_LIFETIME_S
+    oauth_refresh_s: int = REFRESH_LIFETIME_S
     toolsets: tuple[str, ...] = ()
     read_only: bool = False
     memory_search: bool = True

@@ -137,7 +137,7 @@ class RuleJobs:
         store, done = self.services.store, 0
         while await store.next_rule_job_at() is not None:
             now = self.services.clock()
-            if not await store.claim("rule_jobs", holder, now=now, lasting=LEASE):
+            if not await store.claim("rule_jobs", holder, now=now, lifetime=LEASE):
                 break
             jobs = await store.claim_rule_jobs(holder, now=now, until=now + LEASE, limit=_AT_ONCE)
             for job in jobs:

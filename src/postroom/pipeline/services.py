@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from postroom.errors import MailError, ProviderError
 from postroom.mail.authentication import Trust
 from postroom.model.health import Finding
-from postroom.model.key import ACCESS_FOR_S, REFRESH_FOR_S, OAuthClient
+from postroom.model.key import ACCESS_LIFETIME_S, REFRESH_LIFETIME_S, OAuthClient
 from postroom.model.limits import Limits
 from postroom.model.page import random_id
 from postroom.model.storage import Gate
@@ -76,8 +76,8 @@ class OAuthOptions:
     """Whether clients may register, how long tokens last, and how documents are fetched."""
 
     registration: bool = True
-    access_for_s: int = ACCESS_FOR_S
-    refresh_for_s: int = REFRESH_FOR_S
+    access_lifetime_s: int = ACCESS_LIFETIME_S
+    refresh_lifetime_s: int = REFRESH_LIFETIME_S
     documents: Fetcher = field(default_factory=NoFetcher)
     recent: RecentClients = field(default_factory=RecentClients)
 
@@ -180,6 +180,8 @@ RELAY_REMEMBERED = timedelta(days=1)
 """How long a relay counts as present after its process stopped: it may restart."""
 
 RELAY_SEEN = "relayed"
+_RECENT = "lately"
+"""Role and holder of the heartbeat that outlives such a process."""
 
 
 @asynccontextmanager
@@ -206,11 +208,11 @@ async def _renew(services: Services, roles: Sequence[Role], holder: str) -> None
 async def _beat(services: Services, roles: Sequence[Role], holder: str) -> None:
     try:
         for role in roles:
-            await services.store.add_heartbeat(role, holder, now=services.clock(), lasting=LEASE)
+            await services.store.add_heartbeat(role, holder, now=services.clock(), lifetime=LEASE)
         if not {"relaying", "lending"}.isdisjoint(roles):
             now = services.clock()
             await services.store.add_heartbeat(
-                RELAY_SEEN, "lately", now=now, lasting=RELAY_REMEMBERED
+                RELAY_SEEN, _RECENT, now=now, lifetime=RELAY_REMEMBERED
             )
     except MailError as error:
         log.warning("heartbeat.failed", extra={"error": str(error)})

@@ -101,7 +101,7 @@ class EstimatesSize(Protocol):
 class SupportsLinks(Protocol):
     """A blob store that can give out links to blobs."""
 
-    async def link(self, key: BlobKey, *, lasting: timedelta) -> str:
+    async def link(self, key: BlobKey, *, lifetime: timedelta) -> str:
         """A URL that gives the content to anyone who has it, for a limited time.
 
         Raises:

@@ -287,7 +287,7 @@ class Bucket(Protocol):
 class Leases(Protocol):
     """Names that one holder can have at a time."""
 
-    async def claim(self, name: str, holder: str, *, now: datetime, lasting: timedelta) -> bool:
+    async def claim(self, name: str, holder: str, *, now: datetime, lifetime: timedelta) -> bool:
         """Take or renew a lease; False while another holder has it."""
 
 

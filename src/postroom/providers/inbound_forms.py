@@ -162,7 +162,7 @@ class Mailgun:
         form = await in_thread(read_form, kind, request.body)
         name = f"mailgun:{hashlib.sha256(token.encode()).hexdigest()}"
         mail = await in_thread(_fingerprint, form)
-        if not await self.leases.claim(name, mail, now=request.at, lasting=2 * self.window):
+        if not await self.leases.claim(name, mail, now=request.at, lifetime=2 * self.window):
             raise refuse("Mailgun", "its token was used for another mail")
         raw = form.fields.get("body-mime")
         if raw is None:

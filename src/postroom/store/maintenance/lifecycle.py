@@ -163,7 +163,7 @@ class MigrationLease:
 
     def _claim(self, tx: Transaction) -> bool:
         now = datetime.now(UTC)
-        return installation.claim(tx, _NAME, self._holder, now=now, lasting=_LASTING)
+        return installation.claim(tx, _NAME, self._holder, now=now, lifetime=_LASTING)
 
     async def _renew(self) -> None:
         while True:

@@ -12,7 +12,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from postroom.errors import Unavailable
-from postroom.store.postgres.connection import CONNECT_S, OPTIONS, PATIENCE_S, connect
+from postroom.store.postgres.connection import CONNECT_S, OPTIONS, RETRY_S, connect
 from postroom.store.postgres.migrations import WRITING
 from postroom.store.transaction import Row
 
@@ -119,7 +119,7 @@ class Liveness:
     `connect_s` to answer; together they are our patience.
     """
 
-    def __init__(self, hosts: Hosts, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, hosts: Hosts, patience_s: float = RETRY_S) -> None:
         self._hosts = hosts
         self.connect_s = min(CONNECT_S, patience_s / 2)
         self.look_s = patience_s - self.connect_s

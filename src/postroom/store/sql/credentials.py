@@ -151,7 +151,7 @@ def remove_key(tx: Transaction, key_id: str) -> bool:
 MAX_UNUSED_CLIENTS = 500
 """Clients that registered and that nobody has let in yet; the oldest make way."""
 
-_KEPT_FOR = timedelta(days=1)
+_TOKEN_RETENTION = timedelta(days=1)
 """How long a token stays after its end, so that one that comes again is known."""
 
 _RETURNS_WITHIN = timedelta(days=90)
@@ -314,7 +314,7 @@ def signed_in_grants(tx: Transaction, key_ids: Sequence[str], now: datetime) -> 
 
 def remove_expired_tokens(tx: Transaction, now: datetime) -> None:
     """Remove tokens a while after their end, and clients that did not come back."""
-    before = seconds(now - _KEPT_FOR)
+    before = seconds(now - _TOKEN_RETENTION)
     tx.run("DELETE FROM oauth_tokens WHERE expires_at <= :before", before=before)
     tx.run("DELETE FROM oauth_clients WHERE expires_at <= :now", now=seconds(now))
 
