@@ -37,7 +37,7 @@ from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.blobs import claim_blob_store, refuse_without_database
 from postroom.pipeline.counters import CallCounts, Counts, SharedCounters
-from postroom.pipeline.parser import Parser
+from postroom.pipeline.parse_worker import Parser
 from postroom.pipeline.services import Services
 from postroom.ports.blobs import BlobStore
 from postroom.wiring import (

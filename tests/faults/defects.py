@@ -203,16 +203,16 @@ def copy_the_file() -> None:
 
 def confirm_early() -> None:
     """PostgreSQL confirms a commit before it is on disk."""
-    from postroom.store.postgres import health
+    from postroom.store.postgres import liveness
 
-    connect = health.connect
+    connect = liveness.connect
 
     def careless(url: str) -> Any:
         connection = connect(url)
         connection.execute("SET synchronous_commit = off")
         return connection
 
-    health.connect = careless
+    liveness.connect = careless
 
 
 LEASE_S = 4

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from postroom.model.limits import Limits
-from postroom.pipeline.parser import Parser
+from postroom.pipeline.parse_worker import Parser
 from postroom.pipeline.transfer.import_export import back_test
 from postroom.pipeline.transfer.mail_files import SourceMail, Unreadable, open_source
 from postroom.rules.backtest import BackTest

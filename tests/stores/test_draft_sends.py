@@ -16,7 +16,7 @@ from postroom.model.storage import Gate, MessageQuery, NewSend
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
 from postroom.store.sql.outbox.drafts import list_drafts
-from postroom.store.sql.values import inbox_number
+from postroom.store.sql.statements import inbox_number
 from postroom.store.transaction import Row, Transaction
 from tests.mails import SOME
 from tests.stores.conftest import OpenAgain

@@ -41,7 +41,7 @@ from postroom.model.inbox import INBOX, JUNK
 from postroom.model.message import BlobKey, Direction
 from postroom.model.storage import Added, DeliveryReport, NewAttachment, NewMessage, RecipientStatus
 from postroom.pipeline.apply_rules import run_rules
-from postroom.pipeline.parser import PARSE_FAILED
+from postroom.pipeline.parse_worker import PARSE_FAILED
 from postroom.pipeline.services import Services
 
 CLOCK_SKEW = timedelta(hours=24)

@@ -25,7 +25,7 @@ from postroom.model.storage import Gate
 from postroom.model.values import dataclass
 from postroom.pipeline.counters import CallCounts, Counts
 from postroom.pipeline.event_watch import Watch
-from postroom.pipeline.parser import Parser, TextExtractor
+from postroom.pipeline.parse_worker import Parser, TextExtractor
 from postroom.ports.blobs import BlobStore
 from postroom.ports.imap import LiveImap
 from postroom.ports.provider import (

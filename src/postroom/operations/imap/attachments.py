@@ -14,7 +14,7 @@ from postroom.mail.parse import Words, parse_message
 from postroom.model.imap import ImapLocator, ImapSection, LiveAttachment
 from postroom.model.limits import MB, Limits
 from postroom.operations.imap.accounts import Issues
-from postroom.pipeline.parser import extract_text
+from postroom.pipeline.parse_worker import extract_text
 from postroom.ports.imap import ImapSession
 
 MAX_ATTACHMENTS = 50

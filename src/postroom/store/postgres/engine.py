@@ -34,9 +34,9 @@ from postroom.store.postgres.connection import (
     postgres_errors,
     translated,
 )
-from postroom.store.postgres.health import Hosts, Liveness, StuckWriter
+from postroom.store.postgres.liveness import Hosts, Liveness, StuckWriter
 from postroom.store.postgres.migrations import PARTITIONS, WRITING, migrate
-from postroom.store.sql.values import scalar
+from postroom.store.sql.statements import scalar
 from postroom.store.thread_pool import Job, ThreadPool, WriteQueue, start_thread, wait_for_thread
 from postroom.store.transaction import ReadCache, Subscriptions, Topic, Transaction
 

@@ -19,7 +19,7 @@ from postroom.model.memory import CollectionName
 from postroom.model.page import Place, Slice
 from postroom.model.view import Numbers as InboxNumbers
 from postroom.store.ranking.index import Question, find_collection, inboxes_of_messages
-from postroom.store.sql.values import any_of, from_text
+from postroom.store.sql.statements import any_of, from_text
 from postroom.store.transaction import Row, Transaction
 
 CURSOR_OUTDATED = (

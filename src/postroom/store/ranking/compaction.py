@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from postroom.mail.text.terms import count_terms
 from postroom.store.ranking.index import text_of
-from postroom.store.sql.values import any_of, dumps, from_text
+from postroom.store.sql.statements import any_of, dumps, from_text
 from postroom.store.transaction import Row, Transaction
 
 MERGED_SEGMENTS = 8

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from postroom.extras import is_installed
 from postroom.model.memory import MAIL_COLLECTION, CollectionName, Unembedded, Vector, summary_of
 from postroom.model.values import dataclass
-from postroom.store.sql.values import any_of, dumps, from_text
+from postroom.store.sql.statements import any_of, dumps, from_text
 from postroom.store.transaction import Row, Transaction
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from postroom.store.ranking.index import MAIL_CHARS, MAX_MAIL, Question, count_u
 from postroom.store.search.index import IndexSearcher, SearchQuery
 from postroom.store.sql.memories.memories import conditions_of
 from postroom.store.sql.messages.message_search import message_row, message_rows, search_query_of
-from postroom.store.sql.values import any_of, from_text, moment, seconds, visible_numbers
+from postroom.store.sql.statements import any_of, from_text, moment, seconds, visible_numbers
 from postroom.store.transaction import Row, Transaction, remembered
 
 EXCERPT_CHARS = 200

@@ -22,7 +22,7 @@ from postroom.model.sending import Sent
 from postroom.model.storage import Added
 from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING, Everything, Only, View, view_of
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     Conditions,
     Listing,
     any_of,

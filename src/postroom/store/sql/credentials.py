@@ -10,7 +10,7 @@ from postroom.model.approval import RecipientLists
 from postroom.model.key import Key, KeyChange, OAuthClient, OAuthToken, WebSession
 from postroom.model.page import Found, Slice
 from postroom.model.view import view_names
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     Conditions,
     Listing,
     any_of,

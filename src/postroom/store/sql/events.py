@@ -19,7 +19,7 @@ from postroom.model.message import Recipient
 from postroom.model.page import Found, random_id
 from postroom.model.values import dataclass
 from postroom.model.view import NOTHING, Everything, only
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     Conditions,
     Listing,
     dumps,

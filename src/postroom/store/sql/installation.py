@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from postroom.model.health import Lease, QueueLength, StorageSizes
 from postroom.store.sql.messages.message_reads import count_messages
-from postroom.store.sql.values import moment, scalar, seconds
+from postroom.store.sql.statements import moment, scalar, seconds
 from postroom.store.transaction import Engine, Transaction
 
 NAME = "SELECT value FROM metadata WHERE name = 'installation'"

@@ -13,7 +13,7 @@ from postroom.store.sql.audit import ARRIVED, rule_visible_inboxes
 from postroom.store.sql.events import MessageRef, add_event
 from postroom.store.sql.rule_plans import COLUMNS, UNDO_PERIOD, plan_in, stored_plan
 from postroom.store.sql.rules import ABOUT, visibility_detail, visible_rules
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     any_of,
     from_text,
     moment,

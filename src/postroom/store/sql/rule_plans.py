@@ -21,7 +21,7 @@ from postroom.store.sql.audit import SIDE_EFFECTS, VISIBILITY_KEY, add_action_en
 from postroom.store.sql.events import MessageRef, count_mail
 from postroom.store.sql.messages.message_changes import change_each
 from postroom.store.sql.rules import ABOUT, cancel_rule_jobs, run_side_effects
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     any_of,
     batches,
     dumps,

@@ -27,7 +27,7 @@ from postroom.store.sql.events import (
 )
 from postroom.store.sql.memories.memory_writes import save_memory
 from postroom.store.sql.messages.message_search import direction, search_query_of
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     any_of,
     dumps,
     flag_names,

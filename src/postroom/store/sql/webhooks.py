@@ -22,7 +22,7 @@ from postroom.model.inbox import Visible
 from postroom.model.page import Found, Slice, random_id
 from postroom.model.view import view_names, view_of
 from postroom.store.sql.audit import VISIBILITY_KEY
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     Conditions,
     Listing,
     any_of,

@@ -35,7 +35,7 @@ from postroom.store.sql.messages.message_changes import (
     set_message_state,
 )
 from postroom.store.sql.messages.message_insert import add_message
-from postroom.store.sql.values import any_of, batches, caseless, dumps, from_text
+from postroom.store.sql.statements import any_of, batches, caseless, dumps, from_text
 from postroom.store.transaction import Transaction
 
 

@@ -19,7 +19,7 @@ from postroom.model.inbox import Visible
 from postroom.model.memory import Author, Link, Namespaces
 from postroom.model.view import EVERYTHING
 from postroom.store.sql.memories import memory_links
-from postroom.store.sql.values import Conditions, any_of, batches, seconds
+from postroom.store.sql.statements import Conditions, any_of, batches, seconds
 from postroom.store.transaction import Transaction
 
 _LONG_RUN = 8

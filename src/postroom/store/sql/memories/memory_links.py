@@ -12,7 +12,7 @@ from postroom.errors import Forbidden, NotFound
 from postroom.model.inbox import Visible
 from postroom.model.memory import DisclosedMemory, Link, Namespaces, RecalledMemory, summary_of
 from postroom.model.view import EVERYTHING, Everything
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     Conditions,
     any_of,
     batches,

@@ -29,7 +29,13 @@ from postroom.store.sql.memories.memories import (
     is_expired,
     remove_document,
 )
-from postroom.store.sql.values import dumps, insert_many, insert_numbered, seconds, seconds_or_none
+from postroom.store.sql.statements import (
+    dumps,
+    insert_many,
+    insert_numbered,
+    seconds,
+    seconds_or_none,
+)
 from postroom.store.transaction import Transaction
 
 MAX_VERSIONS = 50

@@ -34,7 +34,7 @@ from postroom.store.sql.messages.mailboxes import canonical_mailbox
 from postroom.store.sql.messages.message_insert import insert_names, is_hidden, name_of
 from postroom.store.sql.messages.thread_merging import recount
 from postroom.store.sql.outbox.sends import refuse_unfinished, retain_send_outcome
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     OF_MESSAGES,
     any_of,
     batches,

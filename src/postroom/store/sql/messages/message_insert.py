@@ -30,7 +30,7 @@ from postroom.store.sql.messages.thread_choice import (
 )
 from postroom.store.sql.outbox.queue import apply_report
 from postroom.store.sql.rules import apply_rule_effects
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     any_of,
     batches,
     caseless,

@@ -21,7 +21,7 @@ from postroom.store.sql.messages.thread_choice import (
     choose_thread,
 )
 from postroom.store.sql.messages.thread_merging import recount
-from postroom.store.sql.values import from_text, moment, scalar
+from postroom.store.sql.statements import from_text, moment, scalar
 from postroom.store.transaction import Row, Transaction
 
 OUTDATED = """

@@ -31,7 +31,7 @@ from postroom.mail.threads import (
 from postroom.model.message import Recipient
 from postroom.model.storage import NewMessage
 from postroom.store.sql.messages.thread_merging import join_threads
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     any_of,
     batches,
     from_text,

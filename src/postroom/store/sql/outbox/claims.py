@@ -35,7 +35,7 @@ from postroom.store.sql.outbox.queue import (
     set_outcomes,
     set_recipients,
 )
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     any_of,
     dumps,
     from_text,

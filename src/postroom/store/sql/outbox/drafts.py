@@ -42,7 +42,7 @@ from postroom.store.sql.outbox.queue import (
     requeue,
     set_recipients,
 )
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     Conditions,
     Listing,
     dumps,

@@ -33,7 +33,7 @@ from postroom.model.storage import Gate
 from postroom.store.sql.credentials import keys_by_id, recipient_lists
 from postroom.store.sql.events import MessageRef, add_event
 from postroom.store.sql.outbox.queue import ABOUT, ROW_KEY, set_recipients
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     any_of,
     batches,
     dumps,

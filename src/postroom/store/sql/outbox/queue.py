@@ -27,7 +27,7 @@ from postroom.store.maintenance.lifecycle import CLEAR_STATE, refuse_sending
 from postroom.store.sql.accounts.pushes import drop_draft, insert_sent_copy
 from postroom.store.sql.events import MessageRef, add_event, add_outcomes
 from postroom.store.sql.messages.thread_choice import add_reached
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     Conditions,
     Listing,
     dumps,

@@ -23,7 +23,7 @@ from postroom.store.sql.messages.thread_choice import NAMED
 from postroom.store.sql.outbox.drafts import mark_sent, sent_as
 from postroom.store.sql.outbox.holds import explain_hold, pass_gate
 from postroom.store.sql.outbox.queue import GateResult, insert_outbox_entry, is_paused
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     dumps,
     from_text,
     inbox_number,

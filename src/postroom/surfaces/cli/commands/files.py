@@ -22,7 +22,7 @@ from postroom.model.key import OWNER
 from postroom.model.rule import Action, public_action
 from postroom.model.view import EVERYTHING
 from postroom.operations.inboxes import create_inbox
-from postroom.pipeline.parser import Parser
+from postroom.pipeline.parse_worker import Parser
 from postroom.pipeline.transfer.archives import NO_HEADER, Quoting, Unreadable
 from postroom.pipeline.transfer.import_export import (
     BATCH_MAILS,
