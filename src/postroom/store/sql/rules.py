@@ -151,7 +151,7 @@ def change_rule(
     if enabled is not None:
         tx.run("UPDATE rules SET enabled = :on WHERE id = :id", on=int(enabled), id=rule_id)
     if position is not None:
-        _place(tx, rule, position, visible)
+        _move_rule(tx, rule, position, visible)
     if authority is not None:
         tx.run("UPDATE rules SET authority = :key WHERE id = :id", key=authority, id=rule_id)
     tx.run("UPDATE rules SET updated_at = :now WHERE id = :id", now=seconds(now), id=rule_id)
@@ -188,7 +188,7 @@ def replace_rule(tx: Transaction, rule: Rule, visible: Visible, *, sha256: str) 
     return get_rule(tx, rule.id, visible)
 
 
-def _place(tx: Transaction, rule: Rule, position: int, visible: Visible) -> None:
+def _move_rule(tx: Transaction, rule: Rule, position: int, visible: Visible) -> None:
     """Move a rule to a position among the visible rules, counted from 1."""
     order = [other for other in all_rules(tx) if other.id != rule.id]
     seen = [place for place, other in enumerate(order) if visible.covers(other.visible_inboxes)]

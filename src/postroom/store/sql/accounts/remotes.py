@@ -120,8 +120,8 @@ INSERT = """
     ON CONFLICT (account, scope, key) DO UPDATE
        SET message = excluded.message, mailboxes = excluded.mailboxes, is_removed = 0
 """
-_PLACE_KEY = "account = :account AND scope = :scope AND key = :key"
-FIND = f"SELECT message, mailboxes FROM remote_messages WHERE {_PLACE_KEY}"
+_REMOTE_KEY = "account = :account AND scope = :scope AND key = :key"
+FIND = f"SELECT message, mailboxes FROM remote_messages WHERE {_REMOTE_KEY}"
 PLACED = "SELECT 1 FROM remote_messages WHERE message = :message LIMIT 1"
 LIVE = """
     SELECT mailboxes FROM remote_messages WHERE message = :message AND is_removed = 0
@@ -174,7 +174,7 @@ def _add(
     added = own or add_message(tx, as_there)
     number = number_of(tx, inbox, added.message_id)
     is_first = own is not None and tx.one(PLACED, message=number) is None
-    _place(tx, account, remote.ref, number, remote.mailboxes)
+    _insert_remote_message(tx, account, remote.ref, number, remote.mailboxes)
     if is_first:
         _push_state(tx, inbox, number, added.message_id, remote)
     elif added.is_duplicate:
@@ -204,7 +204,7 @@ def _sent_by_us(tx: Transaction, inbox: int, message: NewMessage) -> Added | Non
     return Added(row[1], row[2], is_duplicate=True) if row else None
 
 
-def _place(
+def _insert_remote_message(
     tx: Transaction, account: int, ref: RemoteRef, number: int | None, mailboxes: Sequence[str]
 ) -> None:
     tx.run(
@@ -239,7 +239,7 @@ def _apply_all(tx: Transaction, account: int, inbox: int, found: Sequence[Remote
     for remote in found:
         row = tx.one(FIND, account=account, scope=remote.ref.scope, key=remote.ref.key)
         if row is not None and row[0] is not None:
-            _place(tx, account, remote.ref, row[0], remote.mailboxes)
+            _insert_remote_message(tx, account, remote.ref, row[0], remote.mailboxes)
             _apply_remote(tx, inbox, row[0], remote)
 
 
@@ -274,14 +274,14 @@ def _changed_fields(change: Push | Change) -> dict[str, object]:
 
 def _remove_place(tx: Transaction, account: int, inbox: int, ref: RemoteRef) -> None:
     """Mark a place as removed; messages without any place are removed after the sync pass."""
-    place = {"account": account, "scope": ref.scope, "key": ref.key}
-    row = tx.one(FIND, **place)
+    remote_key = {"account": account, "scope": ref.scope, "key": ref.key}
+    row = tx.one(FIND, **remote_key)
     if row is None:
         return
     if row[0] is None:
-        tx.run(f"DELETE FROM remote_messages WHERE {_PLACE_KEY}", **place)
+        tx.run(f"DELETE FROM remote_messages WHERE {_REMOTE_KEY}", **remote_key)
         return
-    tx.run(f"UPDATE remote_messages SET is_removed = 1 WHERE {_PLACE_KEY}", **place)
+    tx.run(f"UPDATE remote_messages SET is_removed = 1 WHERE {_REMOTE_KEY}", **remote_key)
     now = message_state(tx, inbox, row[0])
     mailboxes = _mailboxes(tx, row[0], now)
     if mailboxes and not _is_being_pushed(tx, row[0]):
@@ -350,7 +350,7 @@ def settle_push(tx: Transaction, account_id: str, push: Push, pushed: Pushed) ->
     tx.run("DELETE FROM pushes WHERE number = :n", n=push.number)
     number = row[0] if row else _of_copy(tx, inbox, push)
     for ref, mailboxes in pushed.added_refs:
-        _place(tx, account, ref, number, mailboxes)
+        _insert_remote_message(tx, account, ref, number, mailboxes)
     for ref in pushed.removed_refs:
         _remove_place(tx, account, inbox, ref)
     if row is None and number is None and push.kind == "save_sent" and pushed.added_refs:

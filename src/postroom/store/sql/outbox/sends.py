@@ -268,13 +268,13 @@ def _store(tx: Transaction, send: NewSend, gate_result: GateResult) -> Sent:
         add_message(tx, delivery)
     if send.answered is not None:
         _mark_answered(tx, send.answered)
-    place = _place(tx, added.message_id)
+    row_key = _row_key(tx, added.message_id)
     if send.reply_limit is not None:
-        count_replies(tx, place[0], _addresses(send), send.message.received_at)
-    insert_sent_copy(tx, *place, added.message_id, statuses={r.status for r in recipients})
+        count_replies(tx, row_key[0], _addresses(send), send.message.received_at)
+    insert_sent_copy(tx, *row_key, added.message_id, statuses={r.status for r in recipients})
     insert_outbox_entry(
         tx,
-        *place,
+        *row_key,
         recipients,
         seconds(send.send_at or send.message.received_at),
         is_scheduled=send.send_at is not None or gate_result.hold is not None,
@@ -282,7 +282,7 @@ def _store(tx: Transaction, send: NewSend, gate_result: GateResult) -> Sent:
         sent_by=send.caller,
     )
     held = gate_result.hold.reasons if gate_result.hold else ()
-    count_send(tx, place[0], send.message.received_at, via=send.via, is_held=bool(held))
+    count_send(tx, row_key[0], send.message.received_at, via=send.via, is_held=bool(held))
     return Sent(
         added.message_id,
         added.thread_id,
@@ -370,7 +370,7 @@ def _mark_answered(tx: Transaction, message_id: str) -> None:
         insert_push(tx, feeding_account, row[0], message_id, Delta(add_flags=("answered",)))
 
 
-def _place(tx: Transaction, message_id: str) -> tuple[int, int]:
+def _row_key(tx: Transaction, message_id: str) -> tuple[int, int]:
     row = tx.one("SELECT inbox, number FROM messages WHERE id = :id", id=message_id)
     return (row[0], row[1]) if row else (0, 0)
 
