@@ -34,7 +34,7 @@ async def test_every_mail_of_an_mbox_is_tried(tmp_path, count):
     path = tmp_path / "old.mbox"
     line = b"From x@y Thu Jan  1 00:00:00 2026\n"
     path.write_bytes(b"".join(line + small(n) + b"\n" for n in range(count)))
-    source = open_source(path, kind="mbox", mailbox="Inbox", most_bytes=9999, quoting="mboxrd")
+    source = open_source(path, kind="mbox", mailbox="Inbox", max_bytes=9999, quoting="mboxrd")
 
     test, refused = await tried(source)
 

@@ -153,7 +153,7 @@ class BodyLimits:
     name: str
     group: str
     at_once: int
-    most_bytes: int
+    max_bytes: int
     silence_s: float
     whole_s: float
 
@@ -166,9 +166,9 @@ def keyed_client(key_id: str) -> BodyLimits:
 
 def keyless_client(address: str) -> BodyLimits:
     """A sender that is known by its address only."""
-    at_once, most_bytes = MAX_AT_ONCE // 2, MAX_BYTES // 2
+    at_once, max_bytes = MAX_AT_ONCE // 2, MAX_BYTES // 2
     name = _network_of(address)
-    return BodyLimits(name, KEYLESS_CLIENTS, at_once, most_bytes, silence_s=10.0, whole_s=60.0)
+    return BodyLimits(name, KEYLESS_CLIENTS, at_once, max_bytes, silence_s=10.0, whole_s=60.0)
 
 
 def _network_of(address: str) -> str:
@@ -222,7 +222,7 @@ class RequestBodies:
     @contextmanager
     def _holding(self, sender: BodyLimits) -> Iterator[Callable[[int], None]]:
         """Count bytes until the block ends. The function it yields raises RateLimited."""
-        max_bytes, held_here = {sender.name: sender.most_bytes, sender.group: MAX_BYTES}, 0
+        max_bytes, held_here = {sender.name: sender.max_bytes, sender.group: MAX_BYTES}, 0
 
         def hold(size: int) -> None:
             nonlocal held_here

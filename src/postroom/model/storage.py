@@ -159,7 +159,7 @@ class NewSend:
     payload: bytes
     idempotency_key: str | None
     allow_duplicate: bool
-    most_per_hour: int | None
+    max_per_hour: int | None
     answered: str | None = None
     send_at: datetime | None = None
     warnings: tuple[str, ...] = ()

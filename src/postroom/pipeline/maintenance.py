@@ -42,8 +42,12 @@ async def finish_embedding(services: Services, collection: CollectionName) -> No
     """Embed the rest of a collection before a search, if it is little."""
     if services.embedder is None:
         return
-    model, most = services.embedder.model, EMBED_LIMIT + 1
-    if not 0 < await services.store.count_unembedded(collection, model=model, most=most) < most:
+    model, max_count = services.embedder.model, EMBED_LIMIT + 1
+    if (
+        not 0
+        < await services.store.count_unembedded(collection, model=model, max_count=max_count)
+        < max_count
+    ):
         return
     # One at a time: whoever waits finds it done.
     async with services.embedding_lock:

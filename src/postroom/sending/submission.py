@@ -215,7 +215,7 @@ async def _send(
             payload=payload,
             idempotency_key=request.idempotency_key,
             allow_duplicate=request.allow_duplicate,
-            most_per_hour=ctx.limits.sends_per_hour if ctx.caller.is_metered else None,
+            max_per_hour=ctx.limits.sends_per_hour if ctx.caller.is_metered else None,
             answered=None if outgoing_mail.is_forward else parent.message_id,
             send_at=outgoing_mail.send_at,
             warnings=warnings,

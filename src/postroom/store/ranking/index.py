@@ -192,9 +192,11 @@ def has_unembedded(tx: Transaction) -> bool:
     return tx.one("SELECT 1 FROM ranking_documents WHERE vector IS NULL LIMIT 1") is not None
 
 
-def count_unembedded(tx: Transaction, collection: CollectionName, model: str, most: int) -> int:
-    """The number of documents without a vector of a model, up to *most*."""
-    row = tx.one(COUNT_PENDING, **_collection_params(collection), model=model, limit=most)
+def count_unembedded(
+    tx: Transaction, collection: CollectionName, model: str, max_count: int
+) -> int:
+    """The number of documents without a vector of a model, up to *max_count*."""
+    row = tx.one(COUNT_PENDING, **_collection_params(collection), model=model, limit=max_count)
     return int(row[0]) if row else 0
 
 

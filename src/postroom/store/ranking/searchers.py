@@ -64,8 +64,8 @@ class MemorySearcher:
         self, tx: Transaction, query: MemoryQuery, question: Question, max_unembedded: int
     ) -> Found[MemoryHit] | None:
         """`find`, or None if up to *max_unembedded* memories must be embedded first."""
-        collection, most = collection_of(query.namespace), max_unembedded + 1
-        if 0 < count_unembedded(tx, collection, question.model, most) <= max_unembedded:
+        collection, max_count = collection_of(query.namespace), max_unembedded + 1
+        if 0 < count_unembedded(tx, collection, question.model, max_count) <= max_unembedded:
             return None
         return self.find(tx, query, question)
 

@@ -171,7 +171,7 @@ _UNFINISHED_GRANTS = """
 _SURPLUS_TOKENS = """
     DELETE FROM oauth_tokens WHERE secret_hash IN (
         SELECT secret_hash FROM oauth_tokens WHERE key_id = :key_id
-         ORDER BY created_at DESC, secret_hash LIMIT 100 OFFSET :most)
+         ORDER BY created_at DESC, secret_hash LIMIT 100 OFFSET :max_tokens)
 """
 _SURPLUS_CLIENTS = f"""
     DELETE FROM oauth_clients WHERE id IN (
@@ -276,9 +276,9 @@ def exchange_token(
     return next(iter(keys_by_id(tx, [key_id])), None)
 
 
-def remove_surplus_tokens(tx: Transaction, key_id: str, most: int = MAX_TOKENS) -> None:
+def remove_surplus_tokens(tx: Transaction, key_id: str, max_tokens: int = MAX_TOKENS) -> None:
     """Remove the oldest tokens of a grant that has too many: its client refreshes all the time."""
-    tx.run(_SURPLUS_TOKENS, key_id=key_id, most=most)
+    tx.run(_SURPLUS_TOKENS, key_id=key_id, max_tokens=max_tokens)
 
 
 def remove_token(tx: Transaction, secret_hash: bytes) -> bool:

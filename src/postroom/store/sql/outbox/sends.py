@@ -437,10 +437,10 @@ def _sent(answer: str) -> Sent:
 
 
 def _check_rate(tx: Transaction, send: NewSend, now: int) -> None:
-    if send.most_per_hour is None:
+    if send.max_per_hour is None:
         return
     row = tx.one(OLDEST_OF_HOUR, caller=send.caller, since=now - HOUR_S)
-    if row is not None and row[0] >= send.most_per_hour:
+    if row is not None and row[0] >= send.max_per_hour:
         wait = max(1, row[1] + HOUR_S - now)
         raise RateLimited(
             f"{row[0]} mails were sent within the hour, which is the limit for one sender; try "

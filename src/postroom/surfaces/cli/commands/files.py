@@ -102,7 +102,7 @@ def import_(
         open_source,
         kind=cast("Kind | None", kind),
         mailbox=mailbox,
-        most_bytes=session.settings.limits.message_bytes,
+        max_bytes=session.settings.limits.message_bytes,
         quoting=cast("Quoting", quoting),
     )
     sources, missing = _opened_sources(paths, open_path)
@@ -349,7 +349,7 @@ def test(session: Session, *, file: str, mbox: str, against: str | None) -> int:
     trial = BackTest(read_rules(file), read_rules(against) if against else None)
     limits = session.limits
     source = open_source(
-        Path(mbox), kind=None, mailbox=INBOX, most_bytes=limits.message_bytes, quoting="mboxrd"
+        Path(mbox), kind=None, mailbox=INBOX, max_bytes=limits.message_bytes, quoting="mboxrd"
     )
     refused = asyncio.run(_try(trial, source, Parser(limits)))
     if session.as_json:
