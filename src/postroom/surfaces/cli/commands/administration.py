@@ -176,7 +176,7 @@ async def _examine_blobs(app: App, findings: Findings) -> set[BlobKey]:
         async for key, size in app.services.store.all_blobs():
             findings.blobs += 1
             findings.bytes += size
-            damage = await app.services.blobs.damage(key, size)
+            damage = await app.services.blobs.find_damage(key, size)
             # What was removed meanwhile is gone with its message.
             if damage is not None and await app.services.store.used_blobs([key]):
                 damaged.add(key)
