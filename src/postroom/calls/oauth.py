@@ -35,7 +35,7 @@ from postroom.model.key import (
 from postroom.model.values import dataclass
 from postroom.pipeline.services import Services
 
-UNUSED_FOR = timedelta(days=1)
+UNUSED_CLIENT_LIFETIME = timedelta(days=1)
 """How long a client that registered may take to be let in."""
 
 MAX_ID_CHARS, MAX_URI_CHARS, MAX_URIS = 500, 1_000, 20
@@ -119,7 +119,10 @@ def _client_of(client_id: str, body: bytes) -> OAuthClient:
         raise InvalidInput("client_id: its metadata document names another client_id")
     method = document.get("token_endpoint_auth_method", "none")
     if method in _SHARED_SECRETS or "client_secret" in document:
-        raise InvalidInput("client_id: its metadata document is public, and so has no secret")
+        raise InvalidInput(
+            "client_id: its metadata document is public and must not contain or require a "
+            "client secret"
+        )
     return OAuthClient(client_id, _name(document), checked_redirects(document))
 
 
@@ -201,11 +204,11 @@ async def register_client(services: Services, metadata: dict[str, Any]) -> OAuth
     now = services.clock()
     uris = checked_redirects(metadata)
     client = OAuthClient(services.new_id("cli"), _name(metadata), uris)
-    await services.store.add_oauth_client(client, now=now, expires_at=now + UNUSED_FOR)
+    await services.store.add_oauth_client(client, now=now, expires_at=now + UNUSED_CLIENT_LIFETIME)
     return client
 
 
-CODE_FOR = timedelta(seconds=60)
+CODE_LIFETIME = timedelta(seconds=60)
 CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
 """A code challenge of the method S256 (RFC 7636 §4.2)."""
 
@@ -271,9 +274,9 @@ async def refresh_tokens(services: Services, request: TokenRequest) -> IssuedTok
 
 
 async def check_client(services: Services, client_id: str) -> None:
-    """Raise Unauthenticated for a client that has not registered: it then registers anew."""
+    """Raise Unauthenticated for a client that has not registered: it then registers again."""
     if not await is_known(services, client_id):
-        raise Unauthenticated("client_id: unknown, or its registration has expired; register anew")
+        raise Unauthenticated("client_id: unknown, or its registration has expired; register again")
 
 
 async def _find(services: Services, request: TokenRequest, kind: TokenKind) -> OAuthToken:
@@ -317,14 +320,14 @@ async def _exchange(services: Services, request: TokenRequest, old: OAuthToken) 
     now, options = services.clock(), services.oauth
     access, refresh = new_token(services.cell), new_token(services.cell)
     tokens = {
-        hash_secret(access): _next(old, "access", now, options.access_for_s),
-        hash_secret(refresh): _next(old, "refresh", now, options.refresh_for_s),
+        hash_secret(access): _next(old, "access", now, options.access_lifetime_s),
+        hash_secret(refresh): _next(old, "refresh", now, options.refresh_lifetime_s),
     }
     store = services.store.by(_ends(old, now, "token used twice"))
     key = await store.exchange_token(hash_secret(request.secret), tokens, now=now)
     if key is None:
         raise invalid_grant(f"this {_NAMES[old.kind]} was used before; its grant has ended")
-    return IssuedTokens(access, refresh, _lasts_s(key, now, options.access_for_s), key.scopes)
+    return IssuedTokens(access, refresh, _lasts_s(key, now, options.access_lifetime_s), key.scopes)
 
 
 def _lasts_s(key: Key, now: datetime, most_s: int) -> int:

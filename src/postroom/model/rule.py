@@ -93,14 +93,14 @@ class Rule:
     """The id of the key that created, enabled or moved it last; it has the rights of that key. None
     for a rule of a version that recorded no key."""
     warnings: tuple[str, ...] | None = None
-    """Conditions that never match; told when it is created."""
+    """Conditions that never match; reported when it is created."""
     made_for: View | None = field(default=None, metadata=INTERNAL)
     """The inboxes that it was created for, if some of them were removed since."""
     made_by: str | None = field(default=None, metadata=INTERNAL)
     """The id of the key that created it; None if it is the one of `authority`."""
 
     @property
-    def known_in(self) -> View:
+    def visible_inboxes(self) -> View:
         """The rule is visible to callers who see all of these, also after removals."""
         return self.inboxes if self.made_for is None else self.made_for
 
@@ -172,7 +172,7 @@ class Plan:
     """The ids of the keys that made it and its rule."""
 
     @property
-    def known_in(self) -> View:
+    def visible_inboxes(self) -> View:
         """The plan is visible to callers who see all of these, also after removals."""
         return self.inboxes if self.made_for is None else self.made_for
 
@@ -252,7 +252,7 @@ class RuleEffect:
     authority: str = OWNER.key_id
     authors: tuple[str, ...] = ()
     """The ids of the keys whose policies hold for its mail, besides `authority`."""
-    seen_in: View = EVERYTHING
+    visible_inboxes: View = EVERYTHING
     """The rule is known to callers who see all of these inboxes."""
 
 
@@ -292,7 +292,7 @@ SHOWN = {
 """The name under which the value of an action is shown, and written in the flat form."""
 
 
-def shown_action(act: Action) -> dict[str, str]:
+def public_action(act: Action) -> dict[str, str]:
     """An action as callers see it."""
     value = {SHOWN[act.type]: act.value} if act.type in SHOWN else {}
     return {"type": act.type, **({"key": act.key} if act.key else {}), **value}

@@ -29,7 +29,9 @@ class ReceiveMessage(Request):
 
     recipient: Annotated[
         str,
-        argument("Whose inbox.", "support@postroom.localhost", min_length=1, max_length=320),
+        argument(
+            "The address of the inbox.", "support@postroom.localhost", min_length=1, max_length=320
+        ),
         Accepts(request.MAILBOX),
     ]
     raw: Annotated[bytes, Field(description="The mail, headers first.")]
@@ -85,18 +87,19 @@ _SETTINGS = {
 
 
 class ReceivePosting(Request):
-    """Take in mail that a provider received for us. It posts in its own form and needs no key:
-    its own signature is checked."""
+    """Receive mail from a provider's webhook. The provider posts in its own
+    format and needs no key; its signature is checked."""
 
-    provider: Annotated[Provider, argument("Who posts.", "mailgun")]
+    provider: Annotated[Provider, argument("The provider.", "mailgun")]
     format: Annotated[
-        Literal["mime"] | None, argument("Mailgun sends whole mails to URLs that end so.", "mime")
+        Literal["mime"] | None,
+        argument("Mailgun posts whole mails to URLs that end in mime.", "mime"),
     ] = None
     headers: Annotated[dict[str, str], Field(description="The headers of the posting.")]
     raw: Annotated[bytes, Field(description="What the provider posts, as it is.")]
 
 
-def expect_posting(ctx: RequestContext, provider: str, headers: Mapping[str, str]) -> int:
+def max_inbound_bytes(ctx: RequestContext, provider: str, headers: Mapping[str, str]) -> int:
     """How many bytes a provider may post; checked before the body is read.
 
     Raises:
@@ -106,7 +109,7 @@ def expect_posting(ctx: RequestContext, provider: str, headers: Mapping[str, str
     """
     if provider not in _SETTINGS:
         raise InvalidInput(f"provider: must be one of {', '.join(_SETTINGS)}")
-    max_bytes = _provider(ctx, provider).expect(headers, ctx.clock())
+    max_bytes = _provider(ctx, provider).max_bytes(headers, ctx.clock())
     return min(max_bytes or ctx.limits.request_bytes, ctx.limits.request_bytes)
 
 

@@ -35,7 +35,7 @@ from postroom.model.rule import (
     Plan,
     PlanItem,
     Rule,
-    shown_action,
+    public_action,
 )
 from postroom.model.view import Everything, Only, only
 from postroom.operations.memories import MemoryAdd
@@ -149,7 +149,7 @@ def _shown_item(item: PlanItem) -> dict[str, object]:
         "subject": item.subject[:_SHOWN_SUBJECT],
         "from": item.sender,
         "date": item.date,
-        "actions": [shown_action(act) for act in item.actions],
+        "actions": [public_action(act) for act in item.actions],
         "why": list(item.why[:_MAX_REASONS]),
     }
 
@@ -414,7 +414,7 @@ async def update_rule(ctx: RequestContext, request: UpdateRule) -> Rule:
 
 
 class DeleteRule(Request):
-    """Delete a rule, and show what it was. What it did stays."""
+    """Delete a rule, and return it. Its effects stay."""
 
     rule_id: RuleId
 

@@ -141,7 +141,9 @@ async def _fetch_alone(
 async def look_up(
     provider: Provider, refs: Sequence[RemoteRef]
 ) -> tuple[RemoteMessage, ...] | None:
-    """The state of messages at the provider; None if it refuses to tell, so it has them.
+    """The state of messages at the provider.
+
+    None if the provider rejects the request; the messages are then assumed to exist.
 
     Raises ProviderError if the provider is unavailable.
     """
@@ -412,8 +414,8 @@ class Pull:
         async for fetched in fetch_batches(self.provider, fetchable):
             yield self._part(fetched, unfetched)
         known = tuple(message for message in changes.messages if message.ref not in refs)
-        gone = [ref for ref in unfetched.entries if ref.scope in changes.dropped]
-        has_changed = unfetched.drop([*changes.gone, *gone])
+        gone = [ref for ref in unfetched.entries if ref.scope in changes.removed_scopes]
+        has_changed = unfetched.drop([*changes.removed, *gone])
         left = tuple(unfetched.entries.values()) if has_changed else None
         yield _Part(changes=replace(changes, messages=known), unfetched=left)
 

@@ -27,7 +27,14 @@ from postroom.model.storage import MessageQuery, RawMessage
 from postroom.store.maintenance import lifecycle
 from postroom.store.memories import MemoryStore
 from postroom.store.methods import is_found, never, reads, writes, writes_unaudited
-from postroom.store.search.index import compact, find_problems, purge, rebuild
+from postroom.store.search.index import (
+    BULK_POLICY,
+    DEFAULT_POLICY,
+    compact,
+    find_problems,
+    purge,
+    rebuild,
+)
 from postroom.store.sql import audit as sql_audit
 from postroom.store.sql import credentials as sql_credentials
 from postroom.store.sql import events as sql_activity
@@ -35,10 +42,9 @@ from postroom.store.sql import events as sql_events
 from postroom.store.sql import inboxes as sql_inboxes
 from postroom.store.sql import installation as sql_health
 from postroom.store.sql import installation as sql_installation
-from postroom.store.sql import rule_jobs
+from postroom.store.sql import rule_jobs, statements
 from postroom.store.sql import rule_plans as sql_plans
 from postroom.store.sql import rules as sql_rules
-from postroom.store.sql import values as sql_values
 from postroom.store.sql.accounts import accounts as sql_accounts
 from postroom.store.sql.accounts import identities as sql_identities
 from postroom.store.sql.accounts import pushes, remotes
@@ -364,8 +370,8 @@ class Store(MemoryStore, WebhookStore):
     installation_id = reads(sql_installation.installation_id)
     replace_installation_id = writes_unaudited(sql_installation.replace_installation_id)
     count_messages = reads(message_reads.count_messages)
-    used_blobs = reads(sql_values.used_blobs)
-    readings = reads(lifecycle.readings)
+    used_blobs = reads(statements.used_blobs)
+    stored_parses = reads(lifecycle.stored_parses)
     ping = writes_unaudited(sql_installation.ping)
 
     async def installation_mark(self) -> str:
@@ -385,7 +391,7 @@ class Store(MemoryStore, WebhookStore):
         """Every blob that must exist, with its size in bytes."""
         after = ""
         while found := await self.engine.read(
-            partial(sql_values.blobs_after, after=after, limit=_AT_ONCE)
+            partial(statements.blobs_after, after=after, limit=_AT_ONCE)
         ):
             for key, size in found:
                 yield key, size
@@ -395,15 +401,16 @@ class Store(MemoryStore, WebhookStore):
         """Check rows, search index and audit log; one sentence for each problem."""
         found = await self.engine.read(lambda tx: self.engine.check(tx) + lifecycle.problems(tx))
         if of_index := await find_problems(self.engine):
-            found += (*of_index, "`postroom verify --repair` makes the search index anew")
+            found += (*of_index, "`postroom verify --repair` rebuilds the search index")
         return found + (await self.check_audit()).problems
 
-    async def compact_index(self) -> bool:
+    async def compact_index(self, *, in_bulk: bool = False) -> bool:
         """Do one step of compacting the search index; True if there is more to do.
 
         Any number of processes may call this at the same time: a step is done by one of them.
+        While much mail is stored *in bulk*, more of it is indexed at once.
         """
-        return await compact(self.engine)
+        return await compact(self.engine, BULK_POLICY if in_bulk else DEFAULT_POLICY)
 
     async def purge(self) -> None:
         """Remove the words of removed messages from the search index now, not with time."""

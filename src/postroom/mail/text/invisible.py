@@ -388,7 +388,7 @@ class _Cleaner:
         return text
 
     def _replacement(self, rest: str, after: str) -> str:
-        """What was blank or ended a line leaves a trace of that; most leaves none."""
+        """What replaces removed characters: a space or line break if they showed as one."""
         if _compiled(_SURROGATES).search(rest):
             return "\N{REPLACEMENT CHARACTER}"
         if "\u2800" in rest:

@@ -50,7 +50,7 @@ _Flags = Annotated[list[Annotated[str, AfterValidator(_flag)]], Field(min_length
 
 
 class UpdateLiveFlags(OneLiveMessage):
-    r"""Add or remove flags of a message on a live account, as \Seen or \Flagged."""
+    r"""Add or remove flags of a message on a live account, such as \Seen or \Flagged."""
 
     add_flags: Annotated[_Flags | None, argument("Flags to add.", [r"\Seen"])] = None
     remove_flags: Annotated[_Flags | None, argument("Flags to remove.", [r"\Flagged"])] = None
@@ -161,13 +161,13 @@ async def copy_live_message(ctx: RequestContext, request: CopyLiveMessage) -> Li
 
 
 async def _fetch_message(
-    live: LiveImap, at: ImapLocator, steps: Steps, most_bytes: int
+    live: LiveImap, at: ImapLocator, steps: Steps, max_bytes: int
 ) -> ImapCopyOf | None:
     """The message with its flags and date."""
     copies: list[ImapCopyOf] = []
 
     async def work(session: ImapSession) -> None:
-        copy = await session.whole(at, most_bytes)
+        copy = await session.fetch_message(at, max_bytes)
         if copy is None:
             raise gone(at)
         copies[:] = [copy]

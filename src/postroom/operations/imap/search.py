@@ -185,7 +185,7 @@ class _Search:
                 mailbox,
                 self.criteria,
                 limit=self.request.limit,
-                most=MAX_MATCHES,
+                max_matches=MAX_MATCHES,
                 uidvalidity=self.place.uidvalidity if self.place else None,
                 below=self.place.below if self.place else None,
             )
@@ -194,7 +194,7 @@ class _Search:
                     f"{found.total} messages match, more than the {MAX_MATCHES} allowed; narrow "
                     "the search with from, to, subject, query or a date and try again",
                     total=found.total,
-                    most=MAX_MATCHES,
+                    max_matches=MAX_MATCHES,
                 )
             self.found = found
         self.issues.stage = "fetch"

@@ -201,7 +201,7 @@ async def _extracted_text(
     kind = text_kind(data, attachment.content_type, attachment.filename)
     if kind is None:
         raise InvalidInput(
-            f"{attachment.id} has no text that can be read, as {READABLE} have; "
+            f"{attachment.id} has no readable text; text can be read from {READABLE}; "
             f"{_how_to_get_bytes(attachment)}"
         )
     if kind == "mail":
@@ -317,4 +317,4 @@ async def _link(ctx: RequestContext, key: BlobKey, lasting_s: int) -> tuple[str,
             "with your key, or set POSTROOM_BLOBS_URL=s3://…"
         )
     until = ctx.clock().replace(microsecond=0) + timedelta(seconds=lasting_s)
-    return await ctx.blobs.link(key, lasting=timedelta(seconds=lasting_s)), until
+    return await ctx.blobs.link(key, lifetime=timedelta(seconds=lasting_s)), until

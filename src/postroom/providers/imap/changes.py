@@ -10,7 +10,7 @@ from typing import Self, TypeAlias
 from postroom.errors import ProviderError
 from postroom.model.account import Checkpoint, RemoteChanges, RemoteMessage, RemoteRef
 from postroom.model.inbox import DRAFTS, INBOX
-from postroom.ports.provider import Known
+from postroom.ports.provider import StoredRefs
 from postroom.providers.imap.errors import imap_errors
 from postroom.providers.imap.mailboxes import (
     MAX_UIDS,
@@ -100,7 +100,7 @@ class ImapReader:
     _next_check: float = 0.0
     _next_full_pass: float = 0.0
 
-    async def changes(self, since: Checkpoint | None, known: Known) -> Parts:
+    async def changes(self, since: Checkpoint | None, known: StoredRefs) -> Parts:
         """The changes; only those of Inbox if IDLE reported them and no full pass is due."""
         self.labels.add(await known.labels())
         state = ImapCheckpoint.from_json(since)
@@ -141,7 +141,7 @@ class ImapReader:
         state.update(key_of(inbox), uidnext=max(newest + 1, at.uidnext))
         return self._messages(inbox, scope, rows)
 
-    async def _all_changes(self, state: ImapCheckpoint, known: Known) -> Parts:
+    async def _all_changes(self, state: ImapCheckpoint, known: StoredRefs) -> Parts:
         with imap_errors(self.mailboxes.account):
             await self.mailboxes.load()
             found = await self.mailboxes.statuses(
@@ -158,14 +158,14 @@ class ImapReader:
         scopes = {scope_of(mailbox, status.uidvalidity) for mailbox, status in now}
         left = [s for s in await known.scopes() - scopes if s.partition("/")[2] not in closed]
         state.mailboxes = {name: at for name, at in state.mailboxes.items() if name in there}
-        yield RemoteChanges(state.to_json(), dropped=tuple(sorted(left)), total=total)
+        yield RemoteChanges(state.to_json(), removed_scopes=tuple(sorted(left)), total=total)
 
     async def _mailbox_changes(
         self,
         mailbox: RemoteMailbox,
         listed_status: MailboxStatus,
         state: ImapCheckpoint,
-        known: Known,
+        known: StoredRefs,
     ) -> Parts:
         name = key_of(mailbox)
         at = state.mailboxes.get(name)
@@ -264,7 +264,11 @@ class ImapReader:
                 yield await self._describe(mailbox, scope, chunk), below
 
     async def _changes_since(
-        self, mailbox: RemoteMailbox, at: MailboxCheckpoint, status: MailboxStatus, known: Known
+        self,
+        mailbox: RemoteMailbox,
+        at: MailboxCheckpoint,
+        status: MailboxStatus,
+        known: StoredRefs,
     ) -> AsyncIterator[tuple[Messages, tuple[RemoteRef, ...]]]:
         """New, changed and deleted messages."""
         scope = scope_of(mailbox, status.uidvalidity)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from postroom.extras import is_installed
 from postroom.model.view import Everything, Numbers, only
-from postroom.store.search.compaction.jobs import abandon
+from postroom.store.search.compaction.jobs import BULK_POLICY, DEFAULT_POLICY, abandon
 from postroom.store.search.compaction.merging import compact, purge
 from postroom.store.search.query.scan import (
     Counts,
@@ -44,13 +44,22 @@ from postroom.store.search.segments.segment import (
     messages_by_doc_id,
     segment_numbers,
 )
-from postroom.store.sql.values import any_of, flag_names
+from postroom.store.sql.statements import any_of, flag_names
 from postroom.store.transaction import Engine, Transaction, remembered
 
 if TYPE_CHECKING:
     from postroom.store.search.query.segment_search import SegmentSearcher
 
-__all__ = ("SearchQuery", "SearchResult", "compact", "flag_set", "mutable_sets", "purge")
+__all__ = (
+    "BULK_POLICY",
+    "DEFAULT_POLICY",
+    "SearchQuery",
+    "SearchResult",
+    "compact",
+    "flag_set",
+    "mutable_sets",
+    "purge",
+)
 """What is defined elsewhere; the rest is below."""
 
 _BATCH = 500

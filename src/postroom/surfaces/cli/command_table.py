@@ -25,6 +25,8 @@ class Bound:
     pin: tuple[tuple[str, str], ...] = ()
     hide: tuple[str, ...] = ()
     creates_store: bool = False
+    help: str | None = None
+    """The help, where the operation's description says too much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +45,9 @@ TOP = {
     "account": "Mailboxes at providers: IMAP, Gmail, Outlook, Fastmail.",
     "inbox": "Addresses whose mail is stored.",
     "message": "Messages: list, read, move, label, reply.",
-    "thread": "Conversations.",
+    "thread": "Threads of messages.",
     "attachment": "Attachments of messages.",
-    "mailbox": "Folders of an inbox, with counts.",
+    "mailbox": "Mailboxes of an inbox, with counts.",
     "label": "Names put on messages.",
     "memory": "Memories: add, search, update, delete.",
     "search": "Find messages by text and filters.",
@@ -96,7 +98,12 @@ COMMANDS: tuple[Bound | Own, ...] = (
     Bound("message link", "mail.attachments.link_message", ("message_id",)),
     Bound("message move", "mail.message_changes.move_message", ("message_id", "destination")),
     Bound("message label", "mail.message_changes.apply_label", ("label", "message_ids")),
-    Bound("message flag", "mail.message_changes.update_message", ("message_id", "flags")),
+    Bound(
+        "message flag",
+        "mail.message_changes.update_message",
+        ("message_id", "flags"),
+        help="Set the flags of a message; the list replaces the present one.",
+    ),
     Bound("message update", "mail.message_changes.update_message", ("message_id",)),
     Bound("message change", "mail.bulk_changes.update_messages", ("message_ids",)),
     Bound("message delete", "mail.message_changes.delete_message", ("message_id",)),
@@ -118,6 +125,7 @@ COMMANDS: tuple[Bound | Own, ...] = (
         ("attachment_id",),
         pin=(("format", "text"),),
         hide=("max_bytes",),
+        help="Get the readable text of an attachment.",
     ),
     Bound(
         "attachment save", "mail.attachments.download_attachment", ("attachment_id",), saves_to=""

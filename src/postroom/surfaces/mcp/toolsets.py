@@ -241,7 +241,7 @@ MEMORY = ("key", "text", "trust", "version")
 READ_ON = "memory_get reads one in full; offset reads on in the list"
 
 OWNERS_WORD = {"trust": None}
-"""Vouching is for people, who have REST and the command line: no tool takes it from anybody."""
+"""Only a person may raise trust, over REST or the CLI; tools refuse `trust`."""
 
 MEMORY_TOOLS = (
     Tool(

@@ -250,7 +250,7 @@ async def edit(visit: Visit) -> Redirect:
 
 
 async def reschedule(visit: Visit) -> Redirect:
-    """Send a scheduled mail at another time, or now: it is taken back and sent anew."""
+    """Send a scheduled mail at another time, or now: it is taken back and sent again."""
     message_id = visit.path["message_id"]
     when = None if visit.form.get("do") == "now" else _coming_time(visit)
     sent = await visit.call(cancel_message, message_id=message_id)
@@ -306,7 +306,7 @@ SECTION = Section(
     ),
     notices={
         "approved": "Approved. The message is sent now, or at its scheduled time.",
-        "rejected": "Rejected. The message is not sent, and its sender is told.",
+        "rejected": "Rejected. The message is not sent, and its sender is notified.",
         "approved, next": "Approved: the other message is sent. Below is the next one.",
         "rejected, next": "Rejected: the other message is not sent. Below is the next one.",
         "taken back": "Moved to drafts. Edit it and send it; it is checked again then.",

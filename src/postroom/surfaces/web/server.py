@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from postroom.admission.spool import known, stranger
+from postroom.admission.spool import keyed_client, keyless_client
 from postroom.app import App
 from postroom.blocking import in_thread
 from postroom.calls.authentication import SignedIn, new_sign_in_link, signed_in
@@ -106,7 +106,10 @@ _FRAMED = {
 _FORM, _FORM_WITH_FILES = "application/x-www-form-urlencoded", "multipart/form-data"
 _MAX_FIELDS = 200
 _OPENED_BY_CLIENTS = ("/authorize", "/signin")
-"""A client may open these in a window of its own, whose end it is told by the page at its side."""
+"""Pages that an OAuth client may open in a pop-up.
+
+They keep the link to the opening page, which notices when the pop-up closes.
+"""
 _OTHER_SITES = ("cross-site", "same-site")
 _SIGNED_OUT = {"signed_in": None, "held": 0, "error": "", "notice": ""}
 _SIGN_IN_BYTES = 16_384
@@ -156,7 +159,7 @@ class WebSurface:
         secret = session_secret(request.cookies, is_secure=self._is_secure(request))
         visitor = _Visitor(secret)
         try:
-            with self._app.concurrency_limit.place():
+            with self._app.concurrency_limit.slot():
                 visitor.signed_in = await signed_in(self._app.services, secret)
             if segments == [LIVE] and request.method in ("GET", "HEAD"):
                 return await self._stream(request, visitor)
@@ -205,7 +208,7 @@ class WebSurface:
         visit = self._visit(request, visitor, path)
         if page.scope is not None and not visit.may(page.scope):
             raise Forbidden(f"this page requires the scope {page.scope}, which you do not have")
-        with self._app.concurrency_limit.place():
+        with self._app.concurrency_limit.slot():
             return await _page(page, visit, visitor)
 
     async def _frame(
@@ -213,7 +216,7 @@ class WebSurface:
     ) -> Response:
         if visitor.signed_in is None:
             return _to_sign_in(request)
-        with self._app.concurrency_limit.place():
+        with self._app.concurrency_limit.slot():
             framed = await document.content(self._visit(request, visitor, path))
         headers = {**_FRAMED, "Content-Security-Policy": framed.policy}
         return Response(framed.html, headers=headers, media_type=HTML)
@@ -223,7 +226,7 @@ class WebSurface:
     ) -> Response:
         if visitor.signed_in is None:
             return _to_sign_in(request)
-        with self._app.concurrency_limit.place():
+        with self._app.concurrency_limit.slot():
             found = await self._visit(request, visitor, path).call(file.operation, **path)
             return await download_response(found, is_head=request.method == "HEAD")
 
@@ -243,12 +246,12 @@ class WebSurface:
             visitor.check_token("".join(posted.all("csrf")))
         visit = self._visit(request, visitor, path, posted)
         try:
-            with self._app.concurrency_limit.place():
+            with self._app.concurrency_limit.slot():
                 redirect = await form.submit(visit)
                 if isinstance(redirect, Shown):
                     return await _page(_answer_of(form, redirect), visit, visitor)
         except MailError as error:
-            with self._app.concurrency_limit.place():
+            with self._app.concurrency_limit.slot():
                 return await _page(form.error_page, visit, visitor, error)
         response = _redirect(redirect.to, redirect.notice)
         if redirect.session is not None:
@@ -261,9 +264,9 @@ class WebSurface:
         kind = request.headers.get("content-type", "")
         if kind.partition(";")[0].strip().lower() not in (_FORM, _FORM_WITH_FILES):
             raise Malformed(f"send the form as {_FORM} or {_FORM_WITH_FILES}")
-        sender, most = stranger(request.client.host if request.client else ""), _SIGN_IN_BYTES
+        sender, most = keyless_client(request.client.host if request.client else ""), _SIGN_IN_BYTES
         if visitor.signed_in is not None:
-            sender = known(visitor.signed_in.caller.key_id)
+            sender = keyed_client(visitor.signed_in.caller.key_id)
             most = self._app.settings.limits.request_bytes
         stated = request.headers.get("content-length", "")
         bodies = self._app.request_bodies

@@ -28,7 +28,7 @@ from postroom.store.search.segments.segment import (
     find_doc_ids,
     segment_numbers,
 )
-from postroom.store.sql.values import any_of
+from postroom.store.sql.statements import any_of
 from postroom.store.transaction import Row, Transaction
 
 _TOMBSTONE_SHARE = 8
@@ -59,6 +59,8 @@ class MergePolicy:
 
 
 DEFAULT_POLICY = MergePolicy()
+BULK_POLICY = MergePolicy(buffer_docs=DEFAULT_POLICY.buffer_docs * DEFAULT_POLICY.fan_out)
+"""For an import while no server runs: without the smallest segments, which would soon be merged."""
 PURGE_POLICY = MergePolicy(tombstone_s=0, idle_tombstone_s=0)
 """Rewrite all segments with tombstones now."""
 
