@@ -87,7 +87,7 @@ def _items(raw: object, problem: str) -> list[str]:
     return [_read_text(item).strip() for item in items]
 
 
-def _read_truth(raw: object) -> bool:
+def _read_boolean(raw: object) -> bool:
     known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
     value = known.get(raw.lower()) if isinstance(raw, str) else raw
     if not isinstance(value, bool):
@@ -243,7 +243,7 @@ _HEX_KEY = matching(
 )
 
 TEXT = Reader("text", _read_text)
-TRUTH = Reader("true or false", _read_truth)
+BOOLEAN = Reader("true or false", _read_boolean)
 FOLDER = Reader("a folder", _read_path)
 FILE = Reader("a file", _read_path)
 PEM_FILE = Reader("a PEM file", _read_path)

@@ -361,7 +361,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "oauth_registration",
-        readers.TRUTH,
+        readers.BOOLEAN,
         "Whether OAuth clients without a metadata document may register themselves.",
     ),
     Setting(
@@ -375,8 +375,8 @@ SETTINGS: tuple[Setting, ...] = (
         "How long an OAuth refresh token is valid that is not used, in seconds.",
     ),
     Setting("toolsets", readers.TOOLSETS, "The MCP toolsets to show.", "all"),
-    Setting("read_only", readers.TRUTH, "Hide every MCP tool that writes."),
-    Setting("memory_search", readers.TRUTH, "Whether memories can be searched."),
+    Setting("read_only", readers.BOOLEAN, "Hide every MCP tool that writes."),
+    Setting("memory_search", readers.BOOLEAN, "Whether memories can be searched."),
     Setting(
         "embeddings",
         readers.EMBEDDINGS,
@@ -411,7 +411,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("log_format", readers.LOG_FORMAT, "Log lines as text, or as one JSON object each."),
     Setting(
         "access_log",
-        readers.TRUTH,
+        readers.BOOLEAN,
         "Log every request: who, route, status and time; never arguments.",
     ),
     *LIMITS,

@@ -17,9 +17,9 @@ from postroom.model.memory import DEFAULT_NAMESPACE
 from postroom.model.rule import Action, Rule
 from postroom.model.view import EVERYTHING, NOTHING, View
 
-Sort = Literal["text", "names", "number", "moment", "truth"]
+FieldType = Literal["text", "names", "number", "moment", "boolean"]
 
-FIELDS: dict[str, Sort] = {
+FIELDS: dict[str, FieldType] = {
     "from": "text",
     "to": "text",
     "cc": "text",
@@ -29,7 +29,7 @@ FIELDS: dict[str, Sort] = {
     "label": "names",
     "flag": "names",
     "mailbox": "names",
-    "has_attachment": "truth",
+    "has_attachment": "boolean",
     "attachment.name": "text",
     "attachment.type": "text",
     "size_bytes": "number",
@@ -40,12 +40,12 @@ FIELDS: dict[str, Sort] = {
 }
 """The fields of conditions. `header.X` is any header, such as `header.X-Priority`."""
 
-OPERATORS: dict[Sort, tuple[str, ...]] = {
+OPERATORS: dict[FieldType, tuple[str, ...]] = {
     "text": ("equals", "contains", "matches", "regex", "in", "exists"),
     "names": ("equals", "contains", "matches", "regex", "in", "exists"),
     "number": ("equals", "greater_than", "less_than", "in", "exists"),
     "moment": ("after", "before"),
-    "truth": ("equals", "exists"),
+    "boolean": ("equals", "exists"),
 }
 """The operators of each type of field; `not` can precede any of them."""
 

@@ -26,10 +26,10 @@ from postroom.rules.definition import (
     Comparison,
     Condition,
     Definition,
+    FieldType,
     Group,
     Kind,
     Safety,
-    Sort,
     Value,
 )
 from postroom.rules.matching import compile_glob, compile_regex, read_moment
@@ -116,7 +116,7 @@ class _RuleReader:
         when = attempt(self._conditions, document)
         then = attempt(self._actions, document)
         texts = {name: attempt(_text, document, name) for name in _LENGTHS}
-        enabled = attempt(_truth, document, "enabled", default=True)
+        enabled = attempt(_boolean, document, "enabled", default=True)
         safety = attempt(self._safety, document)
         if when is None or then is None or enabled is None or safety is None:
             return None
@@ -158,8 +158,8 @@ class _RuleReader:
         attempt = self.problems.attempt
         return Safety(
             max_messages=attempt(_max_messages, node) or 0,
-            require_plan=attempt(_truth, node, "require_plan", default=False) or False,
-            undo=attempt(_truth, node, "undo", default=True) or False,
+            require_plan=attempt(_boolean, node, "require_plan", default=False) or False,
+            undo=attempt(_boolean, node, "undo", default=True) or False,
         )
 
     def _conditions(self, document: Mapping) -> Group:
@@ -209,7 +209,7 @@ class _RuleReader:
         return self._comparison(_field(name, place), value)
 
     def _comparison(self, field: str, node: Node) -> Condition:
-        if _sort_of(field) == "moment" and not isinstance(node, Mapping):
+        if _type_of(field) == "moment" and not isinstance(node, Mapping):
             raise Invalid(node.place, f"`{field}` needs after or before", _MOMENTS)
         if isinstance(node, Scalar):
             return _test(field, "equals", node)
@@ -222,7 +222,7 @@ class _RuleReader:
     def _operator(self, field: str, name: str, place: Place, value: Node) -> Condition:
         if name == "not":
             return Group("none", (self._comparison(field, value),))
-        known = OPERATORS[_sort_of(field)]
+        known = OPERATORS[_type_of(field)]
         if name not in known:
             raise Invalid.unknown(place, f"`{field}` has no operator", name, (*known, "not"))
         return _test(field, name, value)
@@ -271,7 +271,7 @@ def _text(document: Mapping, name: str) -> str | None:
     return node.text
 
 
-def _truth(document: Mapping, name: str, *, default: bool) -> bool:
+def _boolean(document: Mapping, name: str, *, default: bool) -> bool:
     node = document.get(name)
     if node is None:
         return default
@@ -304,7 +304,7 @@ def _field(name: str, place: Place) -> str:
     raise Invalid.unknown(place, "unknown field", name, FIELDS, GROUPS)
 
 
-def _sort_of(field: str) -> Sort:
+def _type_of(field: str) -> FieldType:
     """The type of a field."""
     return FIELDS["header.X" if field.startswith("header.") else field]
 
@@ -326,13 +326,13 @@ def _value(field: str, operator: str, node: Node) -> Value:
 def _single(field: str, operator: str, node: Node, place: Place) -> str | int | bool:
     if not isinstance(node, Scalar):
         raise Invalid(place, f"`{operator}` takes one value", "a single value")
-    if operator == "exists" or _sort_of(field) == "truth":
+    if operator == "exists" or _type_of(field) == "boolean":
         if isinstance(node.value, bool):
             return node.value
         raise Invalid(place, f"`{node.text[:50]}` is neither true nor false", "true or false")
-    if _sort_of(field) == "moment":
+    if _type_of(field) == "moment":
         return _moment(node, place)
-    if _sort_of(field) != "number":
+    if _type_of(field) != "number":
         return _words(field, operator, node, place)
     most = _NUMBERS[field]
     if (number := _number(node, 0, most)) is None:

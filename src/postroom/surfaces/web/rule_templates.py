@@ -105,7 +105,7 @@ then: [{forward: ana@example.com}, {apply_label: Forwarded}]
 
 
 _MOST = 100
-_TRUTH = ["true", "false"]
+_BOOLEAN = ["true", "false"]
 _LISTS_OF = {"a label": "label", "a mailbox": "mailbox", "an address": "to"}
 """The field whose values an action takes, by what it takes."""
 
@@ -144,11 +144,11 @@ async def _values(visit: Visit) -> dict[str, list[str]]:
         "webhook": [hook.id for hook in hooks],
     }
     flags = ("enabled", "require_plan", "undo", "exists")
-    return values | dict.fromkeys((*flags, *_truths()), _TRUTH)
+    return values | dict.fromkeys((*flags, *_booleans()), _BOOLEAN)
 
 
-def _truths() -> list[str]:
-    return [name for name, sort in FIELDS.items() if sort == "truth"]
+def _booleans() -> list[str]:
+    return [name for name, field_type in FIELDS.items() if field_type == "boolean"]
 
 
 async def _senders(visit: Visit) -> list[str]:
