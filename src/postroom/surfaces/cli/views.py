@@ -63,7 +63,7 @@ def _show_fields(text: Text, kind: Any, body: Body) -> None:
         title = name.replace("_", " ")
         if isinstance(value, str) and "\n" in value.strip() and _keeps_lines(text, name):
             text.add(f"{title}:", *(f"  {line}" for line in inert(value).rstrip().split("\n")))
-        elif words := _words(text, value):
+        elif words := _cell_text(text, value):
             text.add(f"{title:{width}}{words}")
 
 
@@ -78,7 +78,7 @@ def _keeps_lines(text: Text, name: str) -> bool:
     return text.screen.is_terminal or name == "yaml"
 
 
-def _words(text: Text, value: Any) -> str:
+def _cell_text(text: Text, value: Any) -> str:
     if not text.screen.is_terminal:
         return cell(value)
     if isinstance(value, bool):

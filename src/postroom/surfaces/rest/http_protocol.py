@@ -164,14 +164,14 @@ class Protocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         if not (self._is_being_answered and self.cycle.response_started):
-            self.transport.write(_words(_NOT_HTTP))
+            self.transport.write(_error_response(_NOT_HTTP))
         self._leave()
 
     def give_way(self) -> None:
         """Close at once, to make room for another connection."""
         self.server_state.waited_for.pop(self, None)
         if self._has_begun:
-            self.transport.write(_words(_FULL))
+            self.transport.write(_error_response(_FULL))
         self.transport.close()
         if self.transport.get_write_buffer_size():
             self.transport.abort()
@@ -200,7 +200,7 @@ class Protocol(H11Protocol):
     def _too_slow(self) -> None:
         if self._has_begun and not self.transport.is_closing():
             late = f"the head of the request did not come in time: send it within {HEAD_S:g} s"
-            self.transport.write(_words(TooSlow(late)))
+            self.transport.write(_error_response(TooSlow(late)))
         self._leave()
 
     def _leave(self) -> None:
@@ -234,7 +234,7 @@ class Server(uvicorn.Server):
         yield
 
 
-def _words(error: Malformed | TooSlow | Unavailable) -> bytes:
+def _error_response(error: Malformed | TooSlow | Unavailable) -> bytes:
     """A complete response to a request that could not be parsed."""
     request_id = new_request_id()
     response = as_problem(error, {"path": "/", "request_id": request_id})

@@ -288,7 +288,7 @@ class Delivery:
             else:
                 return await self._stored(envelope, unstuffed(content))
         except Exception as error:  # noqa: BLE001 - the sender tries again, the log says why
-            words = self._words(error)
+            words = self._reply_for(error)
         return [words] * len(envelope.inboxes)
 
     def _wrong_content(self, content: bytes) -> str | None:
@@ -310,10 +310,10 @@ class Delivery:
         taken = await self.batch_ingest.receive(
             [Arrival(raw, inbox_id, envelope_sender=envelope.sender) for inbox_id in inboxes]
         )
-        words = dict(zip(inboxes, map(self._words, taken), strict=True))
+        words = dict(zip(inboxes, map(self._reply_for, taken), strict=True))
         return [words[inbox_id] for inbox_id in envelope.inboxes]
 
-    def _words(self, became: Added | Exception) -> str:
+    def _reply_for(self, became: Added | Exception) -> str:
         """The SMTP reply for a stored mail, or for an error."""
         if isinstance(became, Added):
             return f"250 2.0.0 stored as {became.message_id}"
