@@ -31,7 +31,7 @@ _MAX_NAMED = 3
 Risk = Callable[[LeavingMail, Policy], tuple[str, ...]]
 
 
-def named(addresses: Sequence[str]) -> str:
+def list_addresses(addresses: Sequence[str]) -> str:
     """Some addresses for a sentence: the first three, and how many more."""
     more = len(addresses) - _MAX_NAMED
     first = ", ".join(addresses[:_MAX_NAMED])
@@ -50,7 +50,7 @@ def strangers(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
     if not new:
         return ()
     them = "this address" if len(new) == 1 else "these addresses"
-    return (f"{named(new)}: this inbox has neither written to nor heard from {them}",)
+    return (f"{list_addresses(new)}: this inbox has neither written to nor heard from {them}",)
 
 
 def attachments(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ def attachments(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
     if not mail.attachments or not mail.outside:
         return ()
     files = "an attachment" if mail.attachments == 1 else f"{mail.attachments} attachments"
-    return (f"it has {files} for {named(mail.outside)}",)
+    return (f"it has {files} for {list_addresses(mail.outside)}",)
 
 
 def many_recipients(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
@@ -84,7 +84,7 @@ def suspicious_mail(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
         if others:
             found = " and ".join(read.findings)
             reasons.append(
-                f"{read.name}, which was read before, has {found}, and {named(others)} is "
+                f"{read.name}, which was read before, has {found}, and {list_addresses(others)} is "
                 "neither its sender nor among its recipients"
             )
     return tuple(reasons)
@@ -157,7 +157,7 @@ def refuse_denied(policies: Iterable[Policy], addresses: Iterable[str]) -> None:
     for policy in policies:
         denied = [a for a in canonical if is_listed(a, policy.recipients.deny)]
         if denied:
-            raise Forbidden(f"{named(denied)}: a policy denies mail to this address")
+            raise Forbidden(f"{list_addresses(denied)}: a policy denies mail to this address")
 
 
 def refuse_unlisted(policies: Iterable[Policy], outside: Sequence[str]) -> None:
@@ -168,8 +168,8 @@ def refuse_unlisted(policies: Iterable[Policy], outside: Sequence[str]) -> None:
         others = [a for a in outside if not is_listed(a, policy.recipients.allow)]
         if others:
             raise Forbidden(
-                f"{named(others)}: not on the allow list, and this policy has no approval by a "
-                "person; write to an address on the list, or ask the owner"
+                f"{list_addresses(others)}: not on the allow list, and this policy has no approval "
+                "by a person; write to an address on the list, or ask the owner"
             )
 
 

@@ -266,7 +266,7 @@ def google(
         token_url=f"{token_url}/token",
         client_id=client_id,
         client_secret=client_secret,
-        scopes=_named(GOOGLE, scopes),
+        scopes=_provider_scopes(GOOGLE, scopes),
         extras={"access_type": "offline", "prompt": "consent"},
     )
 
@@ -283,11 +283,11 @@ def microsoft(login_url: str, client_id: str | None, scopes: Iterable[str]) -> C
         token_url=f"{login_url}/oauth2/v2.0/token",
         device_url=f"{login_url}/oauth2/v2.0/devicecode",
         client_id=client_id,
-        scopes=("offline_access", "User.Read", *_named(MICROSOFT, scopes)),
+        scopes=("offline_access", "User.Read", *_provider_scopes(MICROSOFT, scopes)),
     )
 
 
-def _named(names: dict[str, str], scopes: Iterable[str]) -> tuple[str, ...]:
+def _provider_scopes(names: dict[str, str], scopes: Iterable[str]) -> tuple[str, ...]:
     """The provider's names of scopes; `read` is always included."""
     return tuple(name for scope, name in names.items() if scope in {"read", *scopes})
 

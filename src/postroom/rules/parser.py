@@ -198,9 +198,9 @@ class _RuleReader:
     def _condition(self, node: Node) -> Condition:
         if not isinstance(node, Mapping) or not node.items:
             raise Invalid(node.place, "a condition is a mapping", "`subject: {contains: invoice}`")
-        return self._all_of(node, self._named)
+        return self._all_of(node, self._condition_member)
 
-    def _named(self, member: _Member) -> Condition:
+    def _condition_member(self, member: _Member) -> Condition:
         name, (place, value) = member
         if name in ("all", "any", "none"):
             return self._group(cast(Kind, name), value, self._condition)

@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple, TypeVar
 from pydantic import Field
 
 from postroom.admission.spool import release
-from postroom.approval import named
+from postroom.approval import list_addresses
 from postroom.blocking import in_thread
 from postroom.calls.context import RequestContext
 from postroom.calls.request import argument
@@ -321,11 +321,11 @@ async def warn_of_disclosure(
 
 
 def _sentence(memory: TiedMemory) -> str:
-    about, sources = named(memory.about), named(memory.sources)
+    about, sources = list_addresses(memory.about), list_addresses(memory.sources)
     whose = f"is about {about}" if memory.about else f"comes from {sources}"
     return (
         f"this mail repeats the memory {memory.key} ({memory.namespace}), which {whose}, "
-        f"to {named(memory.others)}; check that they may know it"
+        f"to {list_addresses(memory.others)}; check that they may know it"
     )
 
 

@@ -128,7 +128,7 @@ def _writer(kind: type) -> Callable[[Any], Any]:
     if issubclass(kind, Page):
         return _page_writer(kind)
     if issubclass(kind, (Everything, Only)):
-        return _named
+        return _view_json
     if issubclass(kind, Receipt):
         return lambda value: to_json(value.shown)
     if is_dataclass(kind):
@@ -142,7 +142,7 @@ def _writer(kind: type) -> Callable[[Any], Any]:
     return str
 
 
-def _named(view: View) -> list[str] | None:
+def _view_json(view: View) -> list[str] | None:
     named = named_in(view)
     return None if named is None else list(named)
 
