@@ -41,7 +41,7 @@ def audit_record_of(ctx: RequestContext, action: str, request: Request) -> Audit
         action=action,
         at=ctx.clock(),
         targets=tuple(_targets(values)),
-        details={name: shown for name, v in values.items() if (shown := _shown(name, v))},
+        details={name: shown for name, v in values.items() if (shown := _audited_value(name, v))},
         namespace=values.get("namespace"),
         via=ctx.via,
     )
@@ -57,7 +57,7 @@ def _targets(values: dict[str, Any]) -> list[str]:
     return []
 
 
-def _shown(name: str, value: object) -> object:
+def _audited_value(name: str, value: object) -> object:
     if isinstance(value, (bool, int)) and not isinstance(value, Enum):
         return value
     if name not in _NAMED:

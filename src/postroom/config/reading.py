@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from postroom.config import readers
 from postroom.config.readers import Reader, whole_number
-from postroom.config.settings import PREFIX, SETTINGS, Setting, Settings, shown
+from postroom.config.settings import PREFIX, SETTINGS, Setting, Settings, format_value
 from postroom.errors import InvalidInput
 from postroom.model.imap import ImapAccount, ImapSettings, ImapTimeouts
 from postroom.model.limits import Limits
@@ -42,11 +42,11 @@ class Value:
     origin: str
 
     @property
-    def shown(self) -> str:
+    def masked_value(self) -> str:
         """The value for display; secrets are hidden."""
         if self.setting.is_secret and self.value:
             return MASK
-        return shown(self.value) or self.setting.default
+        return format_value(self.value) or self.setting.default
 
 
 @dataclass(frozen=True, slots=True)

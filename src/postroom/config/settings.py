@@ -131,10 +131,10 @@ class Setting:
         """The default as it is written; in words, if there is no default value."""
         if self.default_words is not None:
             return self.default_words
-        return shown(_DEFAULTS[self.place or self.name])
+        return format_value(_DEFAULTS[self.place or self.name])
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A value for display, as it is written in the environment."""
     if value is None or value is MISSING:
         return ""

@@ -38,7 +38,7 @@ class Unsubscribing:
     """Whether every DKIM signature of the mail covers the headers (RFC 8058 §4)."""
 
     @property
-    def shown(self) -> ListUnsubscribe | None:
+    def public_form(self) -> ListUnsubscribe | None:
         """What callers see: no link that somebody would follow."""
         if self.mail is None and self.host is None:
             return None

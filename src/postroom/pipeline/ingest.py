@@ -260,7 +260,7 @@ def build_message(
         defects=parsed.defects,
         auth={name: getattr(auth, name) for name in _AUTH_RESULTS},
         security=_findings(parsed.security),
-        list_unsubscribe=unsubscribing_of(parsed).shown if parsed.list_unsubscribe else None,
+        list_unsubscribe=unsubscribing_of(parsed).public_form if parsed.list_unsubscribe else None,
         **others,
     )
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 
 from postroom.errors import MailError
-from postroom.mail.text.display import shown
+from postroom.mail.text.display import sanitised
 from postroom.model.event import SIGNING_PREFIX, Event, Posted, WebhookCapacity, WebhookJob
 from postroom.model.message import MessageRow
 from postroom.model.view import only
@@ -68,7 +68,7 @@ async def body_of(services: Services, event: Event) -> bytes:
 
 def _body(kind: str, at: str, data: dict[str, object]) -> bytes:
     body = {"type": kind, "timestamp": at, "data": data}
-    return json.dumps(shown(body), ensure_ascii=False, separators=(",", ":")).encode()
+    return json.dumps(sanitised(body), ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _moment(value: datetime) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from postroom.calls.operation import Operation
 from postroom.errors import MailError
-from postroom.mail.text.display import shown
+from postroom.mail.text.display import sanitised
 from postroom.model import account, agent, event, imap, inbox, message, rule, sending
 from postroom.model.memory import Memory
 from postroom.model.message import ActionResult
@@ -94,7 +94,7 @@ def answer(operation: Operation[Any, Any], result: Any) -> dict[str, Any]:
 
 def presented(body: dict[str, Any]) -> dict[str, Any]:
     """A result or an error with its untrusted text cleaned."""
-    return dict(shown(body)) if "untrusted" in body else body
+    return dict(sanitised(body)) if "untrusted" in body else body
 
 
 def marked(error: MailError, body: dict[str, Any]) -> dict[str, Any]:

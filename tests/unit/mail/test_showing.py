@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from selectolax.lexbor import LexborHTMLParser
 
-from postroom.mail.text.display import is_inert, shown, without_fetches
+from postroom.mail.text.display import is_inert, sanitised, without_fetches
 
 URL = "https://evil.example/p.png?leak=1"
 FETCHES = [
@@ -88,7 +88,7 @@ def test_the_examples_would_load_something(text: str) -> None:
 
 @pytest.mark.parametrize("text", FETCHES + LATENT)
 def test_what_renders_a_text_loads_nothing(text: str) -> None:
-    safe = shown({"text": text})["text"]
+    safe = sanitised({"text": text})["text"]
 
     assert [] == [html for html in rendered(safe) if loads(html)]
     assert "![" not in safe
@@ -118,7 +118,7 @@ def test_a_link_in_angle_brackets_is_none_and_its_address_stays(link: str) -> No
     ],
 )
 def test_other_words_are_not_altered(text: str) -> None:
-    assert text == shown({"text": text, "subject": text})["subject"]
+    assert text == sanitised({"text": text, "subject": text})["subject"]
     assert text == without_fetches(text)
 
 
@@ -134,7 +134,7 @@ PIECES = (
 @settings(max_examples=max(settings().max_examples, 300))
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
 def test_no_way_to_put_a_tag_together_loads_anything(text: str) -> None:
-    safe = shown({"text": text})["text"]
+    safe = sanitised({"text": text})["text"]
 
     assert [] == [html for html in rendered(safe) if loads(html)]
     assert text == safe or not is_inert(json.dumps(text, ensure_ascii=False).encode())
@@ -142,9 +142,9 @@ def test_no_way_to_put_a_tag_together_loads_anything(text: str) -> None:
 
 @given(st.text(alphabet="![]()<>/=:aimgsrcttps \n\u200b\\'\"", max_size=60))
 def test_twice_changes_nothing_and_only_space_is_added(text: str) -> None:
-    once = shown({"text": text})["text"]
+    once = sanitised({"text": text})["text"]
 
-    assert once == shown({"text": once})["text"]
+    assert once == sanitised({"text": once})["text"]
     assert "".join(text.replace("\u200b", "").split()) == "".join(once.split())
 
 
@@ -159,7 +159,7 @@ def test_what_is_called_inert_would_not_be_changed(value: Any) -> None:
     written = json.dumps({"a": value}, ensure_ascii=False).encode()
 
     if is_inert(written):
-        assert {"a": value} == shown({"a": value})
+        assert {"a": value} == sanitised({"a": value})
 
 
 def test_bytes_and_the_callers_own_words_stay() -> None:
@@ -171,13 +171,13 @@ def test_bytes_and_the_callers_own_words_stay() -> None:
         "file": {"content": own},
     }
 
-    assert kept == shown(kept)
+    assert kept == sanitised(kept)
 
 
 def test_a_memory_that_says_what_a_mail_said_is_treated_like_the_mail() -> None:
     memory = {"trust": "mail", "text": f"![x]({URL})"}
 
-    assert f"! [x] ({URL})" == shown(memory)["text"]
+    assert f"! [x] ({URL})" == sanitised(memory)["text"]
 
 
 @pytest.mark.parametrize("trust", ["user", "agent"])
@@ -191,13 +191,13 @@ def test_what_stands_beside_a_memory_is_judged_by_its_own_trust(
     memory = {"trust": trust, "text": own, "links": [{"to": own}], name: beside}
 
     theirs = {"trust": "mail", "summary": f"! [x] ({URL})", "tags": [f"! [x] ({URL})"]}
-    assert around({**memory, name: [theirs, *beside[1:]]}) == shown(around(memory))
+    assert around({**memory, name: [theirs, *beside[1:]]}) == sanitised(around(memory))
 
 
 def test_html_that_is_meant_stays_html() -> None:
     html = '<p style="color:red">Hi! [x]</p>\u200b'
 
-    assert {"html": html[:-1]} == shown({"html": html})
+    assert {"html": html[:-1]} == sanitised({"html": html})
 
 
 @pytest.mark.parametrize("field", ["html", "body_html"])
@@ -206,7 +206,7 @@ def test_html_that_is_meant_stays_html() -> None:
     [f"<p>![m]({URL})</p>", f'<p title="![m]({URL})">x</p>', f"!\u200b[m]({URL})", f"![m]({URL})"],
 )
 def test_html_has_no_image_of_markdown_and_shows_the_same(field: str, html: str) -> None:
-    safe = shown({field: html})[field]
+    safe = sanitised({field: html})[field]
 
     assert [] == [drawn for drawn in rendered(safe) if loads(drawn)]
     before, after = LexborHTMLParser(html.replace("\u200b", "")), LexborHTMLParser(safe)

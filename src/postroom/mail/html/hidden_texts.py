@@ -34,7 +34,7 @@ class Observer(Protocol):
     def close(self) -> None:
         """The innermost open element ends."""
 
-    def shown(self, text: str) -> None:
+    def on_visible_text(self, text: str) -> None:
         """Text that a reader sees; it is written to the page next."""
 
     def begin_hidden(self) -> None:

@@ -160,7 +160,7 @@ class _Writer:
         if name and name not in _VOID:
             self.out.append(f"</{name}>")
 
-    def shown(self, text: str) -> None:
+    def on_visible_text(self, text: str) -> None:
         self.page.source, start = len(self.texts), len(self.out)
         visible = cleaned(text)
         pieces = removed_in(text, visible) if visible != text else [(text, False)]

@@ -336,7 +336,7 @@ class _Walker:
             if not self.has_words and frame.style.colour is not LINK:
                 self.has_words = _LETTER.search(text) is not None
             if self.observer:
-                self.observer.shown(text)
+                self.observer.on_visible_text(text)
             self.page.write_pre(text) if frame.pre else self.page.write(text)
 
     def _hidden_here(self, frame: _Frame, text: str) -> str:

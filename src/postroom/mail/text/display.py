@@ -68,7 +68,7 @@ def is_inert(written: bytes) -> bool:
     return (written.isascii() and b"\x7f" not in written) or not may_hide(written)
 
 
-def shown(value: Any, field: str = "", *, is_own: bool = False) -> Any:
+def sanitised(value: Any, field: str = "", *, is_own: bool = False) -> Any:
     """The response as a caller may see it; what callers wrote themselves is not changed."""
     if isinstance(value, str):
         return value if is_own else _words(value, field)
@@ -80,11 +80,11 @@ def shown(value: Any, field: str = "", *, is_own: bool = False) -> Any:
         return {
             name if is_own else _words(name, ""): item
             if name in kept
-            else shown(item, name, is_own=is_own)
+            else sanitised(item, name, is_own=is_own)
             for name, item in value.items()
         }
     if isinstance(value, (list, tuple)):
-        return [shown(item, field, is_own=is_own) for item in value]
+        return [sanitised(item, field, is_own=is_own) for item in value]
     return value
 
 

@@ -343,10 +343,10 @@ def _line(
 ) -> MailLine:
     if request.text:
         return line_of(message, addresses, text=message.new_text or message.text)
-    return line_of(message, addresses, snippet=_shown(row, message, request.q or "") or None)
+    return line_of(message, addresses, snippet=_snippet_for(row, message, request.q or "") or None)
 
 
-def _shown(row: MessageRow, message: Message, q: str) -> str:
+def _snippet_for(row: MessageRow, message: Message, q: str) -> str:
     """The start of the text, or what matches if the rest of the row does not show it."""
     files = " ".join(file.filename for file in message.attachments)
     seen = fold(f"{row.subject} {row.snippet} {row.from_name} {row.from_address} {files}")

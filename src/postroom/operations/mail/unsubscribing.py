@@ -53,7 +53,7 @@ async def unsubscribe(ctx: RequestContext, request: Unsubscribe) -> Unsubscribed
 
 def _allowed(message: Message, ways: Unsubscribing) -> Unsubscribing:
     """The ways that we can go. Raises Conflict if there is none."""
-    if message.direction == "outbound" or ways.shown is None:
+    if message.direction == "outbound" or ways.public_form is None:
         raise Conflict(
             f"{message.id} names no way to unsubscribe; to keep such mail away, make a rule"
         )

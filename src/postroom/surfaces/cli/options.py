@@ -90,7 +90,7 @@ class Field:
         if self.choices:
             words.append(f"One of {', '.join(self.choices)}.")
         if "default" in self.schema and self.schema.get("type") != "boolean":
-            words.append(f"[default: {_shown(self.schema['default'])}]")
+            words.append(f"[default: {_default_text(self.schema['default'])}]")
         return " ".join(words)
 
     def parameters(self) -> Iterator[click.Parameter]:
@@ -182,7 +182,7 @@ def _object(written: tuple[str, ...], option: str, schema: Schema) -> dict[str, 
     return found
 
 
-def _shown(default: Any) -> str:
+def _default_text(default: Any) -> str:
     return ",".join(map(str, default)) if isinstance(default, list) else str(default)
 
 

@@ -29,7 +29,7 @@ from postroom.errors import (
     Unavailable,
     error_for,
 )
-from postroom.mail.text.display import shown
+from postroom.mail.text.display import sanitised
 from postroom.model.event import EventStream
 from postroom.model.limits import TOO_DEEP, is_shallow
 from postroom.model.message import Download, FailedAction
@@ -257,7 +257,7 @@ def problem(
         **more,
     }
     if "untrusted" in more:
-        body = shown({"untrusted": True, **body})
+        body = sanitised({"untrusted": True, **body})
     return Response(encode(body), status, headers, MEDIA_TYPE)
 
 

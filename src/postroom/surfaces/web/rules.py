@@ -163,17 +163,17 @@ async def submit(visit: Visit) -> Redirect | Shown:
     """Check, plan, compare or save what was typed."""
     do = visit.form.get("do", "")
     if do == "check":
-        return await _shown(visit, {})
+        return await _show_editor(visit, {})
     if do == "plan":
-        return await _shown(visit, await _plan(visit))
+        return await _show_editor(visit, await _plan(visit))
     if do == "compare":
-        return await _shown(visit, await _compare(visit))
+        return await _show_editor(visit, await _compare(visit))
     if do == "save":
         return await _save(visit)
     raise InvalidInput("choose an action: save, plan or compare")
 
 
-async def _shown(visit: Visit, more: Values) -> Shown:
+async def _show_editor(visit: Visit, more: Values) -> Shown:
     """The editor again, with an answer below the text."""
     return Shown(NEW.template, {**await editor(visit), **more})
 

@@ -36,7 +36,7 @@ _NAMES = "\n".join(f"{setting.variable}: {setting.summary}" for setting in SETTI
 )
 @click.pass_obj
 def config(session: Session) -> None:
-    rows = [(v.setting.variable, v.shown, v.origin) for v in session.configuration().values]
+    rows = [(v.setting.variable, v.masked_value, v.origin) for v in session.configuration().values]
     session.report(
         {name: {"value": value, "origin": origin} for name, value, origin in rows},
         lambda: table(("setting", "value", "origin"), rows),
