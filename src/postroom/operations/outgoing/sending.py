@@ -26,7 +26,7 @@ from postroom.mail.addresses import parse_address_list, written_address
 from postroom.mail.compose import reply_subject
 from postroom.mail.html.html import html_to_text
 from postroom.model.key import Scope
-from postroom.model.sending import Answer, Sent
+from postroom.model.sending import ReplyPreview, Sent
 from postroom.operations.inboxes import InboxId
 from postroom.sending.mail_options import Addresses, MailOptions, addresses_of
 from postroom.sending.outgoing_mail import AttachmentInputs, OutgoingMail, check_files
@@ -194,11 +194,11 @@ class PreviewReply(Request):
 
 
 @operation(Scope.READ)
-async def preview_reply(ctx: RequestContext, request: PreviewReply) -> Answer:
+async def preview_reply(ctx: RequestContext, request: PreviewReply) -> ReplyPreview:
     parent = await message_of(ctx, request.message_id)
     mail = await reply_mail_of(ctx, parent, "", reply_all=request.reply_all)
     to, cc = (tuple(written_address(*pair) for pair in pairs) for pairs in (mail.to, mail.cc))
-    return Answer(to, cc, reply_subject(parent.subject), parent.inbox_id, quoted_text(parent))
+    return ReplyPreview(to, cc, reply_subject(parent.subject), parent.inbox_id, quoted_text(parent))
 
 
 class PreviewForward(Request):
@@ -208,10 +208,10 @@ class PreviewForward(Request):
 
 
 @operation(Scope.READ)
-async def preview_forward(ctx: RequestContext, request: PreviewForward) -> Answer:
+async def preview_forward(ctx: RequestContext, request: PreviewForward) -> ReplyPreview:
     original = await message_of(ctx, request.message_id)
     mail = forward_mail_of(original, "", [])
-    return Answer((), (), mail.subject, original.inbox_id, mail.text or "")
+    return ReplyPreview((), (), mail.subject, original.inbox_id, mail.text or "")
 
 
 class ForwardMessage(Sending):
