@@ -79,7 +79,7 @@ def to_json(value: Any) -> Any:
     return _writer(kind)(value)
 
 
-def answer(operation: Operation[Any, Any], result: Any) -> dict[str, Any]:
+def response_body(operation: Operation[Any, Any], result: Any) -> dict[str, Any]:
     """The whole result of an operation, marked untrusted if it carries mail."""
     body: dict[str, Any] = to_json(result) if result is not None else {}
     kind: Any = operation.result

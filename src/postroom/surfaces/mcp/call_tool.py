@@ -19,7 +19,7 @@ from postroom.calls.operation import call
 from postroom.errors import MailError, StorageFull
 from postroom.mail.text.display import is_inert
 from postroom.surfaces.mcp.tool import Body, Tool, explain_error
-from postroom.surfaces.to_json import answer, marked, presented
+from postroom.surfaces.to_json import marked, presented, response_body
 
 MAX_CHARS = 100_000
 """25,000 tokens of 4 characters: clients refuse more."""
@@ -180,7 +180,7 @@ async def call_tool(ctx: RequestContext, tool: Tool, given: Mapping[str, Any]) -
 
 def _shaped(tool: Tool, result: Any) -> Body:
     """The result in the shape of its tool, truncated to fit."""
-    body = tool.present(answer(tool.operation, result))
+    body = tool.present(response_body(tool.operation, result))
     text = as_text(body)
     if "untrusted" in body and not is_inert(text.encode()):
         body = presented(body)

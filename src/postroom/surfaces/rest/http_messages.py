@@ -43,7 +43,7 @@ from postroom.surfaces.http import (
 from postroom.surfaces.rest.access import CHALLENGE
 from postroom.surfaces.rest.routes import Place, Route
 from postroom.surfaces.schema import is_list
-from postroom.surfaces.to_json import answer
+from postroom.surfaces.to_json import response_body
 
 
 @asynccontextmanager
@@ -310,7 +310,7 @@ async def respond(route: Route, result: Any, *, is_head: bool) -> Response:
     if route.single and result.status == "failed":
         raise as_error(result.failed[0])
     status = route.statuses.get(getattr(result, "status", ""), route.status)
-    return Response(written(answer(route.operation, result)), status, media_type=JSON)
+    return Response(written(response_body(route.operation, result)), status, media_type=JSON)
 
 
 def as_error(failure: FailedAction) -> MailError:

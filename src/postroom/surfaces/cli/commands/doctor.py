@@ -96,7 +96,7 @@ def _database_fix(settings: Settings, error: Exception) -> str:
     return "check POSTROOM_DATABASE_URL, and that its user owns the database"
 
 
-_ANSWER_S = 2.0
+_RESPONSE_S = 2.0
 _MAX_BYTES = 65_536
 _LISTENING = "0A"
 
@@ -172,7 +172,7 @@ async def _ask(settings: Settings) -> tuple[int | None, dict[str, Any]]:
     lines = ["GET /readyz HTTP/1.1", f"Host: {host}", "Connection: close"]
     lines += [f"X-API-Key: {key}"] if key else []
     try:
-        async with asyncio.timeout(_ANSWER_S):
+        async with asyncio.timeout(_RESPONSE_S):
             name = host.rpartition(":")[0].strip("[]")
             reader, writer = await asyncio.open_connection(name, settings.port)
             writer.write("\r\n".join([*lines, "", ""]).encode())
@@ -198,7 +198,7 @@ async def _smtp_port(settings: Settings) -> Finding:
         return ok("smtp", "mail over SMTP is off (--smtp)")
     host, _, port = settings.smtp_listen.rpartition(":")
     try:
-        async with asyncio.timeout(_ANSWER_S):
+        async with asyncio.timeout(_RESPONSE_S):
             reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
             greeting = await reader.readline()
             writer.close()
