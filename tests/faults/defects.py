@@ -162,11 +162,11 @@ def store_bytes_last() -> None:
 
 def tell_afterwards() -> None:
     """A webhook is told once it is written down that it was."""
-    from postroom.model.event import Posted
+    from postroom.model.event import WebhookResponse
     from postroom.pipeline.webhooks import Webhooks
 
     async def hasty(self: Webhooks, job: Any) -> None:
-        now, told = self.services.clock(), Posted(200, "told, honestly")
+        now, told = self.services.clock(), WebhookResponse(200, "told, honestly")
         await self.services.store.settle_webhook(job, told, now=now, next_at=None)
         await self._post(job)
 

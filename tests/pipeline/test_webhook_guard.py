@@ -7,7 +7,7 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from postroom.errors import InvalidInput
-from postroom.model.event import Posted
+from postroom.model.event import WebhookResponse
 from postroom.providers.allowed_hosts import Guard, parse_target
 from postroom.providers.http_clients import HttpPoster
 
@@ -61,7 +61,7 @@ async def test_nobody_at_the_url_is_said_in_plain_words() -> None:
         "http://127.0.0.1:1/", {}, b""
     )
 
-    assert Posted(None, "no response: connection refused") == posted
+    assert WebhookResponse(None, "no response: connection refused") == posted
 
 
 async def test_a_name_that_leads_into_the_local_network_is_refused_when_it_is_called() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
-from postroom.model.event import Posted, Webhook
+from postroom.model.event import Webhook, WebhookResponse
 from postroom.model.inbox import Inbox
 from postroom.operations.webhooks import create_webhook, list_deliveries, redeliver
 from postroom.pipeline.webhooks import Webhooks, wait_after
@@ -88,7 +88,7 @@ async def test_whatever_goes_wrong_is_a_failed_attempt(
     open_ctx: RequestContext, inbox: Inbox, receiver: Receiver
 ) -> None:
     class Broken(HttpPoster):
-        async def post(self, url: str, headers: object, body: bytes) -> Posted:
+        async def post(self, url: str, headers: object, body: bytes) -> WebhookResponse:
             raise RuntimeError
 
     webhook = await call(open_ctx, create_webhook, {"url": receiver.url})

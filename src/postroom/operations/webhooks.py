@@ -257,7 +257,7 @@ async def ping_webhook(ctx: RequestContext, request: PingWebhook) -> WebhookPing
     url, secrets = await ctx.store.webhook_target(request.webhook_id, ctx.visible, ctx.clock())
     posted = await ping(ctx, request.webhook_id, url, secrets)
     await ctx.store.record_audit()
-    status: Literal["delivered", "failed"] = "delivered" if posted.is_taken else "failed"
+    status: Literal["delivered", "failed"] = "delivered" if posted.is_success else "failed"
     return WebhookPing(request.webhook_id, status, posted.code, posted.detail)
 
 

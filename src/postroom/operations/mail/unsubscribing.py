@@ -100,7 +100,7 @@ async def _click(ctx: RequestContext, url: str) -> str | None:
     except InvalidInput as error:
         return str(error)
     posted = await ctx.poster.post(url, _HEADERS, _BODY)
-    if posted.is_taken:
+    if posted.is_success:
         await ctx.store.record_audit()
         return None
     return f"{posted.code} {posted.detail}".strip() if posted.code else posted.detail

@@ -30,7 +30,7 @@ ToolText = Callable[[RequestContext, str, Mapping[str, Any]], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Posted:
+class FormData:
     """What a form sent: its fields in order, and its files."""
 
     fields: Sequence[tuple[str, str]] = ()
@@ -52,7 +52,7 @@ class Visit:
     tool_text: ToolText
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
-    posted: Posted = Posted()
+    posted: FormData = FormData()
     base_url: str = ""
     """The address of this server as programs elsewhere reach it, without a slash at its end."""
 

@@ -36,8 +36,8 @@ from postroom.surfaces.web.page import (
     Document,
     File,
     Form,
+    FormData,
     Page,
-    Posted,
     Section,
     Shown,
     ToolText,
@@ -184,7 +184,7 @@ class WebSurface:
         request: Request,
         visitor: _Visitor,
         path: Mapping[str, str],
-        posted: Posted | None = None,
+        posted: FormData | None = None,
     ) -> Visit:
         async def guard(secret: str, look_up: Callable[[], Awaitable[T]]) -> T:
             return await self._access.sign_in(secret, request.scope, look_up)
@@ -192,7 +192,7 @@ class WebSurface:
         user_agent = request.headers.get("user-agent", "")
         query = dict(request.query_params)
         who = (self._app, visitor.signed_in, guard, user_agent, self._tool_text)
-        return Visit(*who, path, query, posted or Posted(), self._base_url(request))
+        return Visit(*who, path, query, posted or FormData(), self._base_url(request))
 
     def _base_url(self, request: Request) -> str:
         return server_url(self._app.settings.public_url, request.scope)
@@ -256,7 +256,7 @@ class WebSurface:
             response.headers["Set-Cookie"] = cookie
         return response
 
-    async def _posted(self, request: Request, visitor: _Visitor) -> Posted:
+    async def _posted(self, request: Request, visitor: _Visitor) -> FormData:
         """What a form sent, with line ends as we write them. Raises Malformed, TooLarge."""
         kind = request.headers.get("content-type", "")
         if kind.partition(";")[0].strip().lower() not in (_FORM, _FORM_WITH_FILES):
@@ -293,7 +293,7 @@ class _Visitor:
             raise Forbidden("this form belongs to another session; reload the page")
 
 
-def _read_form(kind: str, body: bytes) -> Posted:
+def _read_form(kind: str, body: bytes) -> FormData:
     """The fields and files of a form. Raises Malformed."""
     files: Sequence[FormFile] = ()
     try:
@@ -310,7 +310,7 @@ def _read_form(kind: str, body: bytes) -> Posted:
             )
     except ValueError:
         raise Malformed("the form cannot be read; reload the page") from None
-    return Posted([(name, value.replace("\r\n", "\n")) for name, value in pairs], files)
+    return FormData([(name, value.replace("\r\n", "\n")) for name, value in pairs], files)
 
 
 def _answer_of(form: Form, shown: Shown) -> Page:
