@@ -27,13 +27,13 @@ ROWS = (message.MessageRow, message.ThreadMessage, message.ThreadRow)
 """Shapes of list rows."""
 
 CARRIES_MAIL = (
-    agent.Arrived,
-    agent.ChangeReceipt,
+    agent.AgentWaitResult,
+    agent.ChangeOutcome,
     agent.FoundMail,
     agent.Mailboxes,
     agent.ReadResult,
-    agent.Receipt,
-    agent.Receipts,
+    agent.SendOutcome,
+    agent.SendOutcomes,
     account.Account,
     message.Attachment,
     message.AttachmentContent,
