@@ -8,19 +8,10 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from postroom.model.key import OWNER, Caller
-from postroom.model.message import INTERNAL, Direction, NamedAddress
+from postroom.model.message import INTERNAL, Direction, MessageState, NamedAddress
 from postroom.model.page import Page
 from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING, View
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """What actions change of a message without an effect outside."""
-
-    labels: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
-    mailboxes: tuple[str, ...] = ("Inbox",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +43,7 @@ class Facts:
     cc: tuple[NamedAddress, ...]
     date: datetime
     size_bytes: int
-    state: State
+    state: MessageState
     text: str = ""
     folded_text: str = ""
     files: tuple[tuple[str, str], ...] = ()
@@ -143,8 +134,8 @@ class PlanItem:
     subject: str
     sender: str
     date: datetime
-    before: State
-    after: State
+    before: MessageState
+    after: MessageState
     actions: tuple[Action, ...]
     why: tuple[str, ...]
 

@@ -27,8 +27,8 @@ from postroom.mail.rule_marks import is_own_forward
 from postroom.model.event import Webhook
 from postroom.model.inbox import HIDDEN_MAILBOXES, Visible
 from postroom.model.key import AGENT, NOBODY, OWNER, Caller, Key, Scope
-from postroom.model.message import NamedAddress
-from postroom.model.rule import Facts, Head, Rule, RuleEffect, RuleJob, State
+from postroom.model.message import MessageState, NamedAddress
+from postroom.model.rule import Facts, Head, Rule, RuleEffect, RuleJob
 from postroom.model.storage import FIELD_BORDER, NewMessage
 from postroom.model.view import EVERYTHING, NOTHING, Everything, Only, View, only
 from postroom.pipeline.services import Services, wait_for_notification
@@ -175,7 +175,7 @@ class ArrivalFacts:
     message_id: str
     inbox_id: str
     date: datetime
-    state: State
+    state: MessageState
     searchable: str
     auth: tuple[str, ...] = ()
 
@@ -232,7 +232,7 @@ def _run_on(run: RuleRun, message: NewMessage, parsed: ParsedMessage) -> NewMess
         message.id,
         message.inbox_id,
         message.date,
-        State(message.labels, message.flags, message.mailboxes),
+        MessageState(message.labels, message.flags, message.mailboxes),
         message.searchable,
         tuple(f"{name}={verdict}".lower() for name, verdict in message.auth.items()),
     )

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from postroom.mail.addresses import without_tag
 from postroom.mail.text.fold import as_key, fold
 from postroom.model.inbox import ARCHIVE, EVERY_MAILBOX, HIDDEN_MAILBOXES, OUTBOX, TRASH, Visible
-from postroom.model.message import FLAGS
-from postroom.model.rule import Action, Facts, PlanItem, State
+from postroom.model.message import FLAGS, MessageState
+from postroom.model.rule import Action, Facts, PlanItem
 from postroom.model.storage import MessageQuery
 from postroom.rules.definition import MAX_PLANNED, Comparison, Condition, Definition, Group
 from postroom.rules.matching import (
@@ -147,7 +147,7 @@ class Steps:
     """The actions that have an effect, and the state after them."""
 
     actions: tuple[Action, ...]
-    state: State
+    state: MessageState
     is_last: bool = False
     problems: tuple[str, ...] = ()
 
@@ -190,32 +190,32 @@ def _refusal(action: Action, facts: Facts) -> str:
     return ""
 
 
-def _with_label(state: State, label: str) -> State:
+def _with_label(state: MessageState, label: str) -> MessageState:
     if label.casefold() in {name.casefold() for name in state.labels}:
         return state
     return replace(state, labels=(*state.labels, label))
 
 
-def _without_label(state: State, label: str) -> State:
+def _without_label(state: MessageState, label: str) -> MessageState:
     gone = label.casefold()
     return replace(state, labels=tuple(n for n in state.labels if n.casefold() != gone))
 
 
-def _moved(state: State, mailbox: str) -> State:
+def _moved(state: MessageState, mailbox: str) -> MessageState:
     if [name.casefold() for name in state.mailboxes] == [mailbox.casefold()]:
         return state
     return replace(state, mailboxes=(mailbox,))
 
 
-def _with_flag(state: State, flag: str) -> State:
+def _with_flag(state: MessageState, flag: str) -> MessageState:
     return state if flag in state.flags else replace(state, flags=(*state.flags, flag))
 
 
-def _without_flag(state: State, flag: str) -> State:
+def _without_flag(state: MessageState, flag: str) -> MessageState:
     return replace(state, flags=tuple(name for name in state.flags if name != flag))
 
 
-_CHANGES: dict[str, Callable[[State, str], State]] = {
+_CHANGES: dict[str, Callable[[MessageState, str], MessageState]] = {
     "apply_label": _with_label,
     "remove_label": _without_label,
     "move": _moved,
@@ -246,7 +246,7 @@ class Chain:
     """What all rules do, and the state of the message after them."""
 
     links: tuple[Link, ...]
-    state: State
+    state: MessageState
 
 
 def run_chain(rules: Iterable[tuple[str, Definition]], facts: Facts, now: datetime) -> Chain:

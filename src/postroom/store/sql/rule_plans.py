@@ -11,9 +11,9 @@ from postroom.errors import Conflict, NotFound
 from postroom.model.event import AuditRecord
 from postroom.model.inbox import Visible
 from postroom.model.key import Caller
-from postroom.model.message import ActionResult, FailedAction
+from postroom.model.message import ActionResult, FailedAction, MessageState
 from postroom.model.page import Found, Slice
-from postroom.model.rule import Action, Plan, PlanItem, RuleEffect, State, restored_names
+from postroom.model.rule import Action, Plan, PlanItem, RuleEffect, restored_names
 from postroom.model.storage import Change
 from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING, named_in
@@ -208,26 +208,26 @@ def _item(row: Row) -> PlanItem:
     )
 
 
-def _state(values: dict[str, list[str]]) -> State:
-    return State(**{name: tuple(value) for name, value in values.items()})
+def _state(values: dict[str, list[str]]) -> MessageState:
+    return MessageState(**{name: tuple(value) for name, value in values.items()})
 
 
 STATES = "SELECT id, labels, flags, mailboxes FROM messages WHERE id {among}"
 
 
-def states_of(tx: Transaction, ids: Sequence[str]) -> dict[str, State]:
+def states_of(tx: Transaction, ids: Sequence[str]) -> dict[str, MessageState]:
     """The current flags, labels and mailboxes of messages; removed messages are missing."""
-    found: dict[str, State] = {}
+    found: dict[str, MessageState] = {}
     for batch in batches(ids):
         among, params = any_of("id", batch)
         for message_id, labels, flags, mailboxes in tx.all(STATES.format(among=among), **params):
-            found[message_id] = State(
+            found[message_id] = MessageState(
                 tuple(from_text(labels)), flag_names(flags), tuple(from_text(mailboxes))
             )
     return found
 
 
-def name_sets(state: State) -> tuple[set[str], set[str], set[str]]:
+def name_sets(state: MessageState) -> tuple[set[str], set[str], set[str]]:
     """Labels, flags and mailboxes, which are compared without case and order."""
     return (
         {name.casefold() for name in state.labels},
@@ -236,7 +236,7 @@ def name_sets(state: State) -> tuple[set[str], set[str], set[str]]:
     )
 
 
-def set_states(tx: Transaction, states: Sequence[tuple[str, State]]) -> None:
+def set_states(tx: Transaction, states: Sequence[tuple[str, MessageState]]) -> None:
     """Set the state of messages. Raises Conflict if one cannot be changed."""
     changes = [
         (message_id, Change(labels=to.labels, flags=to.flags, mailboxes=to.mailboxes))
@@ -306,7 +306,7 @@ def _check_open(tx: Transaction, plan: Plan, now: datetime) -> None:
         raise Conflict(f"the rule of {plan.id} was deleted; nothing was done")
 
 
-def _check_states(items: Sequence[PlanItem], states: dict[str, State]) -> None:
+def _check_states(items: Sequence[PlanItem], states: dict[str, MessageState]) -> None:
     stale = []
     for item in items:
         state = states.get(item.message_id)
@@ -323,7 +323,7 @@ def _check_states(items: Sequence[PlanItem], states: dict[str, State]) -> None:
         )
 
 
-def _difference(before: State, now: State) -> str:
+def _difference(before: MessageState, now: MessageState) -> str:
     words = ("relabelled", "flagged", "moved")
     pairs = zip(words, name_sets(before), name_sets(now), strict=True)
     return ", ".join(word for word, was, is_now in pairs if was != is_now)
@@ -397,8 +397,8 @@ def undo_plan(
 
 
 def _to_restore(
-    items: Iterable[PlanItem], states: Mapping[str, State]
-) -> Iterator[tuple[str, State]]:
+    items: Iterable[PlanItem], states: Mapping[str, MessageState]
+) -> Iterator[tuple[str, MessageState]]:
     """The existing messages that differ from their state before the plan, with that state."""
     for item in items:
         state = states.get(item.message_id)
@@ -406,7 +406,7 @@ def _to_restore(
             yield item.message_id, target
 
 
-def _undo_problems(tx: Transaction, plan: Plan, item: PlanItem, state: State) -> list[str]:
+def _undo_problems(tx: Transaction, plan: Plan, item: PlanItem, state: MessageState) -> list[str]:
     """Cancel pending rule jobs of one message, and describe what cannot be undone."""
     problems = []
     kept_changes = _restored(item, state)[1]
@@ -423,7 +423,7 @@ def _undo_problems(tx: Transaction, plan: Plan, item: PlanItem, state: State) ->
     return problems
 
 
-def _restored(item: PlanItem, state: State) -> tuple[State, str]:
+def _restored(item: PlanItem, state: MessageState) -> tuple[MessageState, str]:
     """The state to restore, and the names of the fields that were changed since."""
     before, after = item.before, item.after
     labels, labels_kept = restored_names(before.labels, after.labels, state.labels)

@@ -11,9 +11,9 @@ from postroom.model.event import AuditRecord
 from postroom.model.inbox import Visible
 from postroom.model.key import AGENT, OWNER
 from postroom.model.memory import DEFAULT_NAMESPACE, Author, Link, MemoryChange
-from postroom.model.message import NamedAddress
+from postroom.model.message import MessageState, NamedAddress
 from postroom.model.page import Found, Slice, random_id
-from postroom.model.rule import Action, Facts, Loss, Rule, RuleEffect, State, text_sha256
+from postroom.model.rule import Action, Facts, Loss, Rule, RuleEffect, text_sha256
 from postroom.model.storage import FIELD_BORDER, MessageQuery
 from postroom.model.view import EVERYTHING, Everything, named_in
 from postroom.store.search.index import IndexSearcher
@@ -260,7 +260,9 @@ def _facts(row: Row, text: str, files: Sequence[tuple[str, str]]) -> Facts:
         cc=_people(lines, "cc"),
         date=moment(row[7]),
         size_bytes=row[8],
-        state=State(tuple(from_text(row[9])), flag_names(row[10]), tuple(from_text(row[11]))),
+        state=MessageState(
+            tuple(from_text(row[9])), flag_names(row[10]), tuple(from_text(row[11]))
+        ),
         text=text,
         folded_text=folded[1] if text else "",
         files=tuple(files),
