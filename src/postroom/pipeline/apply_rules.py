@@ -41,7 +41,7 @@ from postroom.rules.definition import (
     rights_for,
     standing_caller,
 )
-from postroom.rules.planning import Chain, run_chain
+from postroom.rules.planning import RuleOutcomes, run_chain
 
 
 async def caller_of_key(services: Services, key: Key) -> Caller:
@@ -259,16 +259,16 @@ def definition_of(yaml: str) -> Definition | str:
 
 
 def _effects(
-    chain: Chain,
+    chain: RuleOutcomes,
     refused: Mapping[str, tuple[str, ...]],
     run: RuleRun,
     submitted_by: tuple[str, ...],
 ) -> list[RuleEffect]:
     """What each rule did; rules that changed nothing are left out."""
     found = []
-    known_in = {rule.id: rule.known_in for rule in run.rules} if chain.links else {}
+    known_in = {rule.id: rule.known_in for rule in run.rules} if chain.outcomes else {}
     made_by = {rule.id: (rule.made_by,) if rule.made_by else () for rule in run.rules}
-    for link in chain.links:
+    for link in chain.outcomes:
         problems = (*link.problems, *refused[link.rule_id])
         if link.actions or problems:
             caller = run.callers[link.rule_id] or NOBODY

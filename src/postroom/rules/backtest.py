@@ -60,14 +60,14 @@ class BackTest:
 
 
 def _run(rules: Sequence[Definition], place: str, facts: Facts, now: datetime) -> Outcome:
-    links = run_chain([(rule.name, rule) for rule in rules if rule.enabled], facts, now).links
+    outcomes = run_chain([(rule.name, rule) for rule in rules if rule.enabled], facts, now).outcomes
     return Outcome(
         place=place,
         subject=facts.subject,
         sender=facts.sender,
-        rules=tuple(link.rule.name for link in links),
-        actions=tuple(act for link in links for act in link.actions),
-        why=tuple(reason for link in links for reason in link.why),
+        rules=tuple(outcome.rule.name for outcome in outcomes),
+        actions=tuple(act for outcome in outcomes for act in outcome.actions),
+        why=tuple(reason for outcome in outcomes for reason in outcome.why),
     )
 
 

@@ -143,7 +143,7 @@ MAX_LABELS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class AppliedActions:
     """The actions that have an effect, and the state after them."""
 
     actions: tuple[Action, ...]
@@ -152,14 +152,14 @@ class Steps:
     problems: tuple[str, ...] = ()
 
 
-def apply_actions(actions: Sequence[Action], facts: Facts) -> Steps:
+def apply_actions(actions: Sequence[Action], facts: Facts) -> AppliedActions:
     """Apply actions in their order; those without an effect are left out."""
     state = facts.state
     taken: list[Action] = []
     problems: list[str] = []
     for action in actions:
         if action.type == "stop":
-            return Steps(tuple(taken), state, is_last=True, problems=tuple(problems))
+            return AppliedActions(tuple(taken), state, is_last=True, problems=tuple(problems))
         if action.type in _EXTERNAL:
             if refusal := _refusal(action, facts):
                 problems.append(refusal)
@@ -172,7 +172,7 @@ def apply_actions(actions: Sequence[Action], facts: Facts) -> Steps:
         elif after != state:
             state = after
             taken.append(action)
-    return Steps(tuple(taken), state, problems=tuple(problems))
+    return AppliedActions(tuple(taken), state, problems=tuple(problems))
 
 
 _EXTERNAL = ("forward", "reply", "webhook", "remember")
@@ -231,7 +231,7 @@ _CHANGES: dict[str, Callable[[MessageState, str], MessageState]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class RuleOutcome:
     """What one rule does with a message."""
 
     rule_id: str
@@ -242,30 +242,32 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class RuleOutcomes:
     """What all rules do, and the state of the message after them."""
 
-    links: tuple[Link, ...]
+    outcomes: tuple[RuleOutcome, ...]
     state: MessageState
 
 
-def run_chain(rules: Iterable[tuple[str, Definition]], facts: Facts, now: datetime) -> Chain:
+def run_chain(rules: Iterable[tuple[str, Definition]], facts: Facts, now: datetime) -> RuleOutcomes:
     """Run rules in their order, each on the state that the ones before have left."""
-    links: list[Link] = []
+    outcomes: list[RuleOutcome] = []
     for rule_id, rule in rules:
         try:
             why = why_it_matches(rule.when, facts, now)
             steps = None if why is None else apply_actions(rule.then, facts)
         except Exception as error:  # noqa: BLE001 - a failing rule does not stop the mail
-            links.append(Link(rule_id, rule, (), (), (f"it failed: {type(error).__name__}",)))
+            outcomes.append(
+                RuleOutcome(rule_id, rule, (), (), (f"it failed: {type(error).__name__}",))
+            )
             continue
         if why is None or steps is None:
             continue
-        links.append(Link(rule_id, rule, steps.actions, why, steps.problems))
+        outcomes.append(RuleOutcome(rule_id, rule, steps.actions, why, steps.problems))
         facts = replace(facts, state=steps.state)
         if steps.is_last:
             break
-    return Chain(tuple(links), facts.state)
+    return RuleOutcomes(tuple(outcomes), facts.state)
 
 
 _ONCE = "reply: a sender gets one automatic reply per thread, and a few per day from an inbox"
@@ -285,7 +287,7 @@ class PlanDraft:
     replies: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Automatic replies within a day, sent or planned, by inbox and address."""
 
-    def add(self, facts: Facts, why: Why, steps: Steps) -> None:
+    def add(self, facts: Facts, why: Why, steps: AppliedActions) -> None:
         """Add a message that matches."""
         actions = tuple(a for a in steps.actions if self._may(a, facts))
         self.total += 1

@@ -209,7 +209,7 @@ def test_a_chain_sees_what_was_done_before_and_stops_when_told():
 
     chain = run_chain([(rule.name, rule) for rule in rules], MAIL, NOW)
 
-    assert ["a", "b"] == [link.rule_id for link in chain.links]
+    assert ["a", "b"] == [link.rule_id for link in chain.outcomes]
     assert MessageState(("Bookkeeping", "A"), ("seen", "flagged"), ("Inbox",)) == chain.state
 
 
