@@ -41,7 +41,7 @@ from postroom.rules.definition import (
     rights_for,
     standing_caller,
 )
-from postroom.rules.planning import RuleOutcomes, run_chain
+from postroom.rules.planning import RuleOutcomes, outcomes_of
 
 
 async def caller_of_key(services: Services, key: Key) -> Caller:
@@ -236,13 +236,13 @@ def _run_on(run: RuleRun, message: NewMessage, parsed: ParsedMessage) -> NewMess
         message.searchable,
         tuple(f"{name}={verdict}".lower() for name, verdict in message.auth.items()),
     )
-    chain = run_chain(chosen, facts_of(parsed, arrival, run.rule_key), run.now)
+    outcomes = outcomes_of(chosen, facts_of(parsed, arrival, run.rule_key), run.now)
     return replace(
         message,
-        labels=chain.state.labels,
-        flags=chain.state.flags,
-        mailboxes=chain.state.mailboxes,
-        effects=(*broken, *_effects(chain, refused, run, message.submitted_by)),
+        labels=outcomes.state.labels,
+        flags=outcomes.state.flags,
+        mailboxes=outcomes.state.mailboxes,
+        effects=(*broken, *_effects(outcomes, refused, run, message.submitted_by)),
     )
 
 
@@ -259,29 +259,29 @@ def definition_of(yaml: str) -> Definition | str:
 
 
 def _effects(
-    chain: RuleOutcomes,
+    outcomes: RuleOutcomes,
     refused: Mapping[str, tuple[str, ...]],
     run: RuleRun,
     submitted_by: tuple[str, ...],
 ) -> list[RuleEffect]:
     """What each rule did; rules that changed nothing are left out."""
     found = []
-    known_in = {rule.id: rule.known_in for rule in run.rules} if chain.outcomes else {}
+    known_in = {rule.id: rule.known_in for rule in run.rules} if outcomes.outcomes else {}
     made_by = {rule.id: (rule.made_by,) if rule.made_by else () for rule in run.rules}
-    for link in chain.outcomes:
-        problems = (*link.problems, *refused[link.rule_id])
-        if link.actions or problems:
-            caller = run.callers[link.rule_id] or NOBODY
-            name, known = link.rule.name, known_in[link.rule_id]
+    for outcome in outcomes.outcomes:
+        problems = (*outcome.problems, *refused[outcome.rule_id])
+        if outcome.actions or problems:
+            caller = run.callers[outcome.rule_id] or NOBODY
+            name, known = outcome.rule.name, known_in[outcome.rule_id]
             found.append(
                 RuleEffect(
-                    link.rule_id,
+                    outcome.rule_id,
                     name,
-                    link.actions,
+                    outcome.actions,
                     problems,
                     caller,
                     caller.key_id,
-                    (*made_by[link.rule_id], *submitted_by),
+                    (*made_by[outcome.rule_id], *submitted_by),
                     known,
                 )
             )

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from postroom.model.rule import Action, Facts, shown_action
 from postroom.rules.definition import Definition
-from postroom.rules.planning import run_chain
+from postroom.rules.planning import outcomes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,9 @@ class BackTest:
 
 
 def _run(rules: Sequence[Definition], place: str, facts: Facts, now: datetime) -> Outcome:
-    outcomes = run_chain([(rule.name, rule) for rule in rules if rule.enabled], facts, now).outcomes
+    outcomes = outcomes_of(
+        [(rule.name, rule) for rule in rules if rule.enabled], facts, now
+    ).outcomes
     return Outcome(
         place=place,
         subject=facts.subject,

@@ -249,7 +249,9 @@ class RuleOutcomes:
     state: MessageState
 
 
-def run_chain(rules: Iterable[tuple[str, Definition]], facts: Facts, now: datetime) -> RuleOutcomes:
+def outcomes_of(
+    rules: Iterable[tuple[str, Definition]], facts: Facts, now: datetime
+) -> RuleOutcomes:
     """Run rules in their order, each on the state that the ones before have left."""
     outcomes: list[RuleOutcome] = []
     for rule_id, rule in rules:

@@ -13,7 +13,7 @@ from postroom.model.rule import Action, Facts, Head
 from postroom.model.view import EVERYTHING, only
 from postroom.rules.matching import HeadNeeded, why_it_matches
 from postroom.rules.parser import parse_rule
-from postroom.rules.planning import apply_actions, queries_for, run_chain
+from postroom.rules.planning import apply_actions, outcomes_of, queries_for
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 SUBJECT, TEXT = "Ihre Rechnung Nr. 7 (Straße)", "Please pay  100 €.\nThank you"
@@ -207,10 +207,10 @@ def test_a_chain_sees_what_was_done_before_and_stops_when_told():
         parse_rule("name: c\nwhen: [{has_attachment: true}]\nthen: [delete]"),
     ]
 
-    chain = run_chain([(rule.name, rule) for rule in rules], MAIL, NOW)
+    outcomes = outcomes_of([(rule.name, rule) for rule in rules], MAIL, NOW)
 
-    assert ["a", "b"] == [link.rule_id for link in chain.outcomes]
-    assert MessageState(("Bookkeeping", "A"), ("seen", "flagged"), ("Inbox",)) == chain.state
+    assert ["a", "b"] == [outcome.rule_id for outcome in outcomes.outcomes]
+    assert MessageState(("Bookkeeping", "A"), ("seen", "flagged"), ("Inbox",)) == outcomes.state
 
 
 def test_the_index_is_asked_for_what_a_rule_looks_for():
