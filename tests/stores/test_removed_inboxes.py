@@ -129,7 +129,7 @@ async def test_an_inbox_leaves_no_row_of_its_own_in_any_table(
     assert {**beside, "plan_items": 1} == after
     for plan_id in ("pln_1", "pln_2"):
         with pytest.raises(NotFound):
-            await services.store.plan_acts(plan_id, EVERYTHING)
+            await services.store.plan_actions(plan_id, EVERYTHING)
     assert "pln_3" == (await services.store.plan_items("pln_3", EVERYTHING, Slice()))[0].id
     assert () == await services.store.problems()
 

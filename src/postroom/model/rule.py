@@ -261,7 +261,7 @@ class RuleJob:
     rule_name: str
     message_id: str
     inbox_id: str
-    act: Action
+    action: Action
     attempts: int
     holder: str
     authority: str
@@ -283,10 +283,10 @@ SHOWN = {
 """The name under which the value of an action is shown, and written in the flat form."""
 
 
-def shown_action(act: Action) -> dict[str, str]:
+def shown_action(action: Action) -> dict[str, str]:
     """An action as callers see it."""
-    value = {SHOWN[act.type]: act.value} if act.type in SHOWN else {}
-    return {"type": act.type, **({"key": act.key} if act.key else {}), **value}
+    value = {SHOWN[action.type]: action.value} if action.type in SHOWN else {}
+    return {"type": action.type, **({"key": action.key} if action.key else {}), **value}
 
 
 def restored_names(

@@ -147,7 +147,7 @@ def _shown_item(item: PlanItem) -> dict[str, object]:
         "subject": item.subject[:_SHOWN_SUBJECT],
         "from": item.sender,
         "date": item.date,
-        "actions": [shown_action(act) for act in item.actions],
+        "actions": [shown_action(action) for action in item.actions],
         "why": list(item.why[:_MAX_REASONS]),
     }
 
@@ -315,7 +315,7 @@ class ApplyRulePlan(Request):
 
 @operation(Scope.WRITE, destroys=True)
 async def apply_rule_plan(ctx: RequestContext, request: ApplyRulePlan) -> ActionResult:
-    await check_actions(ctx, await ctx.store.plan_acts(request.plan_id, ctx.visible))
+    await check_actions(ctx, await ctx.store.plan_actions(request.plan_id, ctx.visible))
     return await ctx.store.apply_plan(
         request.plan_id, ctx.caller, authority=recorded_authority(ctx.caller), now=ctx.clock()
     )
@@ -329,8 +329,8 @@ class UndoRulePlan(Request):
 
 @operation(Scope.WRITE)
 async def undo_rule_plan(ctx: RequestContext, request: UndoRulePlan) -> ActionResult:
-    acts = await ctx.store.plan_acts(request.plan_id, ctx.visible)
-    await check_actions(ctx, acts, rights_to_undo)
+    actions = await ctx.store.plan_actions(request.plan_id, ctx.visible)
+    await check_actions(ctx, actions, rights_to_undo)
     return await ctx.store.undo_plan(
         request.plan_id, ctx.visible, actor=ctx.caller.key_id, now=ctx.clock()
     )

@@ -158,12 +158,12 @@ class RuleJobs:
         try:
             await self.run_job(job)
         except MailError as error:
-            failed = f"{job.act.type}: {error}"
+            failed = f"{job.action.type}: {error}"
             if not isinstance(error, _PERMANENT) and job.attempts < MAX_ATTEMPTS:
                 next_at = self.services.clock() + timedelta(seconds=10 * 2**job.attempts)
         except Exception as error:
             log.exception("rule_jobs.failed", extra={"rule_job": job.id})
-            failed = f"{job.act.type}: internal error ({type(error).__name__}); see the log"
+            failed = f"{job.action.type}: internal error ({type(error).__name__}); see the log"
         now = self.services.clock()
         await self.services.store.settle_rule_job(job, now=now, failed=failed, next_at=next_at)
 

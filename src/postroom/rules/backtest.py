@@ -49,7 +49,7 @@ class BackTest:
         self.mails += 1
         outcome = _run(self.rules, place, facts, now)
         self.matches.update(outcome.rules)
-        self.counts.update(act.type for act in outcome.actions)
+        self.counts.update(action.type for action in outcome.actions)
         if outcome.rules:
             self.outcomes.append(outcome)
         if self.against is None:
@@ -68,7 +68,7 @@ def _run(rules: Sequence[Definition], place: str, facts: Facts, now: datetime) -
         subject=facts.subject,
         sender=facts.sender,
         rules=tuple(outcome.rule.name for outcome in outcomes),
-        actions=tuple(act for outcome in outcomes for act in outcome.actions),
+        actions=tuple(action for outcome in outcomes for action in outcome.actions),
         why=tuple(reason for outcome in outcomes for reason in outcome.why),
     )
 
@@ -80,7 +80,7 @@ def shown_outcome(outcome: Outcome) -> dict[str, object]:
         "subject": outcome.subject,
         "from": outcome.sender,
         "rules": list(outcome.rules),
-        "actions": [shown_action(act) for act in outcome.actions],
+        "actions": [shown_action(action) for action in outcome.actions],
         "why": list(outcome.why),
     }
 
@@ -100,8 +100,8 @@ def shown_test(test: BackTest) -> dict[str, object]:
         {
             "place": one.after.place,
             "subject": one.after.subject,
-            "before": [shown_action(act) for act in one.before.actions],
-            "after": [shown_action(act) for act in one.after.actions],
+            "before": [shown_action(action) for action in one.before.actions],
+            "after": [shown_action(action) for action in one.after.actions],
         }
         for one in test.changed
     ]

@@ -61,7 +61,9 @@ def claim_rule_jobs(
 
 
 def _rule_job(row: Row, holder: str) -> RuleJob:
-    inbox, number, rule_job_id, rule, name, message, inbox_id, act, attempts, authority = row[:10]
+    (inbox, number, rule_job_id, rule, name, message, inbox_id, action, attempts, authority) = row[
+        :10
+    ]
     return RuleJob(
         inbox=inbox,
         number=number,
@@ -70,7 +72,7 @@ def _rule_job(row: Row, holder: str) -> RuleJob:
         rule_name=name,
         message_id=message,
         inbox_id=inbox_id,
-        act=Action(*from_text(act)),
+        action=Action(*from_text(action)),
         attempts=attempts,
         holder=holder,
         authority=authority,

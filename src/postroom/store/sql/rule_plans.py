@@ -181,11 +181,11 @@ def _items(tx: Transaction, plan: int, start: int, limit: int) -> list[PlanItem]
     return [_item(row) for row in rows]
 
 
-def plan_acts(tx: Transaction, plan_id: str, visible: Visible) -> frozenset[Action]:
+def plan_actions(tx: Transaction, plan_id: str, visible: Visible) -> frozenset[Action]:
     """The distinct actions of a plan. Raises NotFound."""
     number = stored_plan(tx, plan_id, visible).number
     rows = tx.all("SELECT DISTINCT actions FROM plan_items WHERE plan = :plan", plan=number)
-    return frozenset(Action(*act) for (acts,) in rows for act in from_text(acts))
+    return frozenset(Action(*action) for (actions,) in rows for action in from_text(actions))
 
 
 def all_items(tx: Transaction, stored: StoredPlan) -> Iterator[PlanItem]:
@@ -203,7 +203,7 @@ def _item(row: Row) -> PlanItem:
         date=moment(row[4]),
         before=_state(from_text(row[5])),
         after=_state(from_text(row[6])),
-        actions=tuple(Action(*act) for act in from_text(row[7])),
+        actions=tuple(Action(*action) for action in from_text(row[7])),
         why=tuple(from_text(row[8])),
     )
 
@@ -333,7 +333,7 @@ def _apply(
     tx: Transaction, plan: Plan, item: PlanItem, caller: Caller, authority: str, now: datetime
 ) -> None:
     failed: list[str] = []
-    if any(act.type in SIDE_EFFECTS for act in item.actions):
+    if any(action.type in SIDE_EFFECTS for action in item.actions):
         row = tx.one(ABOUT, id=item.message_id)
         assert row is not None
         rule_id = plan.rule_id or plan.id
@@ -413,13 +413,15 @@ def _undo_problems(tx: Transaction, plan: Plan, item: PlanItem, state: MessageSt
     if kept_changes:
         problems.append(f"not undone, since it was changed afterwards: {kept_changes}")
     cancelled = cancel_rule_jobs(tx, plan.id, item.message_id)
-    for act in item.actions:
-        if act in cancelled:
-            cancelled.remove(act)
-        elif act.type in ("forward", "reply", "webhook"):
-            problems.append(f"{act.type} {act.value[:100]} was sent already".replace("  ", " "))
-        elif act.type == "remember":
-            problems.append(f"the memory {act.key} stays; memory_delete removes it")
+    for action in item.actions:
+        if action in cancelled:
+            cancelled.remove(action)
+        elif action.type in ("forward", "reply", "webhook"):
+            problems.append(
+                f"{action.type} {action.value[:100]} was sent already".replace("  ", " ")
+            )
+        elif action.type == "remember":
+            problems.append(f"the memory {action.key} stays; memory_delete removes it")
     return problems
 
 

@@ -295,9 +295,9 @@ def run_side_effects(
 ) -> list[str]:
     """Run the actions that do not change the message, and return descriptions of the failures."""
     failed = list(effect.problems)
-    for act in effect.actions:
+    for action in effect.actions:
         try:
-            _run_side_effect(tx, effect, act, about, now, plan_id)
+            _run_side_effect(tx, effect, action, about, now, plan_id)
         except MailError as error:
             failed.append(str(error))
     for problem in failed:
@@ -313,19 +313,19 @@ def known_in(view: Visible) -> dict[str, object]:
 def _run_side_effect(
     tx: Transaction,
     effect: RuleEffect,
-    act: Action,
+    action: Action,
     about: About,
     now: datetime,
     plan_id: str | None,
 ) -> None:
-    if act.type == "webhook":
+    if action.type == "webhook":
         data: dict[str, object] = {"rule_id": effect.rule_id, "rule": effect.rule_name}
         event = add_event(tx, "rule.matched", now, about, {**data, **known_in(effect.seen_in)})
         # An agent without a key acts for the owner, also for a URL that both use.
         authority = OWNER.key_id if effect.authority == AGENT.key_id else effect.authority
         signer = Signer(authority, effect.caller.inboxes)
-        insert_rule_delivery(tx, act.value, event, about.inbox, signer, now)
-    elif act.type in ("forward", "reply"):
+        insert_rule_delivery(tx, action.value, event, about.inbox, signer, now)
+    elif action.type in ("forward", "reply"):
         insert(
             tx,
             "rule_jobs",
@@ -335,7 +335,7 @@ def _run_side_effect(
             plan=plan_id,
             message=about.message_id,
             inbox=about.inbox,
-            action=dumps(act),
+            action=dumps(action),
             state="waiting",
             attempts=0,
             next_at=seconds(now),
@@ -343,16 +343,16 @@ def _run_side_effect(
             authors=dumps(list(dict.fromkeys((effect.authority, *effect.authors)))),
         )
         tx.announce("rule_jobs")
-    elif act.type == "remember":
-        _store_memory(tx, act, about, now)
+    elif action.type == "remember":
+        _store_memory(tx, action, about, now)
 
 
-def _store_memory(tx: Transaction, act: Action, about: About, now: datetime) -> None:
+def _store_memory(tx: Transaction, action: Action, about: About, now: datetime) -> None:
     """Store a memory with trust `mail` and a link to its message."""
     change = MemoryChange(
         DEFAULT_NAMESPACE,
-        act.key,
-        text=act.value,
+        action.key,
+        text=action.value,
         links=(Link("learnt_from", about.message_id),),
         at_most="mail",
     )

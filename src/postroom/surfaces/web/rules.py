@@ -67,7 +67,7 @@ def outcome_of(item: PlanItem | None) -> str:
     """What a version of a rule does with a message, in words."""
     if item is None:
         return "does not match"
-    words = [f"{act.type} {act.value[:100]}".strip() for act in item.actions]
+    words = [f"{action.type} {action.value[:100]}".strip() for action in item.actions]
     return ", ".join(words) or "matches, and changes nothing"
 
 

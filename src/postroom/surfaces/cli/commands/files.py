@@ -373,13 +373,15 @@ def _tell_outcomes(trial: BackTest, refused: list[Unreadable]) -> None:
         print(f"  {cell(name)}: {count}")
     if trial.against is None:
         for outcome in trial.outcomes[:_MAX_SHOWN]:
-            print(f"{_title(outcome)}\n    {_acts(outcome.actions)}")
+            print(f"{_title(outcome)}\n    {_action_words(outcome.actions)}")
         _tell_rest(len(trial.outcomes))
     else:
         print(f"{len(trial.changed)} mails have a different outcome")
         for one in trial.changed[:_MAX_SHOWN]:
             print(_title(one.after))
-            print(f"  - {_acts(one.before.actions)}\n  + {_acts(one.after.actions)}")
+            print(
+                f"  - {_action_words(one.before.actions)}\n  + {_action_words(one.after.actions)}"
+            )
         _tell_rest(len(trial.changed))
     for problem in refused:
         print(f"warning: {cell(problem.place)}: {cell(problem.problem)}", file=sys.stderr)
@@ -394,5 +396,7 @@ def _title(outcome: Outcome) -> str:
     return f"{cell(outcome.place)}: {cell(outcome.sender)}: {cell(outcome.subject)}"
 
 
-def _acts(actions: tuple[Action, ...]) -> str:
-    return cell(", ".join(": ".join(shown_action(act).values()) for act in actions) or "nothing")
+def _action_words(actions: tuple[Action, ...]) -> str:
+    return cell(
+        ", ".join(": ".join(shown_action(action).values()) for action in actions) or "nothing"
+    )
