@@ -61,13 +61,11 @@ def claim_rule_jobs(
 
 
 def _rule_job(row: Row, holder: str) -> RuleJob:
-    (inbox, number, rule_job_id, rule, name, message, inbox_id, action, attempts, authority) = row[
-        :10
-    ]
+    inbox, number, job_id, rule, name, message, inbox_id, action, attempts, authority = row[:10]
     return RuleJob(
         inbox=inbox,
         number=number,
-        id=rule_job_id,
+        id=job_id,
         rule_id=rule,
         rule_name=name,
         message_id=message,
