@@ -49,7 +49,7 @@ from postroom.rules.definition import (
     rights_to_undo,
 )
 from postroom.rules.matching import impossible_conditions
-from postroom.rules.planning import PlanDraft, consider, queries_for
+from postroom.rules.planning import PlanDraft, add_matches, queries_for
 
 PLAN_LIFETIME = timedelta(hours=24)
 _AT_ONCE = 500
@@ -77,9 +77,9 @@ async def draft_plan_of(ctx: RequestContext, rule: Definition, numbers: Sequence
         batch = await ctx.store.facts(
             numbers[first : first + step], with_text=with_text, with_files=with_files
         )
-        unread = await in_thread(consider, rule, batch, now, draft)
+        unread = await in_thread(add_matches, rule, batch, now, draft)
         if unread:
-            await in_thread(consider, rule, await _with_heads(ctx, unread), now, draft)
+            await in_thread(add_matches, rule, await _with_heads(ctx, unread), now, draft)
     draft.items.sort(key=lambda item: item.date, reverse=True)
     return draft
 

@@ -39,7 +39,7 @@ from postroom.rules.definition import (
     permitted,
     refusal,
     rights_for,
-    standing_caller,
+    rule_caller,
 )
 from postroom.rules.planning import RuleOutcomes, outcomes_of
 
@@ -76,7 +76,7 @@ async def callers_for_rules(services: Services, rules: Iterable[Rule]) -> dict[s
     authorities = {rule.id: (authority_of_rule(rule), rule.inboxes) for rule in rules}
     callers = await current_callers(services, (authority for authority, _ in authorities.values()))
     return {
-        rule_id: standing_caller(authority, inboxes, callers)
+        rule_id: rule_caller(authority, inboxes, callers)
         for rule_id, (authority, inboxes) in authorities.items()
     }
 
@@ -84,7 +84,7 @@ async def callers_for_rules(services: Services, rules: Iterable[Rule]) -> dict[s
 async def caller_for_rule_job(services: Services, job: RuleJob) -> Caller | None:
     """The caller that a job is run for; None if its key has ended."""
     callers = await current_callers(services, [job.authority])
-    return standing_caller(job.authority, only(job.inbox_id), callers)
+    return rule_caller(job.authority, only(job.inbox_id), callers)
 
 
 async def current_callers(services: Services, authorities: Iterable[str]) -> dict[str, Caller]:
@@ -364,8 +364,8 @@ async def _refusal(services: Services, rule: Rule, caller: Caller | None) -> str
     return _NO_AUTHORITY if authority_of_rule(rule) == NO_AUTHORITY else ""
 
 
-_TELLING = (Scope.ADMIN, Scope.READ)
-_TAKE_OVER = "renewing its secret with another key makes it a webhook of that key"
+_WEBHOOK_SCOPES = (Scope.ADMIN, Scope.READ)
+_RENEW_ADVICE = "renewing its secret with another key makes it a webhook of that key"
 
 
 async def webhook_refusal(services: Services, made_by: str | None, inboxes: View) -> str:
@@ -373,8 +373,8 @@ async def webhook_refusal(services: Services, made_by: str | None, inboxes: View
     if not made_by or made_by == OWNER.key_id:
         return ""
     callers = await current_callers(services, [made_by])
-    why = _lost(callers.get(made_by), _TELLING, inboxes)
-    return why and f"the key that made this webhook {why}; {_TAKE_OVER}"
+    why = _missing_right(callers.get(made_by), _WEBHOOK_SCOPES, inboxes)
+    return why and f"the key that made this webhook {why}; {_RENEW_ADVICE}"
 
 
 async def stopped_webhooks(services: Services, webhooks: Iterable[Webhook]) -> dict[str, str]:
@@ -391,11 +391,11 @@ async def send_refusal(services: Services, sent_by: str | None, inbox: View) -> 
     if not sent_by or sent_by == OWNER.key_id:
         return ""
     callers = await current_callers(services, [sent_by])
-    why = _lost(callers.get(sent_by), (Scope.SEND,), inbox)
+    why = _missing_right(callers.get(sent_by), (Scope.SEND,), inbox)
     return why and f"not sent: the key that scheduled it {why}; retry it to send it now"
 
 
-def _lost(caller: Caller | None, scopes: Iterable[Scope], inboxes: View) -> str:
+def _missing_right(caller: Caller | None, scopes: Iterable[Scope], inboxes: View) -> str:
     if caller is None:
         return "was revoked or has expired"
     missing = [scope for scope in scopes if scope not in caller.scopes]

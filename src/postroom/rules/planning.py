@@ -335,11 +335,11 @@ class PlanDraft:
                 f"{self.total} messages match, but safety.max_messages is {limit}; "
                 "narrow the rule or raise it, or this plan cannot be applied"
             )
-        yield from self.remarks()
+        yield from self.limitations()
         if rule.uses("delete"):
             yield "delete moves messages to Trash"
 
-    def remarks(self) -> Iterator[str]:
+    def limitations(self) -> Iterator[str]:
         """What a plan does not do, or cannot undo."""
         if self._unchanged:
             yield f"{_messages(self._unchanged)} would not change: the actions have no effect"
@@ -356,7 +356,7 @@ def _messages(count: int) -> str:
     return f"{count} message{'s' * (count != 1)}"
 
 
-def consider(
+def add_matches(
     rule: Definition, batch: Iterable[Facts], now: datetime, draft: PlanDraft
 ) -> list[Facts]:
     """Add the messages of a batch that match; returns those whose headers must be read first."""
