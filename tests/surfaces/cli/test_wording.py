@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import postroom
-from postroom.surfaces.cli.command_table import COMMANDS, Bound, operation_at
+from postroom.surfaces.cli.command_table import COMMANDS, OperationCommand, operation_at
 from postroom.surfaces.cli.exit_codes import field_in_our_words, in_our_words
 from postroom.surfaces.cli.options import fields_of, spellings
 
@@ -23,10 +23,12 @@ OTHER_SURFACES = {"agent", "imap", "bulk_changes.py", "inbound.py", "receipts.py
 OPTIONS = {
     name: option
     for row in COMMANDS
-    if isinstance(row, Bound)
+    if isinstance(row, OperationCommand)
     for name, option in spellings(fields_of(operation_at(row.operation).request, row.plain)).items()
 }
-OPERATIONS = {row.operation.rpartition(".")[2] for row in COMMANDS if isinstance(row, Bound)}
+OPERATIONS = {
+    row.operation.rpartition(".")[2] for row in COMMANDS if isinstance(row, OperationCommand)
+}
 
 
 def messages() -> Iterator[str]:

@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from postroom.errors import MailError, RateLimited, Unavailable
-from postroom.surfaces.cli.command_table import COMMANDS, Bound
+from postroom.surfaces.cli.command_table import COMMANDS, OperationCommand
 from postroom.surfaces.cli.terminal import inert, write_json
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _commands() -> dict[str, str]:
     return {
         row.operation.rpartition(".")[2]: f"`postroom {row.name}`"
         for row in reversed(COMMANDS)
-        if isinstance(row, Bound)
+        if isinstance(row, OperationCommand)
     }
 
 

@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 from postroom.calls.request import Request
 from postroom.errors import InvalidInput
 from postroom.model.limits import Limits
-from postroom.surfaces.cli.command_table import Bound, operation_at
+from postroom.surfaces.cli.command_table import OperationCommand, operation_at
 from postroom.surfaces.cli.completion import Complete, completes, files
 from postroom.surfaces.cli.output import perform
 from postroom.surfaces.cli.session import Session
@@ -269,7 +269,7 @@ def _attachment_input(path: str, limits: Limits) -> dict[str, str]:
     }
 
 
-def bind(row: Bound, name: str) -> click.Command:
+def bind(row: OperationCommand, name: str) -> click.Command:
     """Make the command of a row."""
     operation = operation_at(row.operation)
     unseen = {*dict(row.pin), *row.hide}
