@@ -64,7 +64,7 @@ def serve(session: Session, /, *, no_auth: bool, demo: bool, workers: int, **giv
     from postroom.surfaces.rest.server import new_attempts
 
     allow_files()
-    settings = session.sure_settings(**given)
+    settings = session.unambiguous_settings(**given)
     ports = Ports.take(settings)
     prepare_folder(settings, creates=True)
     if workers == 1:
@@ -301,13 +301,13 @@ async def _serve(
 @click.pass_obj
 def worker(session: Session, /, *, port: str | None) -> None:
     if port is None:
-        settings = session.sure_settings()
+        settings = session.unambiguous_settings()
         prepare_folder(settings, creates=False)
         asyncio.run(_work(settings, _without_health_port))
         return
     from postroom.surfaces.rest.server import build_health, listen, serve_on
 
-    settings = session.sure_settings(port=port)
+    settings = session.unambiguous_settings(port=port)
     prepare_folder(settings, creates=False)
     bound = listen(settings.host, settings.port)
 
@@ -355,7 +355,7 @@ def mcp(session: Session, /, *, key: str | None, key_file: str | None, **given: 
     from postroom.app import open_app
     from postroom.surfaces.mcp.server import serve_stdio
 
-    settings = session.sure_settings(**given)
+    settings = session.unambiguous_settings(**given)
     prepare_folder(settings, creates=True)
     bears = _key_of_client(settings, key, key_file)
 
