@@ -45,10 +45,10 @@ class Session:
     def as_json(self) -> bool:
         return self.output == "json"
 
-    def report(self, result: Any, tell: Callable[[], None]) -> None:
-        """Print the result of a command: as JSON, or in words with *tell*."""
+    def report(self, result: Any, print_words: Callable[[], None]) -> None:
+        """Print the result of a command: as JSON, or in words with *print_words*."""
         if not self.as_json:
-            tell()
+            print_words()
             return
         from postroom.surfaces.cli.terminal import write_json
         from postroom.surfaces.to_json import to_json

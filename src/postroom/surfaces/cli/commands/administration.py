@@ -71,11 +71,11 @@ def completion(shell: str) -> None:
 @click.pass_obj
 def verify_audit(session: Session) -> int:
     found = session.run(lambda app: app.services.store.check_audit())
-    session.report(found, lambda: _tell_audit(found))
+    session.report(found, lambda: _print_audit(found))
     return OK if found.is_whole else EXIT_CODES["internal"]
 
 
-def _tell_audit(found: AuditCheck) -> None:
+def _print_audit(found: AuditCheck) -> None:
     for problem in found.problems:
         print(f"problem: {cell(problem)}")
     verdict = "no problems" if found.is_whole else f"{len(found.problems)} problems"
@@ -107,7 +107,7 @@ async def _reparse(app: App, *, everything: bool) -> int:
     with Progress("parsing", unit="messages") as progress:
         async for count in batches(app.services, version=version):
             done += count
-            progress.tell(done, share=min(done / total, 1.0) if total else None)
+            progress.update(done, share=min(done / total, 1.0) if total else None)
     return done
 
 
@@ -148,7 +148,7 @@ class Findings:
 @click.pass_obj
 def verify(session: Session, *, quick: bool, repair: bool, sweep: bool) -> int:
     findings = session.run(lambda app: examine(app, quick=quick, repair=repair, sweep=sweep))
-    session.report(findings, lambda: _tell(findings))
+    session.report(findings, lambda: _print_result(findings))
     return EXIT_CODES["internal"] if findings.problems else OK
 
 
@@ -182,7 +182,7 @@ async def _examine_blobs(app: App, findings: Findings) -> set[BlobKey]:
             if damage is not None and await app.services.store.used_blobs([key]):
                 damaged.add(key)
                 findings.problems.append(damage)
-            progress.tell(findings.blobs)
+            progress.update(findings.blobs)
     return damaged
 
 
@@ -193,10 +193,10 @@ async def _read_again(app: App, findings: Findings, damaged: set[BlobKey]) -> No
         async for count, problems in parse_differences(app.services, damaged=damaged):
             findings.messages += count
             findings.problems += problems
-            progress.tell(findings.messages)
+            progress.update(findings.messages)
 
 
-def _tell(findings: Findings) -> None:
+def _print_result(findings: Findings) -> None:
     for problem in findings.problems:
         print(f"problem: {cell(problem)}")
     count = len(findings.problems)

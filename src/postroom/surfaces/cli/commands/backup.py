@@ -67,10 +67,10 @@ def migrate(
 
     with Progress("migrating", unit="blobs") as blobs, Progress("migrating", unit="rows") as rows:
 
-        def tell(what: str, count: int, share: float | None) -> None:
-            (rows if what == "rows" else blobs).tell(count, share)
+        def update(what: str, count: int, share: float | None) -> None:
+            (rows if what == "rows" else blobs).update(count, share)
 
-        result = asyncio.run(migrate_installation(old, new, tell, is_copy=copy))
+        result = asyncio.run(migrate_installation(old, new, update, is_copy=copy))
     return _report(session, result, "copied" if copy else "moved")
 
 
@@ -135,7 +135,7 @@ def backup(session: Session, folder: Path) -> int:
     from postroom.backup import create_backup, holds_key
 
     with Progress("copying", unit="blobs") as progress:
-        result = asyncio.run(create_backup(settings, folder.absolute(), progress.tell))
+        result = asyncio.run(create_backup(settings, folder.absolute(), progress.update))
     code = _report(session, result, "backed up")
     if holds_key(folder):
         print(_HOLDS_KEY, file=sys.stderr)
@@ -161,17 +161,17 @@ def restore(session: Session, folder: Path) -> int:
     from postroom.backup import restore_backup
 
     with Progress("copying", unit="blobs") as progress:
-        result = asyncio.run(restore_backup(folder.absolute(), settings, progress.tell))
+        result = asyncio.run(restore_backup(folder.absolute(), settings, progress.update))
     return _report(session, result, "restored")
 
 
 def _report(session: Session, result: TransferResult, verb: str) -> int:
     """Report what was done; the exit code is 1 if there were problems."""
-    session.report(result, lambda: _tell(result, verb))
+    session.report(result, lambda: _print_result(result, verb))
     return EXIT_CODES["internal"] if result.problems else OK
 
 
-def _tell(result: TransferResult, verb: str) -> None:
+def _print_result(result: TransferResult, verb: str) -> None:
     for problem in result.problems:
         print(f"problem: {cell(problem)}")
     rows = "rows" if verb in ("moved", "copied") else "messages"

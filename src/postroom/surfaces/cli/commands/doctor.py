@@ -32,11 +32,13 @@ if TYPE_CHECKING:
 @click.pass_obj
 def doctor(session: Session) -> int:
     findings = asyncio.run(_examine(session))
-    session.report({"checks": [asdict(finding) for finding in findings]}, lambda: _tell(findings))
+    session.report(
+        {"checks": [asdict(finding) for finding in findings]}, lambda: _print_checks(findings)
+    )
     return EXIT_CODES["internal"] if any(f.status == "problem" for f in findings) else OK
 
 
-def _tell(findings: list[Finding]) -> None:
+def _print_checks(findings: list[Finding]) -> None:
     for finding in findings:
         print(f"{finding.status:8} {finding.check:9} {cell(finding.detail)}")
         if finding.fix:
