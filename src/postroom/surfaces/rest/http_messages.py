@@ -211,13 +211,13 @@ def _repeated_arguments(model: type[Arguments]) -> tuple[frozenset[str], frozens
     return lists, frozenset(name for name, is_marked in marks.items() if is_marked)
 
 
-NEVER_AGAIN = {"mailgun": 406, "postmark": 403, "resend": 200}
+NO_RETRY_STATUS = {"mailgun": 406, "postmark": 403, "resend": 200}
 """Statuses for providers that interpret the usual ones differently."""
 
 POSTED_BY = "postroom.posted_by"
 """Where the scope of a request names the provider."""
 
-_LATER = 503
+_RETRY_STATUS = 503
 
 
 def status_for(error: MailError, scope: Mapping[str, Any]) -> int | None:
@@ -226,8 +226,8 @@ def status_for(error: MailError, scope: Mapping[str, Any]) -> int | None:
     if provider is None:
         return None
     if isinstance(error, (RateLimited, TooSlow)):
-        return _LATER
-    return NEVER_AGAIN.get(provider) if isinstance(error, (NotFound, TooLarge)) else None
+        return _RETRY_STATUS
+    return NO_RETRY_STATUS.get(provider) if isinstance(error, (NotFound, TooLarge)) else None
 
 
 MEDIA_TYPE = "application/problem+json"
