@@ -42,7 +42,7 @@ class FormData:
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class PageRequest:
     """A request of a person: who they are, and what they gave in path, query and form."""
 
     app: App
@@ -110,7 +110,7 @@ class Page:
 
     path: str
     template: str
-    values: Callable[[Visit], Awaitable[Values]]
+    values: Callable[[PageRequest], Awaitable[Values]]
     is_public: bool = False
     scope: Scope | None = None
     """The scope without which the form on this page is of no use."""
@@ -129,7 +129,7 @@ class Document:
     """A document that a page shows in a frame, with a policy of its own."""
 
     path: str
-    content: Callable[[Visit], Awaitable[Framed]]
+    content: Callable[[PageRequest], Awaitable[Framed]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,19 +149,19 @@ class Form:
     """
 
     path: str
-    action: Operation[Any, Any] | Callable[[Visit], Awaitable[Redirect | Shown]]
+    action: Operation[Any, Any] | Callable[[PageRequest], Awaitable[Redirect | Shown]]
     error_page: Page
     fields: tuple[str, ...] = ()
     redirect_to: str = "/"
     notice: str = ""
     is_public: bool = False
 
-    async def submit(self, visit: Visit) -> Redirect | Shown:
+    async def submit(self, request: PageRequest) -> Redirect | Shown:
         """Do what the form asks for. Raises MailError."""
         if not isinstance(self.action, Operation):
-            return await self.action(visit)
-        given = {name: visit.form[name] for name in self.fields if visit.form.get(name)}
-        await visit.call(self.action, **visit.path, **given)
+            return await self.action(request)
+        given = {name: request.form[name] for name in self.fields if request.form.get(name)}
+        await request.call(self.action, **request.path, **given)
         return Redirect(self.redirect_to, self.notice)
 
 
