@@ -226,7 +226,7 @@ async def total_seen(shared: Shared, key: str) -> int:
 async def test_a_stream_tells_only_what_the_key_may_see(
     shared: Shared, sees_own: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhooks, "QUIET_S", 0.3)
+    monkeypatch.setattr(webhooks, "KEEP_ALIVE_S", 0.3)
     limits = {"inboxes": [shared.own.inbox] if sees_own else []}
     caller = await shared.app.authenticate(await shared.key(ALL, limits))
     ctx = shared.app.context(caller)

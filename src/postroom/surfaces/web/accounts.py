@@ -27,12 +27,12 @@ from postroom.operations.accounts import (
 from postroom.operations.oauth_sign_in import finish_sign_in, start_sign_in
 from postroom.surfaces.web.page import (
     Form,
+    FormResult,
     Link,
     Page,
     PageRequest,
     Redirect,
     Section,
-    Shown,
     Values,
 )
 
@@ -99,7 +99,7 @@ async def new_account(request: PageRequest) -> Values:
     }
 
 
-async def add(request: PageRequest) -> Redirect | Shown:
+async def add(request: PageRequest) -> Redirect | FormResult:
     """Add an account: the login is tried first. Gmail and Outlook go on with a sign-in."""
     form = request.form
     given: dict[str, Any] = {name: form[name].strip() for name in _TEXTS if form.get(name)}
@@ -144,9 +144,9 @@ def _redirect_to(request: PageRequest) -> str:
     return f"{request.base_url}{_BACK}" if is_local else UNUSED_REDIRECT
 
 
-def _sign_in_page(started: StartedSignIn) -> Shown:
+def _sign_in_page(started: StartedSignIn) -> FormResult:
     title = TRAITS[started.provider].title
-    return Shown("accounts/sign_in.html", {"started": started, "provider": title})
+    return FormResult("accounts/sign_in.html", {"started": started, "provider": title})
 
 
 async def one_account(request: PageRequest) -> Values:
@@ -171,17 +171,17 @@ async def sync(request: PageRequest) -> Redirect:
     return Redirect(f"/accounts/{account_id}", "asked to sync")
 
 
-async def check(request: PageRequest) -> Shown:
+async def check(request: PageRequest) -> FormResult:
     """Try the stored login, and show what the account can do."""
     try:
         found = await request.call(check_account, account_id=request.path["account_id"])
     except ProviderAuthFailed as error:
         words = _COMMAND.sub("", str(error))
         raise ProviderAuthFailed(f"{words}. Sign in again below.", **error.details) from error
-    return Shown("accounts/account.html", {**await one_account(request), "checked": found})
+    return FormResult("accounts/account.html", {**await one_account(request), "checked": found})
 
 
-async def log_in(request: PageRequest) -> Redirect | Shown:
+async def log_in(request: PageRequest) -> Redirect | FormResult:
     """Give an account another password, or sign in at its provider."""
     account = await request.call(get_account, account_id=request.path["account_id"])
     if account.provider in _BY_CODE:
@@ -196,7 +196,7 @@ async def log_in(request: PageRequest) -> Redirect | Shown:
     return Redirect(f"/accounts/{account.id}", "signed in again")
 
 
-async def sign_in(request: PageRequest) -> Redirect | Shown:
+async def sign_in(request: PageRequest) -> Redirect | FormResult:
     """Go on with a sign-in: wait, or add the account."""
     answer = request.form.get("answer", "")
     progress = await request.call(
@@ -208,7 +208,7 @@ async def sign_in(request: PageRequest) -> Redirect | Shown:
     return Redirect(f"/accounts/{progress.account.id}", "account added")
 
 
-async def back(request: PageRequest) -> Values:
+async def oauth_redirect(request: PageRequest) -> Values:
     """Where a browser comes back from a provider; it is asked to go on, and then has its session.
 
     The first request comes from another site, so the browser sends no cookie with it.
@@ -232,7 +232,7 @@ async def sign_in_failed(_visit: PageRequest) -> Values:
 
 ACCOUNTS = Page("/accounts", "accounts/list.html", accounts)
 NEW = Page("/accounts/new", "accounts/new.html", new_account, scope=Scope.ADMIN)
-BACK = Page(_BACK, "accounts/back.html", back, is_public=True)
+BACK = Page(_BACK, "accounts/back.html", oauth_redirect, is_public=True)
 FAILED = Page("/accounts/sign-in", "accounts/sign_in_failed.html", sign_in_failed)
 ACCOUNT = Page("/accounts/{account_id}", "accounts/account.html", one_account)
 REMOVE = Page(

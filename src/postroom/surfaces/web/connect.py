@@ -27,12 +27,12 @@ from postroom.surfaces.web.keys import (
 )
 from postroom.surfaces.web.page import (
     Form,
+    FormResult,
     Link,
     Page,
     PageRequest,
     Redirect,
     Section,
-    Shown,
     Values,
 )
 
@@ -79,15 +79,15 @@ def _values(request: PageRequest, key: str) -> Values:
     }
 
 
-async def make_key(request: PageRequest) -> Shown:
+async def make_key(request: PageRequest) -> FormResult:
     """Make a key for a client and show its lines with it, once."""
     values = _values(request, KEY_PLACEHOLDER)
     name = values["client"].title
     made = await request.call(create_key, name=name, scopes=values["scopes"])
-    return Shown("connect/connect.html", {**_values(request, made.key or ""), "made": made})
+    return FormResult("connect/connect.html", {**_values(request, made.key or ""), "made": made})
 
 
-async def test_call(request: PageRequest) -> Shown:
+async def test_call(request: PageRequest) -> FormResult:
     """Call a tool as the agent with a key would, and show what it answers."""
     words, tool, arguments = _TESTS.get(request.form.get("test", ""), ("", "", {}))
     if not tool:
@@ -99,7 +99,7 @@ async def test_call(request: PageRequest) -> Shown:
         answer = {"text": _indented(text), "is_error": _is_error(text), "tool": tool}
     except MailError as error:
         answer = {"text": str(error), "is_error": True, "tool": tool}
-    return Shown("connect/connect.html", {**values, "answer": {**answer, "words": words}})
+    return FormResult("connect/connect.html", {**values, "answer": {**answer, "words": words}})
 
 
 async def _caller(request: PageRequest) -> Caller:
@@ -189,7 +189,7 @@ async def consent(request: PageRequest) -> Values:
     allowed = {*asked.scopes} & request.person.caller.scopes
     return {
         "asked": asked,
-        "place": _place(asked),
+        "target": _target_words(asked),
         "problem": problem,
         "back": _answer_url(request, asked.redirect_uri, error=code, error_description=problem),
         "query": urlencode(dict(request.query)),
@@ -203,7 +203,7 @@ async def consent(request: PageRequest) -> Values:
     }
 
 
-def _place(asked: AccessRequest) -> str:
+def _target_words(asked: AccessRequest) -> str:
     """Where the answer goes, in words."""
     url = urlsplit(asked.redirect_uri)
     if url.scheme == "https":

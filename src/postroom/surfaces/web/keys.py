@@ -33,12 +33,12 @@ from postroom.surfaces.web.mail.writing import lines_of
 from postroom.surfaces.web.overview import sees_installation
 from postroom.surfaces.web.page import (
     Form,
+    FormResult,
     Link,
     Page,
     PageRequest,
     Redirect,
     Section,
-    Shown,
     Values,
 )
 
@@ -203,10 +203,10 @@ def _choices(request: PageRequest) -> Values:
     }
 
 
-async def make_key(request: PageRequest) -> Shown:
+async def make_key(request: PageRequest) -> FormResult:
     """Make a key and show it, once."""
     made = await request.call(create_key, **_arguments(request))
-    return Shown("keys/made.html", {"key": made, "facts": _facts(made, {})})
+    return FormResult("keys/made.html", {"key": made, "facts": _facts(made, {})})
 
 
 def _arguments(request: PageRequest) -> dict[str, Any]:
@@ -316,7 +316,7 @@ SECTION = Section(
 
 
 FILTERS = ("actor", "via", "action", "target", "after_date", "before_date")
-WAYS = {
+VIA_NAMES = {
     "rest": "REST",
     "mcp": "MCP",
     "mcp-stdio": "MCP (stdio)",
@@ -330,7 +330,7 @@ _ENTRIES = 50
 _PROBLEMS_SHOWN = 5
 _VERIFIED = b"audit verified"
 _PAGES_OF = {"msg": "/mail/{}", "drf": "/drafts/{}"}
-assert set(WAYS) == set(get_args(Via))
+assert set(VIA_NAMES) == set(get_args(Via))
 
 
 async def audit(request: PageRequest) -> Values:
@@ -350,7 +350,7 @@ async def audit(request: PageRequest) -> Values:
         "problem": problem,
         "asked": asked,
         "kept": urlencode(given),
-        "ways": WAYS,
+        "via_names": VIA_NAMES,
         "may_verify": sees_installation(request),
         "verified": _verified(request),
     }

@@ -33,7 +33,7 @@ _DELIVERIES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class Task:
     """Something that waits for the person: what, why, and where it is fixed."""
 
     tone: Literal["warn", "bad"]
@@ -43,15 +43,15 @@ class Need:
     action: str
 
 
-async def needs_of(
+async def tasks_of(
     request: PageRequest, counts: Mapping[str, int], *, is_paused: bool
-) -> list[Need]:
+) -> list[Task]:
     """What needs the person, as far as they may see and fix it; most urgent first."""
     found = [*_of_mail(counts, is_paused=is_paused)]
     if request.may(Scope.READ):
         found += [*_of_accounts((await request.call(list_accounts, limit=100)).results)]
         found += [
-            Need("bad", f"The rule “{rule.name}” has stopped", rule.reason, "/rules", "Open rules")
+            Task("bad", f"The rule “{rule.name}” has stopped", rule.reason, "/rules", "Open rules")
             for rule in await request.call(list_stopped_rules)
         ]
     if request.may(Scope.ADMIN):
@@ -71,48 +71,48 @@ def _messages(count: int) -> str:
     return "1 message" if count == 1 else f"{count} messages"
 
 
-def _of_mail(counts: Mapping[str, int], *, is_paused: bool) -> Iterator[Need]:
+def _of_mail(counts: Mapping[str, int], *, is_paused: bool) -> Iterator[Task]:
     if held := counts.get("held", 0):
         is_waiting = "is waiting" if held == 1 else "are waiting"
         why = "See what an agent wants to send, then approve or reject it."
-        yield Need(
+        yield Task(
             "warn", f"{_messages(held)} {is_waiting} for your approval", why, "/outgoing", "Review"
         )
     if is_paused:
         why = "Mail is accepted but not sent. Run `postroom outbox resume` to send it."
-        yield Need("bad", "The outbox is paused", why, "/outgoing", "View outgoing mail")
+        yield Task("bad", "The outbox is paused", why, "/outgoing", "View outgoing mail")
     if failed := counts.get("failed", 0):
         why = "The recipient's server rejected it. See why, then send it again if that helps."
         link = "/outgoing?status=failed"
-        yield Need("bad", f"{_messages(failed)} could not be delivered", why, link, "See why")
+        yield Task("bad", f"{_messages(failed)} could not be delivered", why, link, "See why")
     if unknown := counts.get("unknown", 0):
         why = (
             "The connection broke before the server confirmed. Ask the recipient before you resend."
         )
         link = "/outgoing?status=unknown"
-        yield Need("bad", f"{_messages(unknown)} may or may not have been sent", why, link, "View")
+        yield Task("bad", f"{_messages(unknown)} may or may not have been sent", why, link, "View")
 
 
-def _of_accounts(accounts: tuple[Account, ...]) -> Iterator[Need]:
+def _of_accounts(accounts: tuple[Account, ...]) -> Iterator[Task]:
     for account in accounts:
         if account.state == "needs_reauth":
             what = f"{account.address} needs you to sign in"
-            yield Need("bad", what, account.detail, "/accounts", "Sign in")
+            yield Task("bad", what, account.detail, "/accounts", "Sign in")
         elif account.state == "failing":
             what = f"{account.address} is not syncing"
-            yield Need("bad", what, account.detail, "/accounts", "Open accounts")
+            yield Task("bad", what, account.detail, "/accounts", "Open accounts")
 
 
-async def _of_webhooks(request: PageRequest) -> list[Need]:
+async def _of_webhooks(request: PageRequest) -> list[Task]:
     found = []
     webhooks = (await request.call(list_webhooks, limit=_MAX_WEBHOOKS)).results
     for webhook in webhooks:
         if webhook.stopped:
             what = f"The webhook {webhook.url} has stopped"
-            found.append(Need("bad", what, webhook.stopped, "/webhooks", "Open webhooks"))
+            found.append(Task("bad", what, webhook.stopped, "/webhooks", "Open webhooks"))
         elif webhook.enabled and (why := await _failure(request, webhook.id)):
             what = f"The webhook {webhook.url} is failing"
-            found.append(Need("warn", what, why, "/webhooks", "Open webhooks"))
+            found.append(Task("warn", what, why, "/webhooks", "Open webhooks"))
     return found
 
 
@@ -137,10 +137,10 @@ async def _keys(request: PageRequest) -> list[Key]:
     return found
 
 
-def _of_keys(keys: list[Key], now: datetime) -> list[Need]:
+def _of_keys(keys: list[Key], now: datetime) -> list[Task]:
     soon = [key for key in keys if key.expires_at and now < key.expires_at <= now + EXPIRES_SOON]
     return [
-        Need(
+        Task(
             "warn",
             f"The key “{key.name}” expires soon",
             f"It expires on {key.expires_at:%-d %b %Y}. Extend it, or replace it with a new key.",
@@ -274,7 +274,7 @@ async def overview(request: PageRequest) -> Values:
     values: Values = {
         "counts": counts,
         "statuses": STATUSES,
-        "needs": await needs_of(request, counts, is_paused=queue.is_paused),
+        "tasks": await tasks_of(request, counts, is_paused=queue.is_paused),
         "days": days,
         "periods": PERIODS,
         "load": (load := await load_of(request)),

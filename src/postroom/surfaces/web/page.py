@@ -97,7 +97,7 @@ Values = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class FormResult:
     """What a form is answered with if it is not redirected: a secret that is shown once, a test."""
 
     template: str
@@ -117,7 +117,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Framed:
+class FramedPage:
     """A document in HTML, and what its content may do (Content-Security-Policy)."""
 
     html: bytes
@@ -129,7 +129,7 @@ class Document:
     """A document that a page shows in a frame, with a policy of its own."""
 
     path: str
-    content: Callable[[PageRequest], Awaitable[Framed]]
+    content: Callable[[PageRequest], Awaitable[FramedPage]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +149,14 @@ class Form:
     """
 
     path: str
-    action: Operation[Any, Any] | Callable[[PageRequest], Awaitable[Redirect | Shown]]
+    action: Operation[Any, Any] | Callable[[PageRequest], Awaitable[Redirect | FormResult]]
     error_page: Page
     fields: tuple[str, ...] = ()
     redirect_to: str = "/"
     notice: str = ""
     is_public: bool = False
 
-    async def submit(self, request: PageRequest) -> Redirect | Shown:
+    async def submit(self, request: PageRequest) -> Redirect | FormResult:
         """Do what the form asks for. Raises MailError."""
         if not isinstance(self.action, Operation):
             return await self.action(request)

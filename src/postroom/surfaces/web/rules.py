@@ -23,12 +23,12 @@ from postroom.operations.rules import (
 )
 from postroom.surfaces.web.page import (
     Form,
+    FormResult,
     Link,
     Page,
     PageRequest,
     Redirect,
     Section,
-    Shown,
     Values,
 )
 from postroom.surfaces.web.rule_templates import TEMPLATES, completion, reference
@@ -170,7 +170,7 @@ NEW = Page("/rules/new", "rules/editor.html", editor)
 RULE = Page("/rules/{rule_id}", "rules/editor.html", editor)
 
 
-async def submit(request: PageRequest) -> Redirect | Shown:
+async def submit(request: PageRequest) -> Redirect | FormResult:
     """Check, plan, compare or save what was typed."""
     do = request.form.get("do", "")
     if do == "check":
@@ -184,9 +184,9 @@ async def submit(request: PageRequest) -> Redirect | Shown:
     raise InvalidInput("choose an action: save, plan or compare")
 
 
-async def _show_editor(request: PageRequest, more: Values) -> Shown:
+async def _show_editor(request: PageRequest, more: Values) -> FormResult:
     """The editor again, with an answer below the text."""
-    return Shown(NEW.template, {**await editor(request), **more})
+    return FormResult(NEW.template, {**await editor(request), **more})
 
 
 async def _plan(request: PageRequest) -> Values:
@@ -279,7 +279,7 @@ async def switch(request: PageRequest) -> Redirect:
     """Switch a rule on or off."""
     on = request.form.get("enabled") == "yes"
     await request.call(update_rule, rule_id=request.path["rule_id"], enabled=on)
-    return Redirect(_place(request), "rule on" if on else "rule off")
+    return Redirect(_return_path(request), "rule on" if on else "rule off")
 
 
 async def move(request: PageRequest) -> Redirect:
@@ -287,10 +287,10 @@ async def move(request: PageRequest) -> Redirect:
     position = request.form.get("position", "")
     number = int(position) if position.isascii() and position.isdigit() else position
     await request.call(update_rule, rule_id=request.path["rule_id"], position=number)
-    return Redirect(_place(request), "rule moved")
+    return Redirect(_return_path(request), "rule moved")
 
 
-def _place(request: PageRequest) -> str:
+def _return_path(request: PageRequest) -> str:
     return f"/rules/{request.path['rule_id']}" if request.form.get("from") == "rule" else "/rules"
 
 

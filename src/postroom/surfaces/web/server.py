@@ -37,10 +37,10 @@ from postroom.surfaces.web.page import (
     File,
     Form,
     FormData,
+    FormResult,
     Page,
     PageRequest,
     Section,
-    Shown,
     ToolText,
 )
 from postroom.surfaces.web.rendering import (
@@ -251,7 +251,7 @@ class WebSurface:
         try:
             with self._app.concurrency_limit.place():
                 redirect = await form.submit(page_request)
-                if isinstance(redirect, Shown):
+                if isinstance(redirect, FormResult):
                     return await _page(_answer_of(form, redirect), page_request, session)
         except MailError as error:
             with self._app.concurrency_limit.place():
@@ -321,7 +321,7 @@ def _read_form(kind: str, body: bytes) -> FormData:
     return FormData([(name, value.replace("\r\n", "\n")) for name, value in pairs], files)
 
 
-def _answer_of(form: Form, shown: Shown) -> Page:
+def _answer_of(form: Form, shown: FormResult) -> Page:
     """The page that answers a form; it is in the navigation where the form is."""
 
     async def values(_page_request: PageRequest) -> dict[str, Any]:

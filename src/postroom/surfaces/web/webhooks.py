@@ -35,12 +35,12 @@ from postroom.operations.webhooks import (
 from postroom.surfaces.http import event_lines, event_stream_response
 from postroom.surfaces.web.page import (
     Form,
+    FormResult,
     Link,
     Page,
     PageRequest,
     Redirect,
     Section,
-    Shown,
     Values,
 )
 
@@ -88,11 +88,11 @@ async def events(request: PageRequest) -> Values:
         "types": TYPES,
         "tones": TONES,
         "addresses": {inbox.id: inbox.address for inbox in inboxes},
-        "told": {event.id: told(event) for event in page.results} if page else {},
+        "summaries": {event.id: event_summary(event) for event in page.results} if page else {},
     }
 
 
-def told(event: Event) -> str:
+def event_summary(event: Event) -> str:
     """What an event says, in a line."""
     data = event.data
     if event.type == "message.received":
@@ -171,11 +171,14 @@ async def webhooks(request: PageRequest) -> Values:
     place = {"cursor": request.query["cursor"]} if request.query.get("cursor") else {}
     page = await request.call(list_webhooks, limit=_ROWS, **place)
     addresses = await _addresses(request)
-    rows = [(webhook, state_of(webhook), _told_of(webhook, addresses)) for webhook in page.results]
+    rows = [
+        (webhook, state_of(webhook), _subscription_summary(webhook, addresses))
+        for webhook in page.results
+    ]
     return {"page": page, "rows": rows}
 
 
-def _told_of(webhook: Webhook, addresses: dict[str, str]) -> str:
+def _subscription_summary(webhook: Webhook, addresses: dict[str, str]) -> str:
     types = ", ".join(webhook.types) or "all events"
     if isinstance(webhook.inboxes, Everything):
         return f"{types} of all inboxes"
@@ -194,7 +197,7 @@ async def new_webhook(request: PageRequest) -> Values:
     }
 
 
-async def make_webhook(request: PageRequest) -> Shown:
+async def make_webhook(request: PageRequest) -> FormResult:
     """Make a webhook and show its secret, once."""
     given = {"url": request.form.get("url", "").strip(), "types": request.posted.all("type")}
     if request.form.get("limit_inboxes") == "some":
@@ -202,7 +205,7 @@ async def make_webhook(request: PageRequest) -> Shown:
             raise InvalidInput("select at least one inbox, or choose all inboxes")
         given["inboxes"] = request.posted.all("inbox")
     made = await request.call(create_webhook, **given)
-    return Shown("webhooks/secret.html", {"webhook": made, "is_new": True})
+    return FormResult("webhooks/secret.html", {"webhook": made, "is_new": True})
 
 
 async def one_webhook(request: PageRequest) -> Values:
@@ -217,7 +220,7 @@ async def one_webhook(request: PageRequest) -> Values:
     return {
         "webhook": webhook,
         "state": state_of(webhook),
-        "told_of": _told_of(webhook, await _addresses(request)),
+        "subscription_summary": _subscription_summary(webhook, await _addresses(request)),
         "deliveries": deliveries,
         "types": TYPES,
         "given": given,
@@ -242,16 +245,16 @@ async def switch(request: PageRequest) -> Redirect:
     return Redirect(f"/webhooks/{webhook_id}", "webhook resumed" if is_on else "webhook paused")
 
 
-async def ping(request: PageRequest) -> Shown:
+async def ping(request: PageRequest) -> FormResult:
     """Send a request to try a webhook, and show the response."""
     answered = await request.call(ping_webhook, webhook_id=request.path["webhook_id"])
-    return Shown("webhooks/webhook.html", {**await one_webhook(request), "ping": answered})
+    return FormResult("webhooks/webhook.html", {**await one_webhook(request), "ping": answered})
 
 
-async def renew(request: PageRequest) -> Shown:
+async def renew(request: PageRequest) -> FormResult:
     """Give a webhook a new secret and show it, once."""
     renewed = await request.call(renew_webhook, webhook_id=request.path["webhook_id"])
-    return Shown("webhooks/secret.html", {"webhook": renewed, "is_new": False})
+    return FormResult("webhooks/secret.html", {"webhook": renewed, "is_new": False})
 
 
 async def delivery(request: PageRequest) -> Values:

@@ -108,7 +108,7 @@ SECTION = Section(
     forms=(
         Form("/mail", change, LIST),
         Form("/mail/{message_id}", change, MESSAGE),
-        Form("/mail/{message_id}/unsubscribe", reading.leave_list, MESSAGE),
+        Form("/mail/{message_id}/unsubscribe", reading.unsubscribe_list, MESSAGE),
         Form("/undo", undo, LIST),
         Form("/compose", writing.send, COMPOSE),
     ),

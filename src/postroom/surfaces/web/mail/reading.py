@@ -20,11 +20,11 @@ from postroom.operations.mail.unsubscribing import unsubscribe
 from postroom.surfaces.web.mail.listing import mail_url, panes, place_of
 from postroom.surfaces.web.mail.sender import (
     compare_domains,
-    kept_out,
-    sender_findings,
+    sender_notes,
     verdict_on_sender,
+    withheld,
 )
-from postroom.surfaces.web.page import Framed, PageRequest, Redirect, Values
+from postroom.surfaces.web.page import FramedPage, PageRequest, Redirect, Values
 from postroom.surfaces.web.rendering import render
 
 CHARS_PER_TOKEN = 4
@@ -67,7 +67,7 @@ async def agent_view(request: PageRequest, mail: Message) -> Values:
         "max_tokens": MAX_TOKENS,
         "marked": marked,
         "in_page": in_page,
-        "kept_out": kept_out(mail, marked.marks),
+        "withheld": withheld(mail, marked.marks),
         "replies": await _replies(request, mail),
         "other": request.query.get("to", "").strip() or _SOMEBODY,
     }
@@ -125,11 +125,11 @@ def _line(found: ReplyVerdict) -> dict[str, Any]:
     }
 
 
-async def framed_marks(request: PageRequest) -> Framed:
+async def framed_marks(request: PageRequest) -> FramedPage:
     """The HTML of a mail with marks, as a document that can do nothing but be read."""
     marked = await request.call(get_marked_message, message_id=request.path["message_id"])
     html = render("mail/frame.html", html=marked.html, has_marks=True)
-    return Framed(html, FRAME_POLICY.format(hosts=""))
+    return FramedPage(html, FRAME_POLICY.format(hosts=""))
 
 
 TABS = {
@@ -189,7 +189,7 @@ async def _tab(request: PageRequest, mail: Message, tab: str) -> Values:
             "returns_to": returns_to[:1],
             "verdict": verdict_on_sender(mail),
             "comparison": compare_domains(mail),
-            "sender": sender_findings(mail),
+            "sender": sender_notes(mail),
         }
     return {}
 
@@ -245,7 +245,7 @@ async def attachment_preview(request: PageRequest, mail: Message | HeldMail) -> 
     return {"file": file, "text": found.text, "found": found}
 
 
-async def framed_html(request: PageRequest) -> Framed:
+async def framed_html(request: PageRequest) -> FramedPage:
     """The HTML of a mail as a document that can do nothing but be read."""
     remote = request.query.get("pictures") == "yes"
     found = await request.call(
@@ -253,10 +253,10 @@ async def framed_html(request: PageRequest) -> Framed:
     )
     policy = FRAME_POLICY.format(hosts=" https:" if remote else "")
     parts = {"html": found.html, "styles": found.styles}
-    return Framed(render("mail/frame.html", **parts, has_marks=False), policy)
+    return FramedPage(render("mail/frame.html", **parts, has_marks=False), policy)
 
 
-async def leave_list(request: PageRequest) -> Redirect:
+async def unsubscribe_list(request: PageRequest) -> Redirect:
     """Unsubscribe from the list that sent a mail."""
     message_id = request.path["message_id"]
     done = await request.call(unsubscribe, message_id=message_id)
