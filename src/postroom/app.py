@@ -340,7 +340,7 @@ async def _open_services(
     settings: Settings, store: Store, blobs: BlobStore, closing: AsyncExitStack
 ) -> Services:
     """The services of the settings; *closing* closes those that need it."""
-    from postroom.providers.allowed_hosts import Guard
+    from postroom.providers.allowed_hosts import AddressGuard
     from postroom.providers.http_clients import HttpPoster
 
     calls, parser = CallCounts(store.count_calls), Parser(settings.limits)
@@ -361,7 +361,7 @@ async def _open_services(
         cell=settings.cell,
         cell_domains=frozenset(domain for domain, _ in settings.cell_relays),
         catch_all=settings.catch_all,
-        poster=HttpPoster(Guard(settings.webhook_allow)),
+        poster=HttpPoster(AddressGuard(settings.webhook_allow)),
         inbound=make_inbound(settings, store),
         has_relay=settings.relay_url is not None,
         embedder=embedder,

@@ -86,7 +86,7 @@ def parse_target(url: str) -> Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
+class AddressGuard:
     """Decides which addresses we may connect to; `allowed` are networks from the settings."""
 
     allowed: tuple[Network, ...] = ()
@@ -185,7 +185,7 @@ def check_host(reach: PublicOnly, host: str, port: int, ports: Collection[int], 
 
     *name* is the prefix of the fields in the request.
     """
-    address, guard = literal_address(host), Guard(reach.networks)
+    address, guard = literal_address(host), AddressGuard(reach.networks)
     if address is not None and not guard.is_allowed(address):
         raise InvalidInput(f"{name}host: this address is not on the public Internet; {_HINT}")
     if address is None and is_loopback(host) and not reach.networks:
@@ -204,7 +204,7 @@ def check_file(reach: PublicOnly, name: str) -> None:
 
 async def connect(reach: PublicOnly, host: str, port: int, ports: Collection[int]) -> socket.socket:
     """Connect to a host after a check of its addresses. Raises OSError."""
-    guard = Guard(reach.networks)
+    guard = AddressGuard(reach.networks)
     try:
         address = await guard.resolve(host, port)
     except UnicodeError as error:

@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from postroom.errors import ProviderError, ProviderTimeout
 from postroom.model.event import WebhookResponse
 from postroom.model.values import late_pattern
-from postroom.providers.allowed_hosts import Address, Guard, Target, connection_error, parse_target
+from postroom.providers.allowed_hosts import (
+    Address,
+    AddressGuard,
+    Target,
+    connection_error,
+    parse_target,
+)
 
 _POST_TIMEOUT_S = 15.0
 _MAX_LINE_BYTES = 8_192
@@ -23,7 +29,7 @@ _STATUS = late_pattern(rb"HTTP/1\.[01] (\d{3})(?: ([ -~]{0,100}))?")
 class HttpPoster:
     """Posts to allowed addresses. Redirects are not followed."""
 
-    guard: Guard = field(default_factory=Guard)
+    guard: AddressGuard = field(default_factory=AddressGuard)
     timeout_s: float = _POST_TIMEOUT_S
 
     def check(self, url: str) -> None:
@@ -96,7 +102,7 @@ class HttpsFetcher:
     `timeout_s` is for the whole of it, whether nothing comes or a byte a second.
     """
 
-    guard: Guard
+    guard: AddressGuard
     max_bytes: int
     timeout_s: float = _FETCH_TIMEOUT_S
     make_context: Callable[[], ssl.SSLContext] = field(default=ssl.create_default_context)

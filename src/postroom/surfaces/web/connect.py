@@ -109,7 +109,7 @@ async def _caller(request: PageRequest) -> Caller:
         return request.person.caller
     if key == KEY_PLACEHOLDER:
         raise InvalidInput(f"{KEY_PLACEHOLDER} stands for your key; paste the key itself")
-    return await request.guard(key, lambda: request.app.authenticate(key))
+    return await request.throttle(key, lambda: request.app.authenticate(key))
 
 
 def _is_error(text: str) -> bool:

@@ -18,7 +18,7 @@ from postroom.model.message import Download
 T = TypeVar("T")
 
 
-class Guard(Protocol):
+class SignInThrottle(Protocol):
     """Looks up what a person signs in with, and slows down who guesses."""
 
     async def __call__(self, secret: str, look_up: Callable[[], Awaitable[T]]) -> T:
@@ -47,7 +47,7 @@ class PageRequest:
 
     app: App
     signed_in: SignedIn | None
-    guard: Guard
+    throttle: SignInThrottle
     user_agent: str
     tool_text: ToolText
     path: Mapping[str, str] = field(default_factory=dict)

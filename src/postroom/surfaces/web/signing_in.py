@@ -81,11 +81,11 @@ async def sign_in(request: PageRequest) -> Redirect:
         raise Unauthenticated("enter a key, or open the link that `postroom web` prints")
     services = request.app.services
     if link:
-        secret = await request.guard(
+        secret = await request.throttle(
             link, lambda: authentication.sign_in_with_link(services, link, request.user_agent)
         )
     else:
-        secret = await request.guard(
+        secret = await request.throttle(
             key, lambda: authentication.sign_in_with_key(services, key, request.user_agent)
         )
     if request.signed_in is not None:
