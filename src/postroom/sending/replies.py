@@ -34,7 +34,7 @@ from postroom.sending.outgoing_mail import (
     each_once,
     own_identities,
 )
-from postroom.sending.submission import Sending, reply_limit, send_once, was_sent_by
+from postroom.sending.submission import SendOptions, reply_limit, send_once, was_sent_by
 
 _LONGEST_NAME = 200
 
@@ -183,7 +183,7 @@ async def _is_own_mail(ctx: RequestContext, message: Message) -> bool:
 log = logging.getLogger(__name__)
 
 
-class RuleMail(Sending):
+class RuleMail(SendOptions):
     """A mail that a rule sends about another."""
 
     message_id: MessageId

@@ -66,9 +66,9 @@ from postroom.operations.rules import DeleteRule, UndoRulePlan, delete_rule, und
 from postroom.sending.mail_options import Addresses
 from postroom.sending.outgoing_mail import AttachmentInput
 from postroom.sending.replies import forward_mail_of, reply_mail_of
-from postroom.sending.submission import Sending
+from postroom.sending.submission import SendOptions
 
-W = TypeVar("W", bound="Written")
+W = TypeVar("W", bound="AgentMailArguments")
 _RECIPIENT = re.compile(r"(to|cc|bcc)\[(\d+)\]")
 _MAX_KNOWN = 5
 _OUT = ("delivered", "sent", "captured", "queued", "scheduled", "held")
@@ -94,7 +94,7 @@ Files = Annotated[
 Answered = Annotated[Ids, argument("The messages.", ["msg_4h8t2w"], min_length=1, max_length=20)]
 
 
-class Written(Sending):
+class AgentMailArguments(SendOptions):
     """What send, reply and forward have in common."""
 
     body: Annotated[Body | None, argument("The text.", "Hi Ana, thanks!")] = None
@@ -103,7 +103,7 @@ class Written(Sending):
     draft: Annotated[bool, argument("Only save it.", True)] = False
 
 
-class SendMail(Written):
+class SendMail(AgentMailArguments):
     """Send a mail, or a draft by its id; undo takes it back while it waits."""
 
     to: Annotated[Addresses, argument("Recipients.", ["ana@example.com"])] = []
@@ -158,7 +158,7 @@ async def _send_draft(ctx: RequestContext, request: SendMail, mail: dict[str, An
     return send_outcome(await send_draft(ctx, SendDraft(draft_id=draft_id, idempotency_key=key)))
 
 
-class ReplyMail(Written):
+class ReplyMail(AgentMailArguments):
     """Answer messages. Also takes attachments, send_at and idempotency_key as send_mail does."""
 
     ids: Answered
@@ -195,7 +195,7 @@ async def _reply(ctx: RequestContext, request: ReplyMail, message_id: str) -> Se
     )
 
 
-class ForwardMail(Written):
+class ForwardMail(AgentMailArguments):
     """Forward messages with their attachments, each in a mail of its own."""
 
     ids: Answered
@@ -279,15 +279,15 @@ async def _addresses_of(ctx: RequestContext, name: str) -> list[str]:
     return list(dict.fromkeys([*own, *senders]))[:_MAX_KNOWN]
 
 
-def _arguments(request: Written, *names: str) -> dict[str, Any]:
+def _arguments(request: AgentMailArguments, *names: str) -> dict[str, Any]:
     """The arguments of a mail in the words of the other toolsets."""
     texts = {"body_text": request.body, "body_html": request.html}
     return texts | {name: getattr(request, name) for name in names}
 
 
-def _sending(request: Written, message_id: str = "") -> dict[str, Any]:
+def _sending(request: AgentMailArguments, message_id: str = "") -> dict[str, Any]:
     """The arguments of every send; each mail of several has a key of its own."""
-    arguments = {name: getattr(request, name) for name in Sending.model_fields}
+    arguments = {name: getattr(request, name) for name in SendOptions.model_fields}
     if message_id and request.idempotency_key:
         arguments["idempotency_key"] = f"{request.idempotency_key[:180]}/{message_id}"
     return arguments

@@ -37,7 +37,7 @@ from postroom.sending.replies import (
     refuse_loop,
     reply_mail_of,
 )
-from postroom.sending.submission import Sending, send_once
+from postroom.sending.submission import SendOptions, send_once
 
 Subject = Annotated[
     str, argument("The subject.", "Hello", max_length=998), Accepts({"pattern": request.LINE})
@@ -57,7 +57,7 @@ NOT_BOTH = not_both(
 )
 
 
-class SendEmail(Sending):
+class SendEmail(SendOptions):
     """Send a plain-text mail without attachments; with thread_id it replies in that thread."""
 
     inbox_id: Annotated[InboxId, Field(description="The inbox to send from.")]
@@ -101,7 +101,7 @@ async def _plain_mail(_: RequestContext, request: SendEmail) -> OutgoingMail:
     )
 
 
-class Composed(MailOptions):
+class MailArguments(MailOptions):
     """What a mail says, to whom, and from which inbox."""
 
     constraints: ClassVar[tuple[Constraint, ...]] = (
@@ -128,7 +128,7 @@ class Composed(MailOptions):
     thread_id: InThread = None
 
 
-class SendMessage(Composed, Sending):
+class SendMessage(MailArguments, SendOptions):
     """Send a mail, or with in_reply_to a reply; text, HTML or both."""
 
 
@@ -138,7 +138,7 @@ async def send_message(ctx: RequestContext, request: SendMessage) -> Sent:
     return await send_once(ctx, request, outgoing_mail_of)
 
 
-async def outgoing_mail_of(_: RequestContext, request: Composed) -> OutgoingMail:
+async def outgoing_mail_of(_: RequestContext, request: MailArguments) -> OutgoingMail:
     """The outgoing mail of a request."""
     return OutgoingMail(
         inbox_id=request.inbox_id,
@@ -155,7 +155,7 @@ async def outgoing_mail_of(_: RequestContext, request: Composed) -> OutgoingMail
     )
 
 
-class ReplyToMessage(Sending):
+class ReplyToMessage(SendOptions):
     """Reply to a message: recipients, subject and thread follow from it."""
 
     message_id: MessageId
@@ -214,7 +214,7 @@ async def preview_forward(ctx: RequestContext, request: PreviewForward) -> Reply
     return ReplyPreview((), (), mail.subject, original.inbox_id, mail.text or "")
 
 
-class ForwardMessage(Sending):
+class ForwardMessage(SendOptions):
     """Forward a message with its attachments to someone else."""
 
     message_id: MessageId
