@@ -186,12 +186,12 @@ class WebSurface:
         path: Mapping[str, str],
         posted: FormData | None = None,
     ) -> PageRequest:
-        async def guard(secret: str, look_up: Callable[[], Awaitable[T]]) -> T:
+        async def throttle(secret: str, look_up: Callable[[], Awaitable[T]]) -> T:
             return await self._access.sign_in(secret, request.scope, look_up)
 
         user_agent = request.headers.get("user-agent", "")
         query = dict(request.query_params)
-        who = (self._app, session.signed_in, guard, user_agent, self._tool_text)
+        who = (self._app, session.signed_in, throttle, user_agent, self._tool_text)
         return PageRequest(*who, path, query, posted or FormData(), self._base_url(request))
 
     def _base_url(self, request: Request) -> str:
