@@ -158,7 +158,7 @@ def account_of(ctx: RequestContext, account_id: str) -> tuple[LiveImap, ImapAcco
     raise NotFound(f"no account {account_id}; {why}")
 
 
-def check_gate(ctx: RequestContext) -> None:
+def check_writes_enabled(ctx: RequestContext) -> None:
     """Refuse changes unless they are allowed by the settings. Raises WriteDisabled."""
     if ctx.imap is None or not ctx.imap.is_write_enabled:
         raise WriteDisabled(
