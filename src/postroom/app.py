@@ -30,7 +30,7 @@ from postroom.mail.rule_marks import mark_key
 from postroom.model.account import UNUSED_REDIRECT
 from postroom.model.approval import Policy
 from postroom.model.event import AuditRecord, Via
-from postroom.model.health import Finding
+from postroom.model.health import CheckResult
 from postroom.model.key import AGENT, ALL_SCOPES, OWNER, Caller, Key
 from postroom.model.storage import Gate
 from postroom.model.values import dataclass
@@ -295,7 +295,7 @@ async def _if_it_answers(looking: Awaitable[None]) -> None:
         log.warning("blobs.unknown", extra={"error": str(error) or "this takes too long"})
 
 
-async def _check_all(settings: Settings, services: Services) -> Sequence[Finding]:
+async def _check_all(settings: Settings, services: Services) -> Sequence[CheckResult]:
     """Check the installation as `postroom doctor` does."""
     from postroom.checks import check_all
 

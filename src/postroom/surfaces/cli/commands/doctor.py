@@ -18,7 +18,7 @@ import click
 from postroom import __version__
 from postroom.config import ConfigError
 from postroom.errors import Conflict, MailError, TooNew, TooOld
-from postroom.model.health import Finding, ok, problem, warning
+from postroom.model.health import CheckResult, ok, problem, warning
 from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
 from postroom.surfaces.cli.session import Session, check_owner, check_writable, read_key
 from postroom.surfaces.cli.terminal import cell
@@ -38,14 +38,14 @@ def doctor(session: Session) -> int:
     return EXIT_CODES["internal"] if any(f.status == "problem" for f in findings) else OK
 
 
-def _print_checks(findings: list[Finding]) -> None:
+def _print_checks(findings: list[CheckResult]) -> None:
     for finding in findings:
         print(f"{finding.status:8} {finding.check:9} {cell(finding.detail)}")
         if finding.fix:
             print(f"{'':18} fix: {finding.fix}")
 
 
-async def _examine(session: Session) -> list[Finding]:
+async def _examine(session: Session) -> list[CheckResult]:
     # Older versions of Python than 3.11 cannot run this file.
     from postroom.checks import check_sqlite
     from postroom.surfaces.mcp.server import catalogue_hash
@@ -76,7 +76,7 @@ async def _examine(session: Session) -> list[Finding]:
     return findings + [finding async for finding in _installation(settings)]
 
 
-async def _installation(settings: Settings) -> AsyncIterator[Finding]:
+async def _installation(settings: Settings) -> AsyncIterator[CheckResult]:
     from postroom.app import open_app
     from postroom.checks import INSTALLATION
 
@@ -103,7 +103,7 @@ _MAX_BYTES = 65_536
 _LISTENING = "0A"
 
 
-async def examine_network(settings: Settings) -> list[Finding]:
+async def examine_network(settings: Settings) -> list[CheckResult]:
     """The findings about the server, its ports and the relay."""
     from postroom.checks import check_cell, check_relay_login, is_cell
 
@@ -115,7 +115,7 @@ async def examine_network(settings: Settings) -> list[Finding]:
     ]
 
 
-async def _http_port(settings: Settings) -> Finding:
+async def _http_port(settings: Settings) -> CheckResult:
     from postroom.surfaces.rest.server import listen
 
     place = f"{settings.host}:{settings.port}"
@@ -128,7 +128,7 @@ async def _http_port(settings: Settings) -> Finding:
     return ok("port", f"{place} is free; no server is running here")
 
 
-async def _server(settings: Settings, place: str) -> Finding:
+async def _server(settings: Settings, place: str) -> CheckResult:
     """Who answers on the port: this installation, another one, or another program."""
     status, body = await _ask(settings)
     if status is None:
@@ -195,7 +195,7 @@ async def _ask(settings: Settings) -> tuple[int | None, dict[str, Any]]:
     return int(status[1]), found if isinstance(found, dict) else {}
 
 
-async def _smtp_port(settings: Settings) -> Finding:
+async def _smtp_port(settings: Settings) -> CheckResult:
     if settings.smtp_listen is None:
         return ok("smtp", "mail over SMTP is off (--smtp)")
     host, _, port = settings.smtp_listen.rpartition(":")
