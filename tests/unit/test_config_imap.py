@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from postroom.config import ConfigError, read_settings
-from postroom.config.reading import FOR_ALL, FOR_ONE
+from postroom.config.loading import FOR_ALL, FOR_ONE
 from postroom.model.imap import ImapSettings, ImapTimeouts
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"

@@ -15,9 +15,9 @@ import pytest
 from mcp import Client
 
 from postroom.surfaces.cli.command_table import COMMANDS, Bound
-from postroom.surfaces.mcp.listing import BY_NAME, DEFAULT, ON_DEMAND
 from postroom.surfaces.mcp.server import make_server
 from postroom.surfaces.mcp.tool import Tool
+from postroom.surfaces.mcp.tool_listing import BY_NAME, DEFAULT, ON_DEMAND
 from postroom.surfaces.mcp.toolsets import choose_tools
 from postroom.surfaces.rest.routes import ROUTES, Route
 from tests.page_operations import ON_PAGES

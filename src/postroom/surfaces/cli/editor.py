@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from postroom.calls.operation import Operation
-from postroom.config.reading import preference
+from postroom.config.loading import preference
 from postroom.errors import InvalidInput
 from postroom.surfaces.cli.backends import Backend, Body, with_whole_ids
 from postroom.surfaces.cli.session import Session

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from postroom.config.reading import preference
+from postroom.config.loading import preference
 from postroom.errors import InvalidInput, MailError, StorageFull
 from postroom.surfaces.cli.command_table import (
     COMMANDS,

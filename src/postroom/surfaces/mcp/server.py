@@ -26,7 +26,8 @@ from postroom.calls.context import RequestContext
 from postroom.errors import MailError
 from postroom.model.event import Via
 from postroom.model.key import Caller
-from postroom.surfaces.mcp.listing import (
+from postroom.surfaces.mcp.stdio import leave_in_time, stdio_streams
+from postroom.surfaces.mcp.tool_listing import (
     ON_DEMAND,
     ListedTool,
     choose,
@@ -34,7 +35,6 @@ from postroom.surfaces.mcp.listing import (
     read_listing,
     rights_of,
 )
-from postroom.surfaces.mcp.stdio import leave_in_time, stdio_streams
 
 if TYPE_CHECKING:
     from mcp.server.session import ServerSession

@@ -9,7 +9,7 @@ from typing import Any
 from postroom.calls.operation import Operation
 from postroom.errors import InvalidInput, MailError, ProviderError, RateLimited, Unavailable
 from postroom.model.key import Scope
-from postroom.surfaces.mcp.listing import NAMESPACES, OR
+from postroom.surfaces.mcp.tool_listing import NAMESPACES, OR
 from postroom.surfaces.schema import Schema, request_schema, result_schema
 from postroom.surfaces.to_json import to_json
 

@@ -9,8 +9,8 @@ from importlib import import_module
 from postroom.operations import accounts, inboxes, memories, memory_search, rules
 from postroom.operations.mail import attachments, message_changes, messages, threads
 from postroom.operations.outgoing import drafts, identities, outbox, sending
-from postroom.surfaces.mcp.listing import BY_NAME, DEFAULT, ON_DEMAND, choose
 from postroom.surfaces.mcp.tool import Tool, describe
+from postroom.surfaces.mcp.tool_listing import BY_NAME, DEFAULT, ON_DEMAND, choose
 
 TEXT = ("text", "truncated", "next_offset")
 SENT = ("message_id", "status")
