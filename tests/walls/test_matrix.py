@@ -50,7 +50,7 @@ Ask = Callable[[Arguments], Awaitable[tuple[bool, str]]]
 async def over_rest(rest: Rest, route: Route, arguments: Arguments) -> tuple[bool, str]:
     at: dict[str, Arguments] = {place: {} for place in ("path", "query", "body", "raw", "headers")}
     for name, value in arguments.items():
-        at[route.places[name]][name] = value
+        at[route.locations[name]][name] = value
     query = {**({route.when: "base64"} if route.when else {}), **at["query"]}
     content: Arguments = {"json": at["body"]} if at["body"] else {}
     if route.raw:

@@ -41,7 +41,7 @@ from postroom.surfaces.http import (
     written,
 )
 from postroom.surfaces.rest.access import CHALLENGE
-from postroom.surfaces.rest.routes import Place, Route
+from postroom.surfaces.rest.routes import Location, Route
 from postroom.surfaces.schema import is_list
 from postroom.surfaces.to_json import response_body
 
@@ -184,12 +184,14 @@ def _values(route: Route, query: dict[str, list[str]]) -> dict[str, Any]:
     return {n: values if n in lists | several else values[0] for n, values in query.items()}
 
 
-def _add(arguments: dict[str, Any], route: Route, place: Place, given: dict[str, Any]) -> None:
+def _add(
+    arguments: dict[str, Any], route: Route, location: Location, given: dict[str, Any]
+) -> None:
     """Unknown names pass; validation of the request rejects them with a suggestion."""
     misplaced = [
-        (name, f"belongs in the {route.places[name]}, not in the {place}")
+        (name, f"belongs in the {route.locations[name]}, not in the {location}")
         for name in given
-        if route.places.get(name, place) != place
+        if route.locations.get(name, location) != location
     ]
     if misplaced:
         raise _wrong(misplaced)
