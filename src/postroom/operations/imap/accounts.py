@@ -95,9 +95,9 @@ class Steps(Issues):
     is_unsure: bool = False
     new_message_id: str | None = None
 
-    def note_copy(self, place: ImapLocator | None) -> None:
+    def note_copy(self, copy: ImapLocator | None) -> None:
         """Note the id of the copy, if the server reports its place."""
-        self.new_message_id = str(place) if place else None
+        self.new_message_id = str(copy) if copy else None
 
     @contextmanager
     def step(self, stage: str) -> Iterator[None]:
