@@ -107,16 +107,16 @@ def base_url(host: str, port: int) -> str:
 class Setting:
     """One row: its name in the file, how it is read and what is accepted.
 
-    `place` is the field of `Settings`, or of `Limits` if it starts with `limits.`; `option` is how
-    the command line spells it; `prefix` is what its variable begins with. A variable that is empty
-    counts as not set, but for one that takes rights away, which may not be empty.
+    `attribute` is the field of `Settings`, or of `Limits` if it starts with `limits.`; `option` is
+    how the command line spells it; `prefix` is what its variable begins with. A variable that is
+    empty counts as not set, but for one that takes rights away, which may not be empty.
     """
 
     name: str
     reader: Reader[Any]
     summary: str
     default_words: str | None = None
-    place: str = ""
+    attribute: str = ""
     option: str = ""
     is_secret: bool = False
     prefix: str = PREFIX
@@ -131,7 +131,7 @@ class Setting:
         """The default as it is written; in words, if there is no default value."""
         if self.default_words is not None:
             return self.default_words
-        return format_value(_DEFAULTS[self.place or self.name])
+        return format_value(_DEFAULTS[self.attribute or self.name])
 
 
 def format_value(value: object) -> str:
@@ -225,7 +225,7 @@ SETTINGS: tuple[Setting, ...] = (
         "domain",
         readers.DOMAINS,
         "The domains to receive mail for; new inboxes get the first.",
-        place="domains",
+        attribute="domains",
     ),
     Setting(
         "cell",

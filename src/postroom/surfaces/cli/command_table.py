@@ -209,8 +209,8 @@ COMMANDS: tuple[OperationCommand | PlainCommand, ...] = (
 )
 
 
-def operation_at(place: str) -> Operation[Any, Any]:
+def operation_at(import_path: str) -> Operation[Any, Any]:
     """The operation of a row: `module.name` in `postroom.operations`."""
-    module, _, name = place.rpartition(".")
+    module, _, name = import_path.rpartition(".")
     found: Operation[Any, Any] = getattr(import_module(f"postroom.operations.{module}"), name)
     return found

@@ -54,15 +54,15 @@ def migrate(
     copy: bool,
 ) -> int:
     settings = session.configuration().settings
-    old, new = _place(settings, source, from_blobs), _place(settings, target, to_blobs)
+    old, new = _settings_of(settings, source, from_blobs), _settings_of(settings, target, to_blobs)
     is_same_folder = old.data_dir.resolve() == new.data_dir.resolve()
     if old.database_url == new.database_url and is_same_folder:
         raise InvalidInput("to: this is the same place as --from; name another one")
     if old.database_url is None and not (old.data_dir / "postroom.db").is_file():
         raise InvalidInput(f"from: there is no mail in {old.data_dir}")
-    for place in (old, new):
-        check_owner(place.data_dir)
-        check_writable(place.data_dir)
+    for one in (old, new):
+        check_owner(one.data_dir)
+        check_writable(one.data_dir)
     from postroom.backup import migrate_installation
 
     with Progress("migrating", unit="blobs") as blobs, Progress("migrating", unit="rows") as rows:
@@ -74,13 +74,13 @@ def migrate(
     return _report(session, result, "copied" if copy else "moved")
 
 
-def _place(settings: Settings, place: str, blobs: str | None) -> Settings:
+def _settings_of(settings: Settings, target: str, blobs: str | None) -> Settings:
     """The settings with another database and other blobs."""
-    if re.match(r"postgres(ql)?://", place):
-        _warn_of_password(place)
-        found = replace(settings, database_url=_read(DATABASE, place, "the address of a database"))
+    if re.match(r"postgres(ql)?://", target):
+        _warn_of_password(target)
+        found = replace(settings, database_url=_read(DATABASE, target, "the address of a database"))
     else:
-        folder = _folder(place, "postgresql://…")
+        folder = _folder(target, "postgresql://…")
         found = replace(settings, data_dir=folder, database_url=None, blobs_url=None)
     if blobs is None:
         return found

@@ -118,36 +118,36 @@ async def examine_network(settings: Settings) -> list[CheckResult]:
 async def _http_port(settings: Settings) -> CheckResult:
     from postroom.surfaces.rest.server import listen
 
-    place = f"{settings.host}:{settings.port}"
+    address = f"{settings.host}:{settings.port}"
     try:
         listen(settings.host, settings.port).close()
     except Conflict:
-        return await _server(settings, place)
+        return await _server(settings, address)
     except MailError as error:
         return problem("port", str(error), "choose an address of this machine with --host")
-    return ok("port", f"{place} is free; no server is running here")
+    return ok("port", f"{address} is free; no server is running here")
 
 
-async def _server(settings: Settings, place: str) -> CheckResult:
+async def _server(settings: Settings, address: str) -> CheckResult:
     """Who answers on the port: this installation, another one, or another program."""
     status, body = await _ask(settings)
     if status is None:
         fix = "stop it, or choose another port with --port or POSTROOM_PORT"
-        return problem("port", f"{place} is taken by {taken_by(settings.port)}", fix)
+        return problem("port", f"{address} is taken by {taken_by(settings.port)}", fix)
     if status != 200:
-        detail = f"Postroom on {place} is not ready: {body.get('detail', status)}"
+        detail = f"Postroom on {address} is not ready: {body.get('detail', status)}"
         return problem("port", detail, "see its log")
     version, installation = body.get("version"), body.get("installation")
     if installation is None:
-        return ok("port", f"Postroom is listening on {place}; it tells its data to no stranger")
+        return ok("port", f"Postroom is listening on {address}; it tells its data to no stranger")
     if installation != await _own_installation(settings):
-        detail = f"Postroom {version} is listening on {place}, with other data than this folder"
+        detail = f"Postroom {version} is listening on {address}, with other data than this folder"
         fix = "choose another port with --port, or name its folder with --data"
         return warning("port", detail, fix)
     if version != __version__:
-        detail = f"Postroom {version} is listening on {place}, and this is {__version__}"
+        detail = f"Postroom {version} is listening on {address}, and this is {__version__}"
         return warning("port", detail, "restart the server")
-    return ok("port", f"Postroom {version} is listening on {place}, with this data")
+    return ok("port", f"Postroom {version} is listening on {address}, with this data")
 
 
 async def _own_installation(settings: Settings) -> str | None:

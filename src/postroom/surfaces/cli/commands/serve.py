@@ -81,9 +81,9 @@ def serve(session: Session, /, *, no_auth: bool, demo: bool, workers: int, **giv
 
     counters, attempts = SharedCounters(workers), new_attempts()
 
-    def work(place: int, ready: Callable[[], None]) -> int:
+    def work(number: int, ready: Callable[[], None]) -> int:
         async def run() -> None:
-            async with open_app(settings, counters.part(place)) as app:
+            async with open_app(settings, counters.part(number)) as app:
                 await _serve(app, ports, no_auth=no_auth, ready=ready, attempts=attempts)
 
         return _finish(run(), as_json=session.as_json)
