@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from postroom.calls import authentication
-from postroom.calls.authentication import LINK_FOR, SESSION_FOR, SignedIn, hash_secret
+from postroom.calls.authentication import LINK_LIFETIME, SESSION_LIFETIME, SignedIn, hash_secret
 from postroom.errors import Forbidden, Unauthenticated
 from postroom.model.event import AuditQuery
 from postroom.model.key import ALL_SCOPES, OWNER, Caller, Key, Scope
@@ -55,7 +55,7 @@ async def test_a_link_signs_the_owner_in_who_may_approve(services: Services, clo
 
     assert ALL_SCOPES | {Scope.APPROVE} == signed_in.caller.scopes
     assert (True, False) == (signed_in.caller.is_owner, signed_in.caller.is_local)
-    assert clock() + SESSION_FOR == signed_in.session.expires_at
+    assert clock() + SESSION_LIFETIME == signed_in.session.expires_at
 
 
 async def test_a_link_signs_in_once_also_if_it_is_used_twice_at_a_time(
@@ -74,7 +74,7 @@ async def test_a_link_signs_in_once_also_if_it_is_used_twice_at_a_time(
 async def test_a_link_is_good_for_ten_minutes(services: Services, clock: Clock) -> None:
     late, in_time = [await authentication.new_sign_in_link(services) for _ in range(2)]
 
-    clock.now += LINK_FOR - timedelta(seconds=1)
+    clock.now += LINK_LIFETIME - timedelta(seconds=1)
     assert await authentication.sign_in_with_link(services, in_time, "")
     clock.now += timedelta(seconds=1)
     with pytest.raises(Unauthenticated, match="postroom web"):
@@ -111,7 +111,7 @@ async def test_a_key_that_may_not_read_or_approve_opens_no_session(
 async def test_a_session_ends_after_twelve_hours(services: Services, clock: Clock) -> None:
     secret = await authentication.sign_in_with_key(services, await key(services, "read"), "")
 
-    clock.now += SESSION_FOR - timedelta(seconds=1)
+    clock.now += SESSION_LIFETIME - timedelta(seconds=1)
     assert await authentication.signed_in(services, secret) is not None
     clock.now += timedelta(seconds=1)
     assert await authentication.signed_in(services, secret) is None

@@ -168,8 +168,8 @@ async def unless_revoked(ctx: RequestContext, work: Coroutine[Any, Any, T]) -> T
         working.cancel()
 
 
-SESSION_FOR = timedelta(hours=12)
-LINK_FOR = timedelta(minutes=10)
+SESSION_LIFETIME = timedelta(hours=12)
+LINK_LIFETIME = timedelta(minutes=10)
 _USER_AGENT_CHARS = 200
 _SESSION_CHECK_S = 60.0
 """An open stream checks its session this often, because the clock of the machine may be set."""
@@ -193,7 +193,7 @@ async def new_sign_in_link(services: Services) -> str:
     """The secret of a new link, for the owner's terminal."""
     secret, now = _session_secret(services), services.clock()
     store = services.store.by(AuditRecord(OWNER.key_id, "create_sign_in_link", now, via="cli"))
-    await store.add_sign_in_link(hash_secret(secret), expires_at=now + LINK_FOR, now=now)
+    await store.add_sign_in_link(hash_secret(secret), expires_at=now + LINK_LIFETIME, now=now)
     return secret
 
 
@@ -232,7 +232,7 @@ async def _open(
         key_id,
         user_agent[:_USER_AGENT_CHARS],
         created_at=now,
-        expires_at=now + SESSION_FOR,
+        expires_at=now + SESSION_LIFETIME,
         last_used_at=now,
         key_hash=key_hash,
     )

@@ -35,7 +35,7 @@ from postroom.model.key import (
 from postroom.model.values import dataclass
 from postroom.pipeline.services import Services
 
-UNUSED_FOR = timedelta(days=1)
+UNUSED_CLIENT_LIFETIME = timedelta(days=1)
 """How long a client that registered may take to be let in."""
 
 MAX_ID_CHARS, MAX_URI_CHARS, MAX_URIS = 500, 1_000, 20
@@ -201,11 +201,11 @@ async def register_client(services: Services, metadata: dict[str, Any]) -> OAuth
     now = services.clock()
     uris = checked_redirects(metadata)
     client = OAuthClient(services.new_id("cli"), _name(metadata), uris)
-    await services.store.add_oauth_client(client, now=now, expires_at=now + UNUSED_FOR)
+    await services.store.add_oauth_client(client, now=now, expires_at=now + UNUSED_CLIENT_LIFETIME)
     return client
 
 
-CODE_FOR = timedelta(seconds=60)
+CODE_LIFETIME = timedelta(seconds=60)
 CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
 """A code challenge of the method S256 (RFC 7636 §4.2)."""
 

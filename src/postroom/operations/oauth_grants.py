@@ -13,7 +13,7 @@ from postroom.calls.authentication import hash_secret, new_secret
 from postroom.calls.context import RequestContext
 from postroom.calls.oauth import (
     CHALLENGE,
-    CODE_FOR,
+    CODE_LIFETIME,
     find_client,
     is_registered,
     is_resource,
@@ -152,7 +152,7 @@ async def grant_access(ctx: RequestContext, request: GrantAccess) -> Grant:
         asked.client.id,
         resource_of(request.issuer),
         now,
-        now + CODE_FOR,
+        now + CODE_LIFETIME,
         redirect_uri=asked.redirect_uri,
         code_challenge=request.code_challenge,
     )

@@ -9,7 +9,7 @@ from http.cookies import SimpleCookie
 import httpx2
 import pytest
 
-from postroom.calls.authentication import LINK_FOR, SESSION_FOR
+from postroom.calls.authentication import LINK_LIFETIME, SESSION_LIFETIME
 from postroom.calls.operation import call
 from postroom.model.key import ALL_SCOPES
 from postroom.operations.keys import delete_key, list_keys
@@ -77,7 +77,7 @@ async def test_a_link_is_good_for_ten_minutes(
     office: Office, visitor: Person, clock: Clock
 ) -> None:
     link = await office.link()
-    clock.now += LINK_FOR
+    clock.now += LINK_LIFETIME
 
     assert 401 == (await visitor.post("/signin", link=link)).status_code
 
@@ -138,7 +138,7 @@ async def test_a_session_ends_after_twelve_hours_of_use(owner: Person, clock: Cl
     for _ in range(11):
         clock.now += timedelta(hours=1)
         assert await is_signed_in(owner)
-    clock.now += SESSION_FOR - timedelta(hours=11)
+    clock.now += SESSION_LIFETIME - timedelta(hours=11)
 
     assert not await is_signed_in(owner)
 

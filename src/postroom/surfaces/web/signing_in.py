@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Mapping
 
 from postroom.calls import authentication
-from postroom.calls.authentication import SESSION_FOR
+from postroom.calls.authentication import SESSION_LIFETIME
 from postroom.errors import NotFound, Unauthenticated
 from postroom.model.key import Caller
 from postroom.surfaces.web.page import Form, Link, Page, PageRequest, Redirect, Section, Values
@@ -28,7 +28,7 @@ def session_secret(cookies: Mapping[str, str], *, is_secure: bool) -> str | None
 
 def session_cookie(secret: str, *, is_secure: bool) -> str:
     """The header `Set-Cookie` for a session; an empty secret takes the cookie away."""
-    lasts_s = int(SESSION_FOR.total_seconds()) if secret else 0
+    lasts_s = int(SESSION_LIFETIME.total_seconds()) if secret else 0
     cookie = f"{_name(is_secure=is_secure)}={secret}; Max-Age={lasts_s}; Path=/; HttpOnly"
     return f"{cookie}; SameSite=Strict{'; Secure' if is_secure else ''}"
 
