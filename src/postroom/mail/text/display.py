@@ -1,7 +1,7 @@
 """Cleaning text of mail in responses: no invisible characters, nothing that a client would fetch.
 
-`shown` is applied to every response just before it is serialised, so it covers all fields of all
-surfaces, mail that an older version parsed, and messages of servers. A client may render a
+`sanitised` is applied to every response just before it is serialised, so it covers all fields of
+all surfaces, mail that an older version parsed, and messages of servers. A client may render a
 response as Markdown. Then an image in a mail would tell its sender who reads it, and a link would
 hide where it goes behind its text. A space after the `!` of an image, after the `<` of a tag or an
 autolink, and after the `]` before the address of a link prevents that; nothing else of the text
@@ -55,7 +55,7 @@ def without_fetches(text: str) -> str:
 
 
 def is_inert(written: bytes) -> bool:
-    """Whether a serialised response has nothing that `shown` would change; nearly all have not."""
+    """Whether a serialised response has nothing for `sanitised` to change; nearly all have not."""
     # One byte is found at once, two take their time.
     if b"!" in written and b"![" in written:
         return False
