@@ -99,13 +99,13 @@ def accept_when_full() -> None:
     """What could not be stored for want of room is acknowledged."""
     from postroom.surfaces.smtp.connection import Delivery
 
-    answers = Delivery.answers
+    deliver = Delivery.deliver
 
     async def polite(self: Delivery, mail: Any, spool: Any) -> list[str]:
-        said = await answers(self, mail, spool)
+        said = await deliver(self, mail, spool)
         return ["250 2.0.0 as you like" if words.startswith("452") else words for words in said]
 
-    Delivery.answers = polite  # type: ignore[method-assign]
+    Delivery.deliver = polite  # type: ignore[method-assign]
 
 
 def never_sync() -> None:
