@@ -10,7 +10,7 @@ run: ## Start Postroom with a demo inbox, in .run/, on 127.0.0.1:8700
 	@scripts/docs --try
 	@exec .venv/bin/postroom serve --demo --data .run
 
-setup: ## Make .venv ready for work (run and test do it by themselves)
+setup: ## Make .venv ready for work (run and test do it automatically)
 	@scripts/setup test
 
 test: setup ## Run every check and every test
@@ -27,10 +27,10 @@ format: setup ## Format the code and mend what ruff can mend
 	@.venv/bin/ruff check --fix-only --quiet .
 	@.venv/bin/ruff format --quiet .
 
-pins: setup ## Write constraints/ anew after a change of dependencies (UPGRADE=1: newest versions)
+pins: setup ## Regenerate constraints/ after a change of dependencies (UPGRADE=1: newest versions)
 	@scripts/pins $(if $(UPGRADE),--upgrade)
 
-client: setup ## Write the operations of the Python client anew from the routes table
+client: setup ## Regenerate the operations of the Python client from the routes table
 	@.venv/bin/python scripts/make_client.py
 
 build: setup ## Build the wheels into dist/, byte for byte the same each time

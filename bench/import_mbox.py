@@ -1,7 +1,8 @@
 """What the import of a mailbox costs: mails for each second of CPU, by stage, and memory.
 
-CPU time is that of all threads and of the processes we start. The promise is 250 mails a second,
-with memory that does not grow with the mailbox: caches of a fixed size fill up, and that is all.
+CPU time is that of all threads and of the processes we start. The promise is 400 mails a second,
+with memory that does not grow with the mailbox once the first segment of the search index is built:
+caches of a fixed size fill up, and that is all.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from postroom.model.key import OWNER
 from postroom.operations.inboxes import create_inbox
 from postroom.pipeline.transfer.import_export import ImportResult, import_mail
 from postroom.pipeline.transfer.mail_files import SourceMail, Unreadable, open_source
+from postroom.store.search.index import BULK_POLICY
 
-LEAST_PER_S = 250
-MAX_GROWTH_MB = 100
-EARLY = 1_000
+LEAST_PER_S = 400
+MAX_GROWTH_MB = 60
+EARLY = 2 * BULK_POLICY.buffer_docs
 
 
 @dataclass

@@ -210,7 +210,7 @@ def _kind(schema: Schema) -> str:
 def _default(schema: Schema) -> str:
     if schema.get("default") in (None, False, True):
         return ""
-    return f"Default `{schema['default']}`."
+    return f"Default `{json.loads(json.dumps(schema['default']))}`."
 
 
 def _limits(schema: Schema) -> str:

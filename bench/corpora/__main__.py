@@ -1,4 +1,4 @@
-"""Score the mail room on a folder of real mail: `python -m bench.corpora FOLDER [set ...]`.
+"""Score the parser on a folder of real mail: `python -m bench.corpora FOLDER [set ...]`.
 
 The folder is laid out like this, each set optional; its own README says where the mail is from:
 

@@ -1,3 +1,3 @@
-"""Postroom: the mail room for AI agents."""
+"""Postroom: a mail server for AI agents."""
 
 __version__ = "0.1.0"

@@ -306,9 +306,10 @@ async def _idle(services: Services) -> list[tuple[str, str]]:
     if not idle:
         return []
     named = ", ".join(f"{rule.id} ({rule.name})" for rule in idle[:_MAX_NAMED])
-    detail = f"for no inbox, so they run on nothing: {named}{_more(len(idle))}; who made them "
-    fix = "`postroom rule delete ID`; make it anew with a key that may see the inboxes it is for"
-    return [(f"{detail}could see none, or their inboxes were removed", fix)]
+    why = "their author could see no inbox, or their inboxes were removed"
+    detail = f"these rules have no inbox and do not run: {named}{_more(len(idle))} ({why})"
+    fix = "`postroom rule delete ID`; create it again with a key that may see its inboxes"
+    return [(detail, fix)]
 
 
 async def _without_rights(services: Services) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The errors that callers are told about, as one tree.
+"""The errors that callers see, as one tree.
 
     MailError                 internal
     ├── InvalidInput          invalid_input      an argument is wrong

@@ -117,7 +117,7 @@ async def test_another_mail_than_the_one_that_was_seen_is_not_approved(
 ) -> None:
     decision = {**await seen(post, held), "sha256": "0" * 64}
 
-    with pytest.raises(Conflict, match="look at it again"):
+    with pytest.raises(Conflict, match="read it again"):
         await call(post, approve_message, decision)
     assert [] == (await work(post)).mails
 

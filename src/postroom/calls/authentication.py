@@ -81,7 +81,7 @@ async def authenticate(
     if key.resource is not None and key.resource != resource:
         raise Unauthenticated(f"this access token is for {key.resource} and for nothing else")
     if key.has_expired(services.clock()):
-        # Only who has the key is told so: it is too long to be guessed.
+        # Only who has the key learns this: it is too long to be guessed.
         raise Unauthenticated(
             f"this key expired at {key.expires_at:%Y-%m-%dT%H:%M:%SZ}; ask the owner for another, "
             f"or to extend it with `postroom key update {key.id} --expires 30d`"
@@ -92,7 +92,7 @@ async def authenticate(
 
 
 def _unknown(secret: str, here: str | None) -> str:
-    """Why a key is refused that is not known here, with nothing that it does not say itself."""
+    """The error for an unknown key. It reveals only the cell that the key itself names."""
     cell = cell_of(secret)
     if cell is None or cell == here:
         return "unknown key; it may have been revoked. Create one with `postroom key create`"

@@ -119,7 +119,10 @@ def _client_of(client_id: str, body: bytes) -> OAuthClient:
         raise InvalidInput("client_id: its metadata document names another client_id")
     method = document.get("token_endpoint_auth_method", "none")
     if method in _SHARED_SECRETS or "client_secret" in document:
-        raise InvalidInput("client_id: its metadata document is public, and so has no secret")
+        raise InvalidInput(
+            "client_id: its metadata document is public and must not contain or require a "
+            "client secret"
+        )
     return OAuthClient(client_id, _name(document), checked_redirects(document))
 
 
@@ -271,9 +274,9 @@ async def refresh_tokens(services: Services, request: TokenRequest) -> IssuedTok
 
 
 async def check_client(services: Services, client_id: str) -> None:
-    """Raise Unauthenticated for a client that has not registered: it then registers anew."""
+    """Raise Unauthenticated for a client that has not registered: it then registers again."""
     if not await is_known(services, client_id):
-        raise Unauthenticated("client_id: unknown, or its registration has expired; register anew")
+        raise Unauthenticated("client_id: unknown, or its registration has expired; register again")
 
 
 async def _find(services: Services, request: TokenRequest, kind: TokenKind) -> OAuthToken:

@@ -59,7 +59,8 @@ _ALSO: Mapping[type, frozenset[str]] = {
     LiveMove: frozenset({"source_mailbox", "destination_mailbox"}),
     LiveDeletion: frozenset({"mailbox"}),
 }
-"""Fields of one shape: names that are as good as an id, and what a message id of IMAP says."""
+"""Additional fields shown, by result type: names that serve as ids, and mailboxes that an IMAP
+message id already contains."""
 
 _ADMINISTRATIVE = (Key, Webhook, WebhookDelivery)
 """What the scope `admin` is for; there is no other scope to see it with."""

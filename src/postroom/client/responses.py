@@ -1,4 +1,4 @@
-"""Answers: what their values have in common, and pages of lists, which go on by themselves."""
+"""Answers: what their values share, and pages of lists, which fetch the next automatically."""
 
 from __future__ import annotations
 

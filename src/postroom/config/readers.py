@@ -109,8 +109,8 @@ def _read_absolute_path(raw: object) -> Path:
 def _read_client_key(raw: object) -> str:
     if isinstance(raw, str) and not raw.strip():
         raise ValueError(
-            "is empty; set it to a key, as `postroom key create` shows it, or unset it for the "
-            "rights of the owner's agent"
+            "is empty; set it to a key, as `postroom key create` shows it, or unset it to "
+            "run as the agent without a key"
         )
     return _A_KEY.read(raw)
 

@@ -346,7 +346,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "approval_notify",
         readers.ADDRESS,
-        "The address that is told of mail that waits for approval.",
+        "The address that is notified of mail that waits for approval.",
     ),
     Setting(
         "public_url",
@@ -374,7 +374,12 @@ SETTINGS: tuple[Setting, ...] = (
         readers.whole_number(3_600, 31_536_000),
         "How long an OAuth refresh token is valid that is not used, in seconds.",
     ),
-    Setting("toolsets", readers.TOOLSETS, "The MCP toolsets to show.", "all"),
+    Setting(
+        "toolsets",
+        readers.TOOLSETS,
+        "The MCP toolsets to show.",
+        "inbox, mail, memory; imap if there is a live account",
+    ),
     Setting("read_only", readers.BOOLEAN, "Hide every MCP tool that writes."),
     Setting("memory_search", readers.BOOLEAN, "Whether memories can be searched."),
     Setting(

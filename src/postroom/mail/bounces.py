@@ -66,10 +66,10 @@ def _reason_of(text: str, status: str) -> str:
 
 
 def _is_pretext(status: str, transcript: str) -> bool:
-    """True if "user unknown" is what a filter says.
+    """Whether "user unknown" probably hides a spam rejection.
 
-    A server that took the address, then the mail, and then says so, filters; so does one whose
-    own code speaks of policy and who does not answer the address.
+    It does if the server rejected after DATA, or if its status code is about policy and it did
+    not reject at RCPT.
     """
     transcript = transcript[: 4 * _MAX_REASON_CHARS]
     if _VAGUE.match(status) and AFTER_DATA.search(transcript):

@@ -302,7 +302,10 @@ def find_link(text: str, links: Iterable[Link] = ()) -> str | None:
 
 
 def _lone(links: Iterable[_Offered]) -> str | None:
-    """The only link that stands below words that ask, whatever it says itself: `Continue`."""
+    """The single link that follows a sentence asking the reader to act; None if there are several.
+
+    Its own text may be only `Continue`.
+    """
     urls = {
         link.url
         for link in links

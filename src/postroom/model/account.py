@@ -52,7 +52,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class RateLimits:
-    """How fast we ask a provider at most."""
+    """The maximum rate of requests to a provider."""
 
     requests_per_second: int
     burst: int
@@ -271,7 +271,7 @@ class Pushed:
 
 @dataclass(frozen=True, slots=True)
 class ProviderTraits:
-    """What a provider does by itself, and what it does not accept."""
+    """What a provider does automatically, and what it does not accept."""
 
     title: str
 

@@ -62,7 +62,7 @@ class FoundMail:
 
 @dataclass(frozen=True, slots=True)
 class ThreadText:
-    """A conversation, oldest message first."""
+    """A thread, oldest message first."""
 
     id: str
     subject: str

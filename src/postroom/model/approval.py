@@ -136,7 +136,7 @@ class LeavingMail:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the policies say of a mail: it is refused, held, or may leave."""
+    """The decision of the policies about a mail: refused, held, or allowed to leave."""
 
     verdict: Literal["leaves", "held", "refused", "stays"]
     reasons: tuple[str, ...]

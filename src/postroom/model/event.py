@@ -62,13 +62,13 @@ class Event:
 
     @property
     def is_imported(self) -> bool:
-        """Whether the mail was imported, and so is no news."""
+        """Whether the mail was imported: it ends no wait and is not sent to subscribers."""
         return bool(self.data.get("imported"))
 
 
 @dataclass(frozen=True, slots=True)
 class EventQuery:
-    """A query for events, oldest first unless told otherwise; all conditions must hold."""
+    """A query for events, oldest first by default; all conditions must hold."""
 
     visible: Visible
     inbox_id: str | None = None
@@ -113,7 +113,7 @@ def new_webhook_secret() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """A URL that gets events. `secret` is shown when it is made or renewed, and only then."""
+    """A URL that gets events. `secret` is shown only when it is created or renewed."""
 
     id: str
     url: str
@@ -123,7 +123,7 @@ class Webhook:
     enabled: bool = True
     secret: str | None = field(default=None, kw_only=True, repr=False)
     stopped: str | None = field(default=None, kw_only=True)
-    """Why it is told nothing any more, if so."""
+    """Why deliveries have stopped; None while active."""
     made_by: str | None = field(default=None, kw_only=True, metadata=INTERNAL)
     """The id of the key that created it; None if unknown."""
 
@@ -222,7 +222,7 @@ class WebhookResponse:
 
 
 Via = Literal["rest", "mcp", "mcp-stdio", "cli", "web", "smtp", "rule", "sync"]
-"""How an act was asked for."""
+"""How a change was requested."""
 
 
 @dataclass(frozen=True, slots=True)

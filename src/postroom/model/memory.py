@@ -86,7 +86,7 @@ class Similar:
 
 @dataclass(frozen=True, slots=True)
 class MemoryVersion:
-    """What a memory said before."""
+    """An earlier version of a memory."""
 
     version: int
     summary: str
@@ -158,7 +158,7 @@ class MemoryHit:
 
 @dataclass(frozen=True, slots=True)
 class ForgottenMemory:
-    """A memory that is no more."""
+    """A deleted memory."""
 
     namespace: str
     key: str

@@ -144,7 +144,7 @@ class ListUnsubscribe:
 
 @dataclass(frozen=True, slots=True)
 class Recipient:
-    """What became of a sent mail for one recipient."""
+    """The delivery status of a sent mail for one recipient."""
 
     address: str
     status: str
@@ -214,7 +214,7 @@ class MessageRow:
 
 @dataclass(frozen=True, slots=True)
 class ThreadMessage(MessageRow):
-    """A message inside its thread: a row with what it adds to the conversation."""
+    """A message inside its thread: a row with what it adds to the thread."""
 
     new_text: str = ""
     text: str | None = None
@@ -288,7 +288,7 @@ class FailedAction:
 
 @dataclass(frozen=True, slots=True)
 class ActionResult:
-    """What an action did, message by message."""
+    """The result of an action for each message."""
 
     status: Literal["ok", "partial", "failed"]
     succeeded: tuple[str, ...]
@@ -320,7 +320,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedPosting:
-    """What became of what a provider posted: a message for each inbox it was for."""
+    """The result of a provider's post: a message for each recipient inbox."""
 
     status: Literal["received", "duplicate", "nothing"]
     messages: tuple[Received, ...]

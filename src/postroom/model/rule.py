@@ -84,7 +84,7 @@ class Rule:
     """The id of the key that created, enabled or moved it last; it has the rights of that key. None
     for a rule of a version that recorded no key."""
     warnings: tuple[str, ...] | None = None
-    """Conditions that never match; told when it is created."""
+    """Conditions that never match; reported when it is created."""
     made_for: View | None = field(default=None, metadata=INTERNAL)
     """The inboxes that it was created for, if some of them were removed since."""
     made_by: str | None = field(default=None, metadata=INTERNAL)

@@ -82,7 +82,7 @@ def overall_status(recipients: tuple[Recipient, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribed:
-    """How the sender of a list was told: a request was `accepted`, or a mail has its status."""
+    """How the sender of a list was notified: a request was `accepted`, or a mail has its status."""
 
     message_id: str
     method: Literal["one_click", "mail"]

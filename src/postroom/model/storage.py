@@ -140,7 +140,7 @@ class ReplyLimit:
 @dataclass(frozen=True, slots=True)
 class Gate:
     """The settings of the gate that outgoing mail passes: the agent's policy, how long it holds,
-    and where the owner is told of held mail and decides.
+    and where the owner is notified of held mail and decides.
     """
 
     agent: Policy = OPEN_POLICY

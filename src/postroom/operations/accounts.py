@@ -144,7 +144,7 @@ async def sync_account(ctx: RequestContext, request: SyncAccount) -> Account:
 class RemoveAccount(Request):
     """Remove an account with its inbox and the mail that is kept here.
 
-    At the provider, everything stays as it is.
+    Nothing changes at the provider.
     """
 
     account_id: AccountId
@@ -162,7 +162,7 @@ _MAX_ACCOUNTS = 1_000
 
 
 class CheckAccount(Request):
-    """Log in to an account now and tell what it can do."""
+    """Log in to an account now and show what it supports."""
 
     account_id: AccountId
 
@@ -182,7 +182,7 @@ async def check_account(ctx: RequestContext, request: CheckAccount) -> Capabilit
 
 
 class GetCapabilities(Request):
-    """Tell what can be done with the mail of an account, or of local inboxes."""
+    """Show the features that an account, or local inboxes, support."""
 
     account_id: Annotated[AccountId | None, argument("Only this account.", "work")] = None
 
@@ -283,7 +283,7 @@ class AddAccount(Credentials):
     scopes: Annotated[
         list[AccountScope],
         argument(
-            "What may be done with it; read is always among it.", ["read", "send"], max_length=3
+            "The operations to allow; read is always included.", ["read", "send"], max_length=3
         ),
     ] = list(SCOPES)
 

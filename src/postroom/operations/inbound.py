@@ -29,7 +29,9 @@ class ReceiveMessage(Request):
 
     recipient: Annotated[
         str,
-        argument("Whose inbox.", "support@postroom.localhost", min_length=1, max_length=320),
+        argument(
+            "The address of the inbox.", "support@postroom.localhost", min_length=1, max_length=320
+        ),
         Accepts(request.MAILBOX),
     ]
     raw: Annotated[bytes, Field(description="The mail, headers first.")]
@@ -85,12 +87,13 @@ _SETTINGS = {
 
 
 class ReceivePosting(Request):
-    """Take in mail that a provider received for us. It posts in its own form and needs no key:
-    its own signature is checked."""
+    """Receive mail from a provider's webhook. The provider posts in its own
+    format and needs no key; its signature is checked."""
 
-    provider: Annotated[Provider, argument("Who posts.", "mailgun")]
+    provider: Annotated[Provider, argument("The provider.", "mailgun")]
     format: Annotated[
-        Literal["mime"] | None, argument("Mailgun sends whole mails to URLs that end so.", "mime")
+        Literal["mime"] | None,
+        argument("Mailgun posts whole mails to URLs that end in mime.", "mime"),
     ] = None
     headers: Annotated[dict[str, str], Field(description="The headers of the posting.")]
     raw: Annotated[bytes, Field(description="What the provider posts, as it is.")]

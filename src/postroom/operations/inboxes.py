@@ -31,15 +31,17 @@ class CreateInbox(Request):
     constraints = (not_both("place", "username", "address", "give username or address, not both"),)
     name: Annotated[Name | None, argument("The name shown as sender.", "Support agent")] = None
     username: Annotated[
-        Username | None, argument("The part before the @; the domain is ours.", "orders")
+        Username | None, argument("The part before the @; the domain is this server's.", "orders")
     ] = None
     address: Annotated[
         OwnAddress | None,
-        argument("The whole address instead, at a domain we serve.", "orders@postroom.localhost"),
+        argument(
+            "The whole address instead, at a domain of this server.", "orders@postroom.localhost"
+        ),
         Accepts(request.OWN_ADDRESS),
     ] = None
     client_id: Annotated[
-        ClientId | None, argument("Your own id: repeated, it gives the same inbox.", "agent-7")
+        ClientId | None, argument("Your own id; the same id returns the same inbox.", "agent-7")
     ] = None
 
 
@@ -71,8 +73,8 @@ def _address(ctx: RequestContext, request: CreateInbox) -> str:
         raise InvalidInput("address: give the bare address; the name has its own argument")
     if domain not in ctx.domains:
         raise InvalidInput(
-            f"address: we do not serve the domain {domain}; served are {', '.join(ctx.domains)} "
-            "(setting POSTROOM_DOMAIN)"
+            f"address: this server does not serve the domain {domain}; "
+            f"it serves {', '.join(ctx.domains)} (setting POSTROOM_DOMAIN)"
         )
     return canonical_address(address)
 
@@ -115,7 +117,7 @@ async def rename_inbox(ctx: RequestContext, request: RenameInbox) -> Inbox:
 
 
 class DeleteInbox(Request):
-    """Delete an inbox for good. One that holds mail needs force."""
+    """Delete an inbox for good. An inbox with mail needs force."""
 
     inbox_id: InboxId
     force: Annotated[bool, argument("Delete its mail with it.", True)] = False
@@ -136,7 +138,7 @@ _AT_MOST = 10
 
 
 class FindIds(Request):
-    """Find the ids of inboxes, messages, threads or attachments that begin so."""
+    """Find the ids of inboxes, messages, threads or attachments that begin with a prefix."""
 
     prefix: Annotated[
         str,

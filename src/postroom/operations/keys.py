@@ -51,7 +51,7 @@ KeyId = Annotated[Id, argument("The key.", "key_3s8v5y")]
 def _checked_expiry(written: str | None) -> str | None:
     if not written or written == _NEVER or _SPAN.fullmatch(written) or moment_of(written):
         return written or None
-    raise ValueError("write 2027-01-31T09:30:00Z, a time from now as 30d or 12h, or never")
+    raise ValueError("write 2027-01-31T09:30:00Z, a time from now such as 30d or 12h, or never")
 
 
 Expiry = Annotated[
@@ -101,22 +101,22 @@ def _moment(written: str, now: datetime) -> datetime | None:
 
 
 class CreateKey(Request):
-    """Make a key. The answer is the only one that ever shows it."""
+    """Create a key. Only this response shows it."""
 
     name: Annotated[Name, argument("What it is for.", "crm", min_length=1)]
     scopes: Annotated[
-        list[Scope], argument("What it may do.", ["read"], min_length=1, max_length=5)
+        list[Scope], argument("Its scopes.", ["read"], min_length=1, max_length=5)
     ] = [Scope.READ]
     inboxes: Annotated[
         list[InboxName] | None,
         argument(
-            "The only inboxes that exist for it; without: all.", ["inb_7k2m9q"], max_length=1000
+            "The only inboxes that exist for it; default: all.", ["inb_7k2m9q"], max_length=1000
         ),
     ] = None
     accounts: Annotated[
         list[AccountId] | None,
         argument(
-            "The only accounts that exist for it, with their inboxes; without: all.",
+            "The only accounts that exist for it, with their inboxes; default: all.",
             ["work"],
             max_length=1000,
         ),
@@ -124,7 +124,7 @@ class CreateKey(Request):
     namespaces: Annotated[
         list[NamespaceName] | None,
         argument(
-            "The only namespaces of memories that exist for it; without: all, or "
+            "The only namespaces of memories that exist for it; default: all, or "
             "none if inboxes or accounts are given.",
             ["support"],
             max_length=1000,
@@ -242,7 +242,7 @@ async def _key_of(ctx: RequestContext, key_id: str) -> Key:
 
 
 class UpdateKey(Request):
-    """Rename a key, or change when it ends or what its mail needs before it leaves.
+    """Rename a key, or change its expiry or the policy of its mail.
 
     A key that has expired works again when extended.
     """
@@ -313,12 +313,12 @@ _AUDIT_FILTERS = ("actor", "action", "target", "via", "after_date", "before_date
 
 
 class ListAudit(Paged):
-    """List what keys, tools and rules have done, newest first."""
+    """List changes made by keys, tools and rules, newest first."""
 
     actor: Annotated[_Name, argument("Only this key or rule.", "key_3s8v5y")] = None
     action: Annotated[_Name, argument("Only this action.", "apply_label")] = None
     target: Annotated[_Name, argument("Only about this.", "msg_4h8t2w")] = None
-    via: Annotated[Via | None, argument("Only what was asked for this way.", "mcp-stdio")] = None
+    via: Annotated[Via | None, argument("Only changes requested this way.", "mcp-stdio")] = None
     after_date: Annotated[Moment, argument("From this time on.", "2026-01-31")] = None
     before_date: Annotated[Moment, argument("Before this time.", "2026-02-28")] = None
 

@@ -68,7 +68,7 @@ Text = Annotated[str, Field(min_length=1, max_length=1_000_000, pattern=request.
 TEXT = argument("What to remember.", "Ana wants invoices as PDF, before the 5th.")
 Summary = Annotated[
     Annotated[str, Field(max_length=200, pattern=request.LINE)] | None,
-    argument("One line about it; without: the beginning of the text.", "How Ana wants invoices"),
+    argument("One line about it; default: the beginning of the text.", "How Ana wants invoices"),
 ]
 
 
@@ -128,7 +128,7 @@ def author_of(ctx: RequestContext) -> Author:
 
 
 class MemoryAdd(Request):
-    """Remember something under a key. A known key gets a new version: what is not given stays.
+    """Remember something under a key. A known key gets a new version; omitted fields stay.
 
     `similar` names memories that say nearly the same: better update one of those.
     """
@@ -161,7 +161,7 @@ _AN_EXPIRY = one_of("change", ("expires_at",)).schema["anyOf"]
 
 
 class MemoryUpdate(Request):
-    """Change a memory that exists: what is not given stays. The old version is kept."""
+    """Change an existing memory; omitted fields stay. The old version is kept."""
 
     constraints = (replace(_CHANGE, schema={"anyOf": [*_ANY_CHANGE, *_AN_EXPIRY]}),)
     key: Key

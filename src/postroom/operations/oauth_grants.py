@@ -125,7 +125,7 @@ class GrantAccess(GetAccessRequest):
     inboxes: Annotated[
         list[InboxName] | None,
         argument(
-            "The only inboxes that exist for it; without: all.", ["inb_7k2m9q"], max_length=1000
+            "The only inboxes that exist for it; default: all.", ["inb_7k2m9q"], max_length=1000
         ),
     ] = None
     approval: Annotated[

@@ -412,7 +412,7 @@ async def update_rule(ctx: RequestContext, request: UpdateRule) -> Rule:
 
 
 class DeleteRule(Request):
-    """Delete a rule, and show what it was. What it did stays."""
+    """Delete a rule, and return it. Its effects stay."""
 
     rule_id: RuleId
 

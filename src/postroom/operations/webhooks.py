@@ -66,7 +66,7 @@ _Types = Annotated[
 
 
 class ListEvents(Paged):
-    """List what happened to mail; stream events since the last to read on."""
+    """List events of mail; to continue, stream the events since the last."""
 
     inbox_id: _Inbox = None
     message_id: Annotated[OptionalId, argument("Only this message.", "msg_4h8t2w")] = None
@@ -95,7 +95,7 @@ async def list_events(ctx: RequestContext, request: ListEvents) -> Page[Event]:
 class StreamEvents(Request):
     """Stream events as they happen, beginning after an event if one is named.
 
-    Imported mail is no news.
+    Imported mail is left out.
     """
 
     inbox_id: _Inbox = None
@@ -146,7 +146,7 @@ WebhookId = Annotated[Id, argument("The webhook.", "whk_2f7j4s")]
 
 
 class CreateWebhook(Request):
-    """Send events to a URL. The answer is the only one that shows the secret."""
+    """Send events to a URL. Only this response shows the secret."""
 
     url: Annotated[
         str,
@@ -155,19 +155,19 @@ class CreateWebhook(Request):
     ]
     types: Annotated[
         list[EventName],
-        argument("Only these types; without: all.", ["message.received"], max_length=20),
+        argument("Only these types; default: all.", ["message.received"], max_length=20),
     ] = []
     inboxes: Annotated[
         list[InboxName] | None,
         argument(
-            "Only these inboxes; without: all.", ["inb_7k2m9q"], min_length=1, max_length=1000
+            "Only these inboxes; default: all.", ["inb_7k2m9q"], min_length=1, max_length=1000
         ),
     ] = None
 
 
 @operation(Scope.ADMIN)
 async def create_webhook(ctx: RequestContext, request: CreateWebhook) -> Webhook:
-    needs_read(ctx, "a webhook is told what arrives")
+    needs_read(ctx, "a webhook receives what arrives")
     ctx.poster.check(request.url)
     for inbox_id in request.inboxes or ():
         await inbox_of(ctx, inbox_id)
@@ -275,7 +275,8 @@ async def delete_webhook(ctx: RequestContext, request: DeleteWebhook) -> None:
 class RenewWebhook(Request):
     """Give a webhook a new secret; for a day the old one signs as well.
 
-    One that stopped because its key lost the right goes on with yours, with the new secret only.
+    A webhook that stopped because its key lost a right resumes with your key, signed with the new
+    secret only.
     """
 
     webhook_id: WebhookId
@@ -287,7 +288,7 @@ async def renew_webhook(ctx: RequestContext, request: RenewWebhook) -> Webhook:
     before = await ctx.store.webhook(request.webhook_id, ctx.visible)
     is_stopped = await webhook_refusal(ctx, before.made_by, before.inboxes)
     if is_stopped:
-        needs_read(ctx, "a webhook is told what arrives")
+        needs_read(ctx, "a webhook receives what arrives")
     webhook = await ctx.store.renew_webhook(
         request.webhook_id,
         secret,
@@ -299,7 +300,7 @@ async def renew_webhook(ctx: RequestContext, request: RenewWebhook) -> Webhook:
 
 
 class ListDeliveries(Paged):
-    """List what a webhook was told and what it answered, newest first."""
+    """List the deliveries of a webhook with their responses, newest first."""
 
     webhook_id: WebhookId
 

@@ -93,4 +93,4 @@ async def discard_unused(services: Services, keys: Sequence[BlobKey]) -> None:
             await services.blobs.discard(keys, services.store.used_blobs)
     except (MailError, OSError) as error:
         reason = str(error) or "timed out"
-        log.warning("blobs.left", extra={"blobs": len(keys), "error": reason})
+        log.warning("blobs.removal_failed", extra={"blobs": len(keys), "error": reason})

@@ -141,7 +141,9 @@ async def _fetch_alone(
 async def look_up(
     provider: Provider, refs: Sequence[RemoteRef]
 ) -> tuple[RemoteMessage, ...] | None:
-    """The state of messages at the provider; None if it refuses to tell, so it has them.
+    """The state of messages at the provider.
+
+    None if the provider rejects the request; the messages are then assumed to exist.
 
     Raises ProviderError if the provider is unavailable.
     """

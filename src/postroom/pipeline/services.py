@@ -233,7 +233,7 @@ async def run_when_unattended(
 
 
 async def _duty(services: Services, *, before: Duty) -> Duty:
-    """What no other process does; if the store is unavailable, what it was before."""
+    """Which background jobs no other process runs; *before* if the store is unavailable."""
     now = services.clock()
     try:
         if not await services.store.has_heartbeat("serving", now):

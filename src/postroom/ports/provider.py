@@ -47,7 +47,7 @@ leaves it unknown whether the relay has the mail."""
 
 
 class Sender(Protocol):
-    """Transmits mail, and never repeats it by itself."""
+    """Transmits mail, and never repeats it automatically."""
 
     async def transmit(
         self, envelope: Envelope, raw: bytes, accepted: Accepted

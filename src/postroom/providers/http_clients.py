@@ -113,7 +113,7 @@ class HttpsFetcher:
 
         target = parse_target(url)
         if not target.is_encrypted:
-            raise ProviderError(f"{target.host} is named without TLS")
+            raise ProviderError(f"{target.host} is addressed without TLS")
         try:
             async with asyncio.timeout(self.timeout_s):
                 address = await self.guard.resolve(target.host, target.port)

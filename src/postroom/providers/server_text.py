@@ -104,7 +104,8 @@ def plain_name(name: str) -> str:
 def without_secret(text: str, secret: str | None) -> str:
     """A text of a server without the secret; empty if the secret is short.
 
-    A short one may stand in any text, and what is missing there would tell it.
+    A short secret is not replaced: it could be part of any word, and the gap would reveal it. The
+    whole text is dropped instead.
     """
     if not secret:
         return text

@@ -108,12 +108,13 @@ def addresses_of(field: str, texts: list[str]) -> list[Pair]:
 
 
 def check_send_at(ctx: RequestContext, send_at: Moment) -> Moment:
-    """Refuse a time that is over, or too far away. Raises InvalidInput."""
+    """Refuse a time that is in the past, or too far away. Raises InvalidInput."""
     now = ctx.clock()
     if send_at is not None and send_at < now:
         raise InvalidInput(
-            f"send_at: {send_at:%Y-%m-%dT%H:%M:%SZ} is over; it is {now:%Y-%m-%dT%H:%M:%SZ} now. "
-            "Give a later time, or leave it out to send at once",
+            f"send_at: {send_at:%Y-%m-%dT%H:%M:%SZ} is in the past; "
+            f"the time is {now:%Y-%m-%dT%H:%M:%SZ} now. Give a later time, "
+            "or leave it out to send at once",
             field="send_at",
         )
     if send_at is not None and send_at > now + LONGEST_WAIT:

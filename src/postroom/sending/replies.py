@@ -236,7 +236,7 @@ async def run_rule_job(ctx: RequestContext, job: RuleJob) -> None:
         await refuse_loop(ctx, message)
         await refuse_many_replies(ctx, await _reply(ctx, request), job.inbox_id)
     except Conflict as loop:
-        log.info("rule.not_answered", extra={"message_id": job.message_id, "reason": str(loop)})
+        log.info("rule.reply_suppressed", extra={"message_id": job.message_id, "reason": str(loop)})
         return
     await send_once(acting, request, _reply)
 

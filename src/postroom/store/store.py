@@ -27,7 +27,14 @@ from postroom.model.storage import MessageQuery, RawMessage
 from postroom.store.maintenance import lifecycle
 from postroom.store.memories import MemoryStore
 from postroom.store.methods import is_found, never, reads, writes, writes_unaudited
-from postroom.store.search.index import compact, find_problems, purge, rebuild
+from postroom.store.search.index import (
+    BULK_POLICY,
+    DEFAULT_POLICY,
+    compact,
+    find_problems,
+    purge,
+    rebuild,
+)
 from postroom.store.sql import audit as sql_audit
 from postroom.store.sql import credentials as sql_credentials
 from postroom.store.sql import events as sql_activity
@@ -395,15 +402,16 @@ class Store(MemoryStore, WebhookStore):
         """Check rows, search index and audit log; one sentence for each problem."""
         found = await self.engine.read(lambda tx: self.engine.check(tx) + lifecycle.problems(tx))
         if of_index := await find_problems(self.engine):
-            found += (*of_index, "`postroom verify --repair` makes the search index anew")
+            found += (*of_index, "`postroom verify --repair` rebuilds the search index")
         return found + (await self.check_audit()).problems
 
-    async def compact_index(self) -> bool:
+    async def compact_index(self, *, in_bulk: bool = False) -> bool:
         """Do one step of compacting the search index; True if there is more to do.
 
         Any number of processes may call this at the same time: a step is done by one of them.
+        While much mail is stored *in bulk*, more of it is indexed at once.
         """
-        return await compact(self.engine)
+        return await compact(self.engine, BULK_POLICY if in_bulk else DEFAULT_POLICY)
 
     async def purge(self) -> None:
         """Remove the words of removed messages from the search index now, not with time."""

@@ -122,7 +122,7 @@ class Engine(Protocol):
 
 
 _MOST = 32
-"""A set of a million messages takes 125 KB."""
+"""Entries kept per state; one for a million messages takes 125 KB."""
 
 
 class ReadCache:

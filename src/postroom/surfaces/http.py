@@ -97,7 +97,7 @@ class Kind(NamedTuple):
 KINDS = {
     "invalid_input": Kind(422, "Invalid input", "An argument is wrong; `errors` names each."),
     "malformed": Kind(400, "Malformed request", "The request cannot be read, such as bad JSON."),
-    "unauthenticated": Kind(401, "Key required", "There is no key, or not one of ours."),
+    "unauthenticated": Kind(401, "Key required", "The key is missing or unknown."),
     "forbidden": Kind(403, "Forbidden", "The key lacks a scope, or the origin is not ours."),
     "write_disabled": Kind(403, "Writing is off", "A gate that keeps writes out is closed."),
     "not_found": Kind(404, "Not found", "It does not exist, or not for this key."),
@@ -107,7 +107,7 @@ KINDS = {
     "conflict": Kind(409, "Conflict", "The request does not fit the current state."),
     "too_large": Kind(413, "Too large", "Too many bytes."),
     "rate_limited": Kind(429, "Too fast", "Try again after `retry_after` seconds."),
-    "internal": Kind(500, "Internal error", "A bug of ours; `request_id` finds it in the log."),
+    "internal": Kind(500, "Internal error", "An internal error; `request_id` finds it in the log."),
     "provider_error": Kind(502, "Provider failed", "A server we depend on failed or refused."),
     "provider_auth": Kind(502, "Provider login failed", "A server refused our login."),
     "unavailable": Kind(503, "Not ready", "The store cannot be read or written now."),

@@ -125,7 +125,10 @@ def result_schema(result: Any, refer: Callable[[type], Schema]) -> Schema:
 
 
 def _either(schemas: list[Schema]) -> Schema:
-    """One of several answers: what any may hold; only what all hold is sure."""
+    """The schema of a union: the properties of all members.
+
+    Only properties that every member requires are required.
+    """
     properties: Schema = {}
     for schema in reversed(schemas):
         properties = {**schema["properties"], **properties}

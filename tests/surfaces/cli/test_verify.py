@@ -202,7 +202,7 @@ def test_the_doctor_names_rules_that_run_on_nothing(postroom, data, inbox, monke
 
     [found] = [check for check in result.json["checks"] if check["check"] == "rules"]
     assert "warning" == found["status"]
-    assert f"for no inbox, so they run on nothing: {rule['id']} (Lost);" in found["detail"]
+    assert f"these rules have no inbox and do not run: {rule['id']} (Lost) (" in found["detail"]
     assert "`postroom rule delete ID`" in found["fix"]
 
 
@@ -227,7 +227,7 @@ def test_the_doctor_names_idle_rules_rules_without_rights_and_what_was_dropped(
     assert ("ok", "warning") == (before["status"], found["status"])
     for check in (before, found):
         assert "3 forwards or replies of rul_x" in check["detail"]
-    assert f"run on nothing: {idle} (Lost);" in found["detail"]
+    assert f"do not run: {idle} (Lost) (" in found["detail"]
     assert f"{revoked} (Lost): the key of the rule was revoked" in found["detail"]
     assert f"{unknown} (Lost): its key is not recorded" in found["detail"]
     assert "`postroom rule delete ID`" in found["fix"]

@@ -180,10 +180,10 @@ async def test_a_long_text_comes_in_parts(ctx, inbox, rest):
 @pytest.mark.parametrize(
     ("name", "kind", "data", "why"),
     [
-        ("a.png", "image/png", b"\x89PNG\r\n\x1a\n" + bytes(99), "no text that can be read"),
+        ("a.png", "image/png", b"\x89PNG\r\n\x1a\n" + bytes(99), "no readable text"),
         ("a.zip", "application/zip", b"PK\x05\x06" + bytes(18), "ZIP archive"),
         ("a.pdf", "application/pdf", b"%PDF-1.4 nothing", "the PDF cannot be read"),
-        ("a.doc", "application/msword", b"\xd0\xcf\x11\xe0" + bytes(600), "no text that can"),
+        ("a.doc", "application/msword", b"\xd0\xcf\x11\xe0" + bytes(600), "no readable text"),
     ],
 )
 async def test_what_has_no_text_says_so_and_how_to_get_the_bytes(

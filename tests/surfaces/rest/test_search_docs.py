@@ -71,7 +71,7 @@ def test_every_filter_is_in_the_table() -> None:
 
     written = {
         name
-        for row in rows("| parameter | what it asks for |")
+        for row in rows("| parameter | what it matches |")
         for name in re.findall(r"\w+", row[0])
     }
 

@@ -175,7 +175,7 @@ async def test_another_mail_than_the_one_seen_is_not_approved(
     response = await owner.post(f"/outgoing/{other}/approve", sha256=await owner.seen(seen))
 
     assert 409 == response.status_code
-    assert "look at it again" in words(response.text)
+    assert "read it again" in words(response.text)
     assert "held" == (await office.message(other)).status
 
 

@@ -15,8 +15,8 @@ from postroom.client.values.records import Account, AuditEntry, Capabilities, Ca
 
 
 class AdministrationOperations:
-    """Mailboxes at providers that are synced. What can be done with the mail. Callers and
-    what they may do. Who did what.
+    """Mailboxes at providers that are synced. Features that accounts and local inboxes
+    support. Keys of callers, with their scopes and limits. The audit log.
     """
 
     @operation("POST", "/v1/accounts")
@@ -64,7 +64,7 @@ class AdministrationOperations:
             smtp_security: The same for SMTP (default tls).
             ca_file: Trust this certificate instead of the system's.
             insecure: On this machine only: no TLS.
-            scopes: What may be done with it; read is always among it (default read, draft,
+            scopes: The operations to allow; read is always included (default read, draft,
                 send).
         """
 
@@ -78,7 +78,7 @@ class AdministrationOperations:
     def remove_account(self, account_id: str) -> None:
         """Remove an account with its inbox and the mail that is kept here.
 
-        At the provider, everything stays as it is.
+        Nothing changes at the provider.
 
         Args:
             account_id: The account.
@@ -94,7 +94,7 @@ class AdministrationOperations:
 
     @operation("POST", "/v1/accounts/{account_id}/check")
     def check_account(self, account_id: str) -> Capabilities:
-        """Log in to an account now and tell what it can do.
+        """Log in to an account now and show what it supports.
 
         Args:
             account_id: The account.
@@ -124,7 +124,7 @@ class AdministrationOperations:
 
     @operation("GET", "/v1/capabilities")
     def get_capabilities(self, *, account_id: str | None = None) -> CapabilityReport:
-        """Tell what can be done with the mail of an account, or of local inboxes.
+        """Show the features that an account, or local inboxes, support.
 
         Args:
             account_id: Only this account.
@@ -143,16 +143,16 @@ class AdministrationOperations:
         recipients: RecipientPatterns | None = None,
         expires_at: str | None = None,
     ) -> Key:
-        """Make a key.
+        """Create a key.
 
-        The answer is the only one that ever shows it.
+        Only this response shows it.
 
         Args:
             name: What it is for.
-            scopes: What it may do (default read).
-            inboxes: The only inboxes that exist for it; without: all.
-            accounts: The only accounts that exist for it, with their inboxes; without: all.
-            namespaces: The only namespaces of memories that exist for it; without: all, or
+            scopes: Its scopes (default read).
+            inboxes: The only inboxes that exist for it; default: all.
+            accounts: The only accounts that exist for it, with their inboxes; default: all.
+            namespaces: The only namespaces of memories that exist for it; default: all, or
                 none if inboxes or accounts are given.
             approval: When its mail waits for a person: never, risky or always.
             recipients: Who may get its mail.
@@ -175,7 +175,7 @@ class AdministrationOperations:
         approval: Literal["never", "risky", "always"] | UnsetType | None = UNSET,
         recipients: RecipientPatterns | UnsetType | None = UNSET,
     ) -> Key:
-        """Rename a key, or change when it ends or what its mail needs before it leaves.
+        """Rename a key, or change its expiry or the policy of its mail.
 
         A key that has expired works again when extended.
 
@@ -210,13 +210,13 @@ class AdministrationOperations:
         after_date: datetime | str | None = None,
         before_date: datetime | str | None = None,
     ) -> Page[AuditEntry]:
-        """List what keys, tools and rules have done, newest first.
+        """List changes made by keys, tools and rules, newest first.
 
         Args:
             actor: Only this key or rule.
             action: Only this action.
             target: Only about this.
-            via: Only what was asked for this way.
+            via: Only changes requested this way.
             after_date: From this time on.
             before_date: Before this time.
         """

@@ -22,8 +22,8 @@ from postroom.client.values.records import (
 
 
 class AutomationOperations:
-    """What is done with mail by itself. What a rule would do, to be carried out or not. What
-    happened to mail, listed and as it happens. URLs that are told what happens.
+    """Conditions and actions for mail. Effects that a rule would have, before anything is
+    done. Events of mail, as a list and as a stream. URLs that receive events.
     """
 
     @operation("POST", "/v1/rules")
@@ -74,9 +74,9 @@ class AutomationOperations:
 
     @operation("DELETE", "/v1/rules/{rule_id}")
     def delete_rule(self, rule_id: str) -> Rule:
-        """Delete a rule, and show what it was.
+        """Delete a rule, and return it.
 
-        What it did stays.
+        Its effects stay.
 
         Args:
             rule_id: The rule.
@@ -138,7 +138,7 @@ class AutomationOperations:
         types: Sequence[str] | None = None,
         sort: Literal["newest", "oldest"] | None = None,
     ) -> Page[Event]:
-        """List what happened to mail; stream events since the last to read on.
+        """List events of mail; to continue, stream the events since the last.
 
         Args:
             inbox_id: Only this inbox.
@@ -157,7 +157,7 @@ class AutomationOperations:
     ) -> EventStream:
         """Stream events as they happen, beginning after an event if one is named.
 
-        Imported mail is no news.
+        Imported mail is left out.
 
         Args:
             inbox_id: Only this inbox.
@@ -171,12 +171,12 @@ class AutomationOperations:
     ) -> Webhook:
         """Send events to a URL.
 
-        The answer is the only one that shows the secret.
+        Only this response shows the secret.
 
         Args:
             url: Where to send them.
-            types: Only these types; without: all.
-            inboxes: Only these inboxes; without: all.
+            types: Only these types; default: all.
+            inboxes: Only these inboxes; default: all.
         """
 
     @pages("GET", "/v1/webhooks")
@@ -225,8 +225,8 @@ class AutomationOperations:
     def renew_webhook(self, webhook_id: str) -> Webhook:
         """Give a webhook a new secret; for a day the old one signs as well.
 
-        One that stopped because its key lost the right goes on with yours, with the new
-        secret only.
+        A webhook that stopped because its key lost a right resumes with your key, signed with
+        the new secret only.
 
         Args:
             webhook_id: The webhook.
@@ -241,7 +241,7 @@ class AutomationOperations:
         offset: int | None = None,
         cursor: str | None = None,
     ) -> Page[WebhookDelivery]:
-        """List what a webhook was told and what it answered, newest first.
+        """List the deliveries of a webhook with their responses, newest first.
 
         Args:
             webhook_id: The webhook.

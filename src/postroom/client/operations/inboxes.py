@@ -30,9 +30,10 @@ from postroom.client.values.records import Identity
 
 
 class InboxesOperations:
-    """Addresses whose mail we keep. What mail needs before it leaves. Folders of an inbox,
-    with counts. Names put on messages. Addresses to send from. Mail handed to us whole.
-    Ids by their first characters. Conversations. Files that came with mail.
+    """Addresses whose mail is stored. Policies of inboxes: approval, recipients and senders.
+    Mailboxes of an inbox, with counts. Names put on messages. Addresses to send from.
+    Deliver raw mail. Find ids by their first characters. Threads of messages. Files that
+    came with mail.
     """
 
     @operation("POST", "/v1/inboxes")
@@ -50,9 +51,9 @@ class InboxesOperations:
 
         Args:
             name: The name shown as sender.
-            username: The part before the @; the domain is ours.
-            address: The whole address instead, at a domain we serve.
-            client_id: Your own id: repeated, it gives the same inbox.
+            username: The part before the @; the domain is this server's.
+            address: The whole address instead, at a domain of this server.
+            client_id: Your own id; the same id returns the same inbox.
         """
 
     @pages("GET", "/v1/inboxes")
@@ -82,7 +83,7 @@ class InboxesOperations:
     def delete_inbox(self, inbox_id: str, *, force: bool | None = None) -> None:
         """Delete an inbox for good.
 
-        One that holds mail needs force.
+        An inbox with mail needs force.
 
         Args:
             inbox_id: The inbox.
@@ -91,7 +92,7 @@ class InboxesOperations:
 
     @operation("GET", "/v1/inboxes/{inbox_id}/policy")
     def get_policy(self, inbox_id: str) -> InboxPolicy:
-        """Read what mail from an inbox needs before it leaves.
+        """Read the policy of an inbox.
 
         Args:
             inbox_id: The inbox.
@@ -106,7 +107,7 @@ class InboxesOperations:
         recipients: RecipientPatterns | UnsetType | None = UNSET,
         senders: SenderPatterns | UnsetType | None = UNSET,
     ) -> InboxPolicy:
-        """Set what mail from an inbox needs before it leaves, and whose mail it takes.
+        """Set the policy of an inbox: approval, recipients, and whose mail it accepts.
 
         Args:
             inbox_id: The inbox.
@@ -119,11 +120,11 @@ class InboxesOperations:
     def check_policy(self, raw: bytes, *, key_id: str | None = None) -> Verdict:
         """Say whether a mail would leave, wait for approval or be refused, and why.
 
-        Nothing is sent. It is judged as a mail of this key, or of the caller.
+        Nothing is sent. The policies of this key, or of the caller, apply.
 
         Args:
             raw: The mail (RFC 5322), with its From, To, Cc and Bcc.
-            key_id: Judge it as mail of this key.
+            key_id: Test it as mail of this key.
         """
 
     @pages("GET", "/v1/mailboxes")
@@ -149,7 +150,7 @@ class InboxesOperations:
 
     @operation("PATCH", "/v1/labels/{label}")
     def rename_label(self, label: str, name: str) -> Label:
-        """Rename a label on all messages you may see; a label of the new name takes them in.
+        """Rename a label on all messages you may see; if the new name exists, both are merged.
 
         Args:
             label: The label.
@@ -191,10 +192,10 @@ class InboxesOperations:
         """Make another address of an inbox, to send from and receive at.
 
         Args:
-            email: At a domain of ours, or a plus-address.
+            email: At a domain of this server, or a plus-address.
             name: The name shown as sender.
-            signature: HTML under what is sent.
-            inbox_id: Whose, if there are several.
+            signature: Signature in HTML.
+            inbox_id: The inbox, if there are several.
         """
 
     @operation("PATCH", "/v1/identities/{identity_id}")
@@ -212,7 +213,7 @@ class InboxesOperations:
             identity_id: The identity.
             name: The new name.
             signature: HTML; empty is none.
-            is_default: Send from it unless told otherwise.
+            is_default: Make it the default sender.
         """
 
     @operation("DELETE", "/v1/identities/{identity_id}")
@@ -228,7 +229,7 @@ class InboxesOperations:
         """Deliver a raw mail (RFC 5322) to the inbox with this address.
 
         Args:
-            recipient: Whose inbox.
+            recipient: The address of the inbox.
             raw: The mail, headers first.
         """
 
@@ -241,20 +242,20 @@ class InboxesOperations:
         raw: bytes,
         format: Literal["mime"] | None = None,
     ) -> ReceivedPosting:
-        """Take in mail that a provider received for us.
+        """Receive mail from a provider's webhook.
 
-        It posts in its own form and needs no key: its own signature is checked.
+        The provider posts in its own format and needs no key; its signature is checked.
 
         Args:
-            provider: Who posts.
+            provider: The provider.
             headers: The headers of the posting.
             raw: What the provider posts, as it is.
-            format: Mailgun sends whole mails to URLs that end so.
+            format: Mailgun posts whole mails to URLs that end in mime.
         """
 
     @operation("GET", "/v1/ids/{prefix}")
     def find_ids(self, prefix: str) -> FoundIds:
-        """Find the ids of inboxes, messages, threads or attachments that begin so.
+        """Find the ids of inboxes, messages, threads or attachments that begin with a prefix.
 
         Args:
             prefix: The kind and at least three characters.
@@ -270,7 +271,7 @@ class InboxesOperations:
         inbox_id: str | None = None,
         label: str | None = None,
     ) -> Page[ThreadRow]:
-        """List conversations, the one with the newest message first.
+        """List threads, the one with the newest message first.
 
         Args:
             inbox_id: Only this inbox.
@@ -287,7 +288,7 @@ class InboxesOperations:
         include_text: bool | None = None,
         include_memories: bool | None = None,
     ) -> Thread:
-        """Read a conversation: its newest messages, oldest first, each with what it adds.
+        """Read a thread: its newest messages, oldest first, each with what it adds.
 
         Args:
             thread_id: The thread.

@@ -15,7 +15,7 @@ from postroom.client.values.memories import ForgottenMemory, Memory, MemoryHit, 
 
 
 class MemoriesOperations:
-    """What agents know."""
+    """Notes that agents keep."""
 
     @operation("POST", "/v1/memories")
     def memory_add(
@@ -31,13 +31,13 @@ class MemoriesOperations:
     ) -> Memory:
         """Remember something under a key.
 
-        A known key gets a new version: what is not given stays. `similar` names memories that
-        say nearly the same: better update one of those.
+        A known key gets a new version; omitted fields stay. `similar` names memories that say
+        nearly the same: better update one of those.
 
         Args:
             key: Its name in the namespace.
             text: What to remember.
-            summary: One line about it; without: the beginning of the text.
+            summary: One line about it; default: the beginning of the text.
             tags: Tags.
             links: Where it comes from or whom it is about: to is a message, thread, address
                 or memory key.
@@ -152,14 +152,14 @@ class MemoriesOperations:
         trust: Literal["user"] | UnsetType | None = UNSET,
         namespace: str | UnsetType | None = UNSET,
     ) -> Memory:
-        """Change a memory that exists: what is not given stays.
+        """Change an existing memory; omitted fields stay.
 
         The old version is kept.
 
         Args:
             key: Its name in the namespace.
             text: What to remember.
-            summary: One line about it; without: the beginning of the text.
+            summary: One line about it; default: the beginning of the text.
             tags: All its tags.
             links: Where it comes from or whom it is about: to is a message, thread, address
                 or memory key.

@@ -17,7 +17,7 @@ from postroom.client.values.records import DryRunPlan, Sent, Unsubscribed, Waite
 
 
 class MessagesOperations:
-    """Mail across inboxes. Mail: found, read, organised and sent."""
+    """Search mail across inboxes. Find, read, organise and send mail."""
 
     @pages("GET", "/v1/search/messages")
     def search_messages(
@@ -146,7 +146,7 @@ class MessagesOperations:
             in_reply_to: What this answers: id or Message-ID.
             attachments: Files: content in base64, or attachment_id of one.
             inbox_id: Inbox to send from, if several.
-            from_: Or its address.
+            from_: Or the address to send from.
             thread_id: Reply in this thread.
         """
 
@@ -269,12 +269,12 @@ class MessagesOperations:
     def apply_label(
         self, message_ids: Sequence[str], label: str, *, remove: bool | None = None
     ) -> ActionResult:
-        """Put a label on messages, made on first use; remove takes it off.
+        """Add a label to messages, created on first use, or remove it.
 
         Args:
             message_ids: The messages.
             label: The label.
-            remove: Take it off instead.
+            remove: Remove it instead.
         """
 
     @operation("POST", "/v1/messages/update")
@@ -310,7 +310,8 @@ class MessagesOperations:
 
     @operation("POST", "/v1/messages/{message_id}/move")
     def move_message(self, message_id: str, destination: str) -> ActionResult:
-        """Move a message to another mailbox, such as Archive or Trash; a new one is made.
+        """Move a message to another mailbox, such as Archive or Trash; a missing mailbox is
+        created.
 
         Args:
             message_id: The message.

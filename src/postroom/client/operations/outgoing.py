@@ -53,9 +53,9 @@ class OutgoingOperations:
             in_reply_to: What this answers: id or Message-ID.
             attachments: Files: content in base64, or attachment_id of one.
             inbox_id: Inbox to send from, if several.
-            from_: Or its address.
+            from_: Or the address to send from.
             thread_id: Reply in this thread.
-            send_at: When to send it, once sent.
+            send_at: Time at which send_draft delivers it.
         """
 
     @pages("GET", "/v1/drafts")
@@ -99,7 +99,7 @@ class OutgoingOperations:
         reply_to: Addresses | UnsetType | None = UNSET,
         headers: Mapping[str, str] | UnsetType | None = UNSET,
     ) -> Draft:
-        """Change a draft; what is not given stays, and null takes a thing away.
+        """Change a draft; omitted fields stay, and null clears a field.
 
         Args:
             draft_id: The draft.
@@ -112,7 +112,7 @@ class OutgoingOperations:
             attachments: All files.
             in_reply_to: What this answers: id or Message-ID.
             thread_id: Reply in this thread.
-            send_at: When to send it, once sent.
+            send_at: Time at which send_draft delivers it.
             reply_to: Reply-To.
             headers: All extra headers.
         """
@@ -129,7 +129,7 @@ class OutgoingOperations:
     def send_draft(self, draft_id: str, *, idempotency_key: str | None = None) -> Sent:
         """Send a draft, at its send_at if that is still to come.
 
-        Repeated, it is sent once.
+        A repeated request sends it once.
 
         Args:
             draft_id: The draft.
@@ -156,8 +156,8 @@ class OutgoingOperations:
         ]
         | None = None,
     ) -> Page[OutboxEntry]:
-        """List sent messages that are not out: held, queued, scheduled, failed, bounced,
-        unknown.
+        """List messages that have not been delivered: held, rejected, queued, scheduled, failed,
+        bounced, unknown.
 
         Args:
             status: Only with this status.
@@ -169,7 +169,7 @@ class OutgoingOperations:
 
     @operation("POST", "/v1/outbox/resume")
     def resume_outbox(self) -> OutboxState:
-        """Let held-back mail go again."""
+        """Resume sending after a pause."""
 
     @operation("GET", "/v1/outbox/{message_id}")
     def get_held_mail(self, message_id: str) -> HeldMail:
@@ -193,7 +193,7 @@ class OutgoingOperations:
     def reject_message(self, message_id: str, sha256: str, *, note: str | None = None) -> Sent:
         """Keep a held mail from leaving, for good.
 
-        Its sender is told the note.
+        The note is shown to its sender.
 
         Args:
             message_id: The message.
@@ -203,8 +203,8 @@ class OutgoingOperations:
 
     @operation("POST", "/v1/outbox/{message_id}/retry")
     def retry_message(self, message_id: str) -> Sent:
-        """Send a message again to those without it: failed, bounced, unknown, captured or
-        waiting.
+        """Send a message again to recipients who did not get it: failed, bounced, unknown,
+        captured or waiting.
 
         Args:
             message_id: The message.

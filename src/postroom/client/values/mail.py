@@ -12,7 +12,7 @@ from postroom.client.values.memories import Hold, RecalledMemory
 
 
 class ActionResult(Value, frozen=True):
-    """What an action did, message by message."""
+    """The result of an action for each message."""
 
     status: str = ""
     succeeded: tuple[str, ...] = ()
@@ -219,14 +219,14 @@ class Received(Value, frozen=True):
 
 
 class ReceivedPosting(Value, frozen=True):
-    """What became of what a provider posted: a message for each inbox it was for."""
+    """The result of a provider's post: a message for each recipient inbox."""
 
     status: str = ""
     messages: tuple[Received, ...] = ()
 
 
 class Recipient(Value, frozen=True):
-    """What became of a sent mail for one recipient."""
+    """The delivery status of a sent mail for one recipient."""
 
     address: str = ""
     status: str = ""
@@ -250,7 +250,7 @@ class Thread(Value, frozen=True):
 
 
 class ThreadMessage(MessageRow, frozen=True):
-    """A message inside its thread: a row with what it adds to the conversation."""
+    """A message inside its thread: a row with what it adds to the thread."""
 
     new_text: str = ""
     text: str | None = None

@@ -8,7 +8,7 @@ from postroom.client.responses import ABSENT, Value
 
 
 class ForgottenMemory(Value, frozen=True):
-    """A memory that is no more."""
+    """A deleted memory."""
 
     namespace: str = ""
     key: str = ""
@@ -100,7 +100,7 @@ class MemoryRow(Value, frozen=True):
 
 
 class MemoryVersion(Value, frozen=True):
-    """What a memory said before."""
+    """An earlier version of a memory."""
 
     version: int = 0
     summary: str = ""
@@ -152,7 +152,7 @@ class Similar(Value, frozen=True):
 
 
 class Verdict(Value, frozen=True):
-    """What the policies say of a mail: it is refused, held, or may leave."""
+    """The decision of the policies about a mail: refused, held, or allowed to leave."""
 
     verdict: str = ""
     reasons: tuple[str, ...] = ()

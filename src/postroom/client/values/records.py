@@ -250,7 +250,7 @@ class OutboxState(Value, frozen=True):
 
 
 class RateLimits(Value, frozen=True):
-    """How fast we ask a provider at most."""
+    """The maximum rate of requests to a provider."""
 
     requests_per_second: int = 0
     burst: int = 0
@@ -296,7 +296,7 @@ class Sent(Value, frozen=True):
 
 
 class Unsubscribed(Value, frozen=True):
-    """How the sender of a list was told: a request was `accepted`, or a mail has its status."""
+    """How the sender of a list was notified: a request was `accepted`, or a mail has its status."""
 
     message_id: str = ""
     method: str = ""
@@ -317,7 +317,7 @@ class Waited(Value, frozen=True):
 
 
 class Webhook(Value, frozen=True):
-    """A URL that gets events. `secret` is shown when it is made or renewed, and only then."""
+    """A URL that gets events. `secret` is shown only when it is created or renewed."""
 
     id: str = ""
     url: str = ""

@@ -29,7 +29,7 @@ Values = Mapping[str, str]
 class Place:
     """Where text stands in the flow: pixels from the top, and from the top of the box that clips.
 
-    The second is at least so much, as far as lines and heights tell.
+    `clip_y` is a lower bound, estimated from the lines and heights above.
     """
 
     y: float = 0.0

@@ -1,7 +1,7 @@
 """HTML in which everything that an agent does not get is marked in place, for a browser.
 
 One walk decides what a reader sees (`visible_text`); here is what it reports, written as HTML. No
-markup of the mail is copied: elements and attributes are written anew from lists, styles from
+markup of the mail is copied: elements and attributes are written again from lists, styles from
 declarations that cannot hide or move anything, and the result passes the sanitiser like any other
 HTML. The marks have classes and ids, and nothing else in the document can have any. Before a mark
 says that an agent does not get some words, they are looked for in the text that the agent gets.
@@ -249,7 +249,7 @@ class _Writer:
 
 
 def _attributes(tag: str, attributes: Attributes) -> str:
-    """The attributes of an element that remain, written anew."""
+    """The attributes of an element that remain, written again."""
     names = _ATTRIBUTES["*"] | _ATTRIBUTES.get(tag, frozenset())
     kept = {name: value for name, value in attributes.items() if name in names and value}
     if "width" in kept and not _WIDTH.fullmatch(kept["width"]):

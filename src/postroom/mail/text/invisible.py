@@ -376,7 +376,10 @@ class _Cleaner:
         return text
 
     def _instead(self, rest: str, after: str) -> str:
-        """What was blank or ended a line leaves a trace of that; most leaves none."""
+        """The replacement of removed characters.
+
+        A space or line break if they displayed as one, else nothing.
+        """
         if _compiled(_SURROGATES).search(rest):
             return "\N{REPLACEMENT CHARACTER}"
         if "\u2800" in rest:

@@ -145,7 +145,7 @@ class WaitForMail(WaitForMessage):
     constraints: ClassVar[tuple[Constraint, ...]] = ()
     splits_names: ClassVar[bool] = True
     message_id: Annotated[
-        OptionalId, argument("Instead: until this outgoing mail is decided.", "msg_4h8t2w")
+        OptionalId, argument("Or wait for the decision on this held mail.", "msg_4h8t2w")
     ] = None
 
 

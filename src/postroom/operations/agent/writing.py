@@ -324,7 +324,7 @@ _KINDS = ("pln_", "msg_", "rul_")
 
 
 class ListOutgoing(Request):
-    """List drafts, and mail that has not left or failed."""
+    """List drafts, and mail that has failed or has not left yet."""
 
     limit: Limit = 20
 

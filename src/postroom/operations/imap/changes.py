@@ -50,7 +50,7 @@ _Flags = Annotated[list[Annotated[str, AfterValidator(_flag)]], Field(min_length
 
 
 class UpdateLiveFlags(OneLiveMessage):
-    r"""Add or remove flags of a message on a live account, as \Seen or \Flagged."""
+    r"""Add or remove flags of a message on a live account, such as \Seen or \Flagged."""
 
     add_flags: Annotated[_Flags | None, argument("Flags to add.", [r"\Seen"])] = None
     remove_flags: Annotated[_Flags | None, argument("Flags to remove.", [r"\Flagged"])] = None

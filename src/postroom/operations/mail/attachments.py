@@ -201,7 +201,7 @@ async def _extracted_text(
     kind = text_kind(data, attachment.content_type, attachment.filename)
     if kind is None:
         raise InvalidInput(
-            f"{attachment.id} has no text that can be read, as {READABLE} have; "
+            f"{attachment.id} has no readable text; text can be read from {READABLE}; "
             f"{_how_to_get_bytes(attachment)}"
         )
     if kind == "mail":

@@ -65,14 +65,14 @@ async def update_message(ctx: RequestContext, request: UpdateMessage) -> ActionR
 
 
 class ApplyLabel(Request):
-    """Put a label on messages, made on first use; remove takes it off."""
+    """Add a label to messages, created on first use, or remove it."""
 
     message_ids: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=64)]],
         argument("The messages.", ["msg_4h8t2w"], min_length=1, max_length=1000),
     ]
     label: Annotated[LabelName, argument("The label.", "Work")]
-    remove: Annotated[bool, argument("Take it off instead.", True)] = False
+    remove: Annotated[bool, argument("Remove it instead.", True)] = False
 
 
 @operation(Scope.WRITE)
@@ -83,7 +83,7 @@ async def apply_label(ctx: RequestContext, request: ApplyLabel) -> ActionResult:
 
 
 class MoveMessage(Request):
-    """Move a message to another mailbox, such as Archive or Trash; a new one is made."""
+    """Move a message to another mailbox, such as Archive or Trash; a missing mailbox is created."""
 
     message_id: MessageId
     destination: Annotated[
@@ -160,7 +160,7 @@ async def list_mailboxes(ctx: RequestContext, request: ListMailboxes) -> Page[Ma
 
 
 class RenameLabel(Request):
-    """Rename a label on all messages you may see; a label of the new name takes them in."""
+    """Rename a label on all messages you may see; if the new name exists, both are merged."""
 
     label: Annotated[LabelName, argument("The label.", "Work")]
     name: Annotated[LabelName, argument("Its new name.", "Projects")]

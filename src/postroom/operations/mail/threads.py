@@ -31,7 +31,7 @@ ThreadId = Annotated[Id, argument("The thread.", "thr_9d3f1x")]
 
 
 class ListThreads(Paged):
-    """List conversations, the one with the newest message first."""
+    """List threads, the one with the newest message first."""
 
     inbox_id: Annotated[OptionalInboxName, argument("Only this inbox.", "inb_7k2m9q")] = None
     label: Annotated[LabelName | None, argument("With this label.", "Work")] = None
@@ -45,7 +45,7 @@ async def list_threads(ctx: RequestContext, request: ListThreads) -> Page[Thread
 
 
 class GetThread(Request):
-    """Read a conversation: its newest messages, oldest first, each with what it adds."""
+    """Read a thread: its newest messages, oldest first, each with what it adds."""
 
     thread_id: ThreadId
     limit: Annotated[int, argument("How many messages.", 20, ge=1, le=100)] = 50

@@ -215,7 +215,7 @@ async def approve_message(ctx: RequestContext, request: ApproveMessage) -> Sent:
 
 
 class RejectMessage(Request):
-    """Keep a held mail from leaving, for good. Its sender is told the note."""
+    """Keep a held mail from leaving, for good. The note is shown to its sender."""
 
     message_id: MessageId
     sha256: _SHA256
@@ -240,7 +240,7 @@ async def reject_message(ctx: RequestContext, request: RejectMessage) -> Sent:
 
 
 class GetPolicy(Request):
-    """Read what mail from an inbox needs before it leaves."""
+    """Read the policy of an inbox."""
 
     inbox_id: Annotated[InboxName, argument("The inbox.", "inb_7k2m9q")]
 
@@ -273,7 +273,7 @@ class SenderPatterns(Request):
 
 
 class SetPolicy(Request):
-    """Set what mail from an inbox needs before it leaves, and whose mail it takes."""
+    """Set the policy of an inbox: approval, recipients, and whose mail it accepts."""
 
     inbox_id: Annotated[InboxName, argument("The inbox.", "inb_7k2m9q")]
     approval: ApprovalMode = None
@@ -307,11 +307,11 @@ async def set_policy(ctx: RequestContext, request: SetPolicy) -> InboxPolicy:
 class CheckPolicy(Request):
     """Say whether a mail would leave, wait for approval or be refused, and why. Nothing is sent.
 
-    It is judged as a mail of this key, or of the caller.
+    The policies of this key, or of the caller, apply.
     """
 
     raw: Annotated[bytes, Field(description="The mail (RFC 5322), with its From, To, Cc and Bcc.")]
-    key_id: Annotated[OptionalId, argument("Judge it as mail of this key.", "key_3s8v5y")] = None
+    key_id: Annotated[OptionalId, argument("Test it as mail of this key.", "key_3s8v5y")] = None
 
 
 @operation(Scope.READ)

@@ -62,7 +62,7 @@ _NO_RECIPIENT = "to: give at least one recipient, or in_reply_to or thread_id fo
 _NO_SUBJECT = "subject: is required, unless in_reply_to or thread_id makes the draft a reply"
 
 DraftId = Annotated[Id, argument("The draft.", "drf_5t2k8n")]
-SendAt = Annotated[Moment, argument("When to send it, once sent.", "2027-01-31T09:00Z")]
+SendAt = Annotated[Moment, argument("Time at which send_draft delivers it.", "2027-01-31T09:00Z")]
 
 
 class CreateDraft(MailArguments):
@@ -218,7 +218,7 @@ async def unsent_draft(ctx: RequestContext, draft_id: str) -> StoredDraft:
 
 
 class UpdateDraft(Request):
-    """Change a draft; what is not given stays, and null takes a thing away."""
+    """Change a draft; omitted fields stay, and null clears a field."""
 
     constraints = (NOT_BOTH,)
     draft_id: DraftId
@@ -296,7 +296,7 @@ async def delete_draft(ctx: RequestContext, request: DeleteDraft) -> None:
 
 
 class SendDraft(Request):
-    """Send a draft, at its send_at if that is still to come. Repeated, it is sent once."""
+    """Send a draft, at its send_at if that is still to come. A repeated request sends it once."""
 
     draft_id: DraftId
     idempotency_key: IdempotencyKey = None

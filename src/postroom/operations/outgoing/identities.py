@@ -50,13 +50,13 @@ class CreateAlias(Request):
 
     email: Annotated[
         OwnAddress,
-        argument("At a domain of ours, or a plus-address.", "orders@postroom.localhost"),
+        argument("At a domain of this server, or a plus-address.", "orders@postroom.localhost"),
         Accepts(request.OWN_ADDRESS),
     ]
     name: Annotated[Name, argument("The name shown as sender.", "Orders")] = ""
-    signature: Annotated[Signature, argument("HTML under what is sent.", "<p>Orders</p>")] = ""
+    signature: Annotated[Signature, argument("Signature in HTML.", "<p>Orders</p>")] = ""
     inbox_id: Annotated[
-        OptionalInboxName, argument("Whose, if there are several.", "inb_7k2m9q")
+        OptionalInboxName, argument("The inbox, if there are several.", "inb_7k2m9q")
     ] = None
 
 
@@ -93,7 +93,8 @@ async def _allow(ctx: RequestContext, inbox: Inbox, alias: RemoteIdentity) -> No
         return
     if inbox.account_id is None:
         raise InvalidInput(
-            f"email: we do not serve the domain {domain}; served are {', '.join(ctx.domains)}"
+            f"email: this server does not serve the domain {domain}; "
+            f"it serves {', '.join(ctx.domains)}"
         )
     account = await ctx.store.account(inbox.account_id, ctx.visible)
     account = require(account, no_such("account", inbox.account_id))
@@ -103,7 +104,7 @@ async def _allow(ctx: RequestContext, inbox: Inbox, alias: RemoteIdentity) -> No
         await ctx.providers.create_alias(account, alias)
     elif not (alias.email.startswith(f"{local}+") and alias.email.endswith(f"@{own}")):
         raise InvalidInput(
-            f"email: the provider of {account.id} makes no addresses for us; give one of its own, "
+            f"email: the provider of {account.id} cannot create addresses; give one of its own, "
             f"such as {local}+sales@{own}, or one at {', '.join(ctx.domains)}"
         )
 
@@ -117,7 +118,7 @@ class UpdateIdentity(Request):
     identity_id: IdentityId
     name: Annotated[Name | None, argument("The new name.", "Orders")] = None
     signature: Annotated[Signature | None, argument("HTML; empty is none.", "<p>Ana</p>")] = None
-    is_default: Annotated[bool | None, argument("Send from it unless told otherwise.", True)] = None
+    is_default: Annotated[bool | None, argument("Make it the default sender.", True)] = None
 
 
 @operation(Scope.WRITE)

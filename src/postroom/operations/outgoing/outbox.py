@@ -35,7 +35,8 @@ Status = Literal[
 
 
 class ListOutbox(Paged):
-    """List sent messages that are not out: held, queued, scheduled, failed, bounced, unknown."""
+    """List messages that have not been delivered: held, rejected, queued, scheduled, failed,
+    bounced, unknown."""
 
     status: Annotated[Status | None, argument("Only with this status.", "unknown")] = None
 
@@ -52,7 +53,8 @@ async def list_outbox(ctx: RequestContext, request: ListOutbox) -> OutboxPage[Ou
 
 
 class RetryMessage(Request):
-    """Send a message again to those without it: failed, bounced, unknown, captured or waiting."""
+    """Send a message again to recipients who did not get it: failed, bounced, unknown, captured
+    or waiting."""
 
     message_id: MessageId
 
@@ -149,7 +151,7 @@ async def pause_outbox(ctx: RequestContext, request: PauseOutbox) -> OutboxState
 
 
 class ResumeOutbox(Request):
-    """Let held-back mail go again."""
+    """Resume sending after a pause."""
 
 
 @operation(Scope.ADMIN)

@@ -122,7 +122,12 @@ class MailArguments(MailOptions):
     ] = None
     sender: Annotated[
         str | None,
-        argument("Or its address.", "support@postroom.localhost", alias="from", max_length=320),
+        argument(
+            "Or the address to send from.",
+            "support@postroom.localhost",
+            alias="from",
+            max_length=320,
+        ),
         Accepts(request.MAILBOX_OR_NONE),
     ] = None
     thread_id: InThread = None

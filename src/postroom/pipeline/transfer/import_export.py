@@ -98,7 +98,7 @@ async def import_mail(
             outcome.duplicates += duplicates
             outcome.stored += len(added) - duplicates
             report(outcome)
-            await compact_some(services)
+            await compact_some(services, in_bulk=True)
         await compact_all(services)
     return outcome
 

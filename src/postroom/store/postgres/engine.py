@@ -276,7 +276,7 @@ class PostgresEngine:
         try:
             await self._liveness.wait(self._close_all())
         except Unavailable:
-            log.warning("database.abandoned", extra={"error": "it does not answer"})
+            log.warning("database.close_timed_out", extra={"error": "it does not answer"})
         finally:
             self._liveness.close()
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from postroom.extras import is_installed
 from postroom.model.view import Everything, Numbers, only
-from postroom.store.search.compaction.jobs import abandon
+from postroom.store.search.compaction.jobs import BULK_POLICY, DEFAULT_POLICY, abandon
 from postroom.store.search.compaction.merging import compact, purge
 from postroom.store.search.query.scan import (
     Counts,
@@ -50,7 +50,16 @@ from postroom.store.transaction import Engine, Transaction, remembered
 if TYPE_CHECKING:
     from postroom.store.search.query.segment_search import SegmentSearcher
 
-__all__ = ("SearchQuery", "SearchResult", "compact", "flag_set", "mutable_sets", "purge")
+__all__ = (
+    "BULK_POLICY",
+    "DEFAULT_POLICY",
+    "SearchQuery",
+    "SearchResult",
+    "compact",
+    "flag_set",
+    "mutable_sets",
+    "purge",
+)
 """What is defined elsewhere; the rest is below."""
 
 _BATCH = 500

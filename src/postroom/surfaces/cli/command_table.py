@@ -25,6 +25,8 @@ class OperationCommand:
     pin: tuple[tuple[str, str], ...] = ()
     hide: tuple[str, ...] = ()
     creates_store: bool = False
+    help: str | None = None
+    """The help, where the operation's description says too much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +45,9 @@ TOP_LEVEL_HELP = {
     "account": "Mailboxes at providers: IMAP, Gmail, Outlook, Fastmail.",
     "inbox": "Addresses whose mail is stored.",
     "message": "Messages: list, read, move, label, reply.",
-    "thread": "Conversations.",
+    "thread": "Threads of messages.",
     "attachment": "Attachments of messages.",
-    "mailbox": "Folders of an inbox, with counts.",
+    "mailbox": "Mailboxes of an inbox, with counts.",
     "label": "Names put on messages.",
     "memory": "Memories: add, search, update, delete.",
     "search": "Find messages by text and filters.",
@@ -101,7 +103,10 @@ COMMANDS: tuple[OperationCommand | PlainCommand, ...] = (
     ),
     OperationCommand("message label", "mail.message_changes.apply_label", ("label", "message_ids")),
     OperationCommand(
-        "message flag", "mail.message_changes.update_message", ("message_id", "flags")
+        "message flag",
+        "mail.message_changes.update_message",
+        ("message_id", "flags"),
+        help="Set the flags of a message; the list replaces the present one.",
     ),
     OperationCommand("message update", "mail.message_changes.update_message", ("message_id",)),
     OperationCommand("message change", "mail.bulk_changes.update_messages", ("message_ids",)),
@@ -126,6 +131,7 @@ COMMANDS: tuple[OperationCommand | PlainCommand, ...] = (
         ("attachment_id",),
         pin=(("format", "text"),),
         hide=("max_bytes",),
+        help="Get the readable text of an attachment.",
     ),
     OperationCommand(
         "attachment save", "mail.attachments.download_attachment", ("attachment_id",), saves_to=""

@@ -288,4 +288,5 @@ def bind(row: OperationCommand, name: str) -> click.Command:
         save_to = values.get("save_to") or ""
         return perform(session, operation, arguments, save_to, creates=row.creates_store)
 
-    return click.Command(name, params=params, callback=run, help=operation.description)
+    words = row.help or operation.description
+    return click.Command(name, params=params, callback=run, help=words)

@@ -153,7 +153,7 @@ def _load(row: OperationCommand | PlainCommand, name: str) -> click.Command:
 
 program = Program(
     "postroom",
-    help="Postroom: the mail room for AI agents.",
+    help="Postroom: a mail server for AI agents.",
     params=[
         *everywhere(),
         _option("--url", metavar="URL", help="Use this server instead of a data folder."),

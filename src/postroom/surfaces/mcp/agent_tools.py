@@ -94,8 +94,8 @@ TOOLS = (
         reading.wait_for_mail,
         hide=frozenset({"thread_id", "q"}),
         descriptions={
-            "from": "Only from there.",
-            "since": "From this id or time on; seconds back.",
+            "from": "Only from this sender.",
+            "since": "Begin after an id, a time, or seconds back (-120).",
             "extract": "Pick out a code or a link; pass over other mail.",
         },
     ),

@@ -263,11 +263,11 @@ def _scalar(value: bytes) -> str | int | None:
 
 
 def refusal(error: StorageFull, ends: Ends, tools: Mapping[str, Tool]) -> Response:
-    """The answer to a call that was not taken in.
+    """The response to a call whose body could not be stored, because the disk is full.
 
-    A model sees the error of a tool, and none of its client's connection. If we do not know whose
-    answer it is, the error is the one of HTTP, and says itself in JSON-RPC without an id: clients
-    give that to whoever waits for this request.
+    A tool error if id and method could be read, because a model sees only those; otherwise HTTP
+    507 with a JSON-RPC error whose id may be null, which clients give to whoever waits for this
+    request.
     """
     call = ends.members()
     reply: dict[str, Any] = {"jsonrpc": "2.0", "id": call.get("id")}

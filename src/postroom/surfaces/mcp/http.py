@@ -67,19 +67,19 @@ class Exchange:
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> None:
-        """Nobody listens before the answer."""
+        """Ignored: the response is a single JSON document."""
 
     async def progress(
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> None:
-        """Nobody asked for it; a request that asks takes the long way."""
+        """Ignored: requests with a progress token are handled by the SDK."""
 
 
 def plain_call(request: Request, body: bytes) -> Exchange | None:
-    """The call that a request is, if there is nothing else to it; the SDK sees to all others.
+    """Return the tool call of a plain request; None if the SDK has to handle the request.
 
     Raises:
-        TooDeep: nobody shall look at it.
+        TooDeep: the JSON is nested too deeply.
     """
     revision = request.headers.get("mcp-protocol-version")
     if revision not in HANDSHAKE_PROTOCOL_VERSIONS or b'"tools/call"' not in body:

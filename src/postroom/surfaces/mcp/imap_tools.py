@@ -220,7 +220,10 @@ def _after_part(instruction: str, tool: str) -> Follow:
 
 
 def _after_change(data: Body) -> Body | None:
-    """A message that went half the way is still where it was, or in both places."""
+    """After a partial move or deletion, search the source mailbox.
+
+    The message may still be there.
+    """
     if data["status"] != "partial":
         return _after_failure(data)
     mailbox = data.get("source_mailbox") or data["mailbox"]

@@ -244,7 +244,7 @@ MEMORY = ("key", "text", "trust", "version")
 MEMORY_LIST_HINT = "memory_get reads one in full; offset reads on in the list"
 
 NO_TRUST_ARGUMENT = {"trust": None}
-"""Vouching is for people, who have REST and the command line: no tool takes it from anybody."""
+"""Only a person may raise trust, over REST or the CLI; tools refuse `trust`."""
 
 MEMORY_TOOLS = (
     Tool(

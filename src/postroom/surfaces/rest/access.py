@@ -337,7 +337,7 @@ def _origin_of(url: str) -> str:
 def _has_own_header(headers: Headers) -> bool:
     """Whether there is a header that no page of another origin can add.
 
-    A login of the scheme Basic is none: browsers add it by themselves.
+    A login of the scheme Basic is none: browsers add it automatically.
     """
     scheme = headers.get("authorization", "").partition(" ")[0].lower()
     return scheme == "bearer" or "x-api-key" in headers or "x-requested-with" in headers

@@ -98,7 +98,7 @@ async def serve_on(
 ) -> None:
     """Serve until SIGTERM or SIGINT; *ready* is called with the port once it listens.
 
-    *stopping* is called before running requests are awaited: some never end by themselves.
+    *stopping* is called before running requests are awaited: some never end on their own.
     """
     with bound:
         config = uvicorn.Config(

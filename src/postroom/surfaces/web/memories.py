@@ -190,7 +190,7 @@ async def add(request: PageRequest) -> Redirect:
     """Add a memory, unless there is one under its key."""
     fields = _fields(request.form)
     if fields["expires_at"] == "never":
-        fields.pop("expires_at")  # one that comes from mail then expires by itself
+        fields.pop("expires_at")  # one that comes from mail then expires automatically
     with suppress(NotFound):
         await request.call(memory_get, namespace=fields["namespace"], key=fields["key"])
         raise Conflict(f"the memory {fields['key']} already exists; open it to change it")

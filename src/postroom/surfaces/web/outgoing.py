@@ -259,7 +259,7 @@ async def edit(request: PageRequest) -> Redirect:
 
 
 async def reschedule(request: PageRequest) -> Redirect:
-    """Send a scheduled mail at another time, or now: it is taken back and sent anew."""
+    """Send a scheduled mail at another time, or now: it is taken back and sent again."""
     message_id = request.path["message_id"]
     when = None if request.form.get("do") == "now" else _coming_time(request)
     sent = await request.call(cancel_message, message_id=message_id)
@@ -315,7 +315,7 @@ SECTION = Section(
     ),
     notices={
         "approved": "Approved. The message is sent now, or at its scheduled time.",
-        "rejected": "Rejected. The message is not sent, and its sender is told.",
+        "rejected": "Rejected. The message is not sent, and its sender is notified.",
         "approved, next": "Approved: the other message is sent. Below is the next one.",
         "rejected, next": "Rejected: the other message is not sent. Below is the next one.",
         "taken back": "Moved to drafts. Edit it and send it; it is checked again then.",

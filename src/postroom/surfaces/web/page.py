@@ -1,4 +1,4 @@
-"""What a page of the table is: what a GET shows, what a POST does, and the visit of a person."""
+"""What a page of the table is: what a GET shows, what a POST does, and the request of a person."""
 
 from __future__ import annotations
 

@@ -106,7 +106,10 @@ _FRAMED = {
 _FORM, _FORM_WITH_FILES = "application/x-www-form-urlencoded", "multipart/form-data"
 _MAX_FIELDS = 200
 _OPENED_BY_CLIENTS = ("/authorize", "/signin")
-"""A client may open these in a window of its own, whose end it is told by the page at its side."""
+"""Pages that an OAuth client may open in a pop-up.
+
+They keep the link to the opening page, which notices when the pop-up closes.
+"""
 _OTHER_SITES = ("cross-site", "same-site")
 _SIGNED_OUT = {"signed_in": None, "held": 0, "error": "", "notice": ""}
 _SIGN_IN_BYTES = 16_384

@@ -236,7 +236,7 @@ async def test_attachments_are_listed_previewed_and_saved(letters: Letters, owne
     shown = await owner.get(src)
     assert (PIXEL, "image/png") == (shown.content, shown.headers["content-type"])
     assert "nosniff" == shown.headers["x-content-type-options"]
-    assert "has no text that can be read" in words(binary)
+    assert "has no readable text" in words(binary)
 
 
 async def test_a_conversation_is_around_its_mail_with_what_each_adds(
@@ -255,7 +255,7 @@ async def test_a_conversation_is_around_its_mail_with_what_each_adds(
     links = r'<a href="/mail/(msg_[a-z0-9]+)">Open'
     assert [first, *ids[:5]] == re.findall(links, earlier)
     assert ids[6:] == re.findall(links, later)
-    assert "3 earlier messages in this conversation" in words(earlier)
+    assert "3 earlier messages in this thread" in words(earlier)
     assert "Where?" not in words(later.partition("Later in this")[2])
     assert "There!" in later.partition("Later in this")[2]
 

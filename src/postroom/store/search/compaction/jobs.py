@@ -59,6 +59,8 @@ class MergePolicy:
 
 
 DEFAULT_POLICY = MergePolicy()
+BULK_POLICY = MergePolicy(buffer_docs=DEFAULT_POLICY.buffer_docs * DEFAULT_POLICY.fan_out)
+"""For an import while no server runs: without the smallest segments, which would soon be merged."""
 PURGE_POLICY = MergePolicy(tombstone_s=0, idle_tombstone_s=0)
 """Rewrite all segments with tombstones now."""
 

@@ -35,8 +35,8 @@ _BYTES = (1 << _BITS) // 8
 _MAX_TEXT_BYTES = 1 << 13
 """A longer text would set most bits."""
 
-_MAX_FILTERS = 1 << 12
-_MAX_BUFFERED = 1 << 11
+_MAX_FILTERS = 1 << 13
+_MAX_BUFFERED = 1 << 12
 """More than an import beside running merges leaves in the buffer."""
 _NEW_SHARE, _MAX_NEW = 8, 8
 """A query adds filters for one in `_NEW_SHARE` texts without one, up to this many: that costs about
@@ -58,16 +58,16 @@ class BloomFilters:
         self.rows: U8 = np.zeros((_BYTES, _MAX_FILTERS), np.uint8)
         self.rows[:, _MATCHES_ALL] = 0xFF
         self.columns: dict[int, int] = {NO_STAMP: _MATCHES_ALL}
-        self._next = _MATCHES_ALL + 1
+        self.used = _MATCHES_ALL + 1
 
     def has_room(self, count: int) -> bool:
-        return self._next + count <= _MAX_FILTERS
+        return self.used + count <= _MAX_FILTERS
 
     def add(self, stamps: Sequence[int], filters: U8) -> None:
-        first = self._next
-        self._next += len(stamps)
-        self.rows[:, first : self._next] = filters.T
-        self.columns.update(zip(stamps, range(first, self._next), strict=True))
+        first = self.used
+        self.used += len(stamps)
+        self.rows[:, first : self.used] = filters.T
+        self.columns.update(zip(stamps, range(first, self.used), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +86,9 @@ class BufferedMessages:
         every = [_bits_of(text) for text in texts] or [_bits_of(b"")]
         bits = np.unique(np.concatenate(every))[:_MAX_QUERY_BITS]
         masks = np.uint8(1) << (bits & 7).astype(np.uint8)
-        may_have = (self.filters.rows[bits >> 3] & masks[:, None]).all(axis=0)
-        found = np.flatnonzero(may_have[self.columns]).tolist()
+        rows: U8 = self.filters.rows[bits >> 3, : self.filters.used]
+        may_have = np.bitwise_and(rows, masks[:, None]).all(axis=0)
+        found = np.flatnonzero(may_have.take(self.columns)).tolist()
         if len(found) > min(len(self.numbers) // 4, _MAX_CANDIDATES):
             return None
         return [self.numbers[at] for at in found]

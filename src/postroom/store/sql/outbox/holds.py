@@ -379,9 +379,7 @@ def _held(
     if hold is None:
         raise NotFound(f"{message_id} is not held; it needs no approval")
     if hold.sha256 != decision.sha256:
-        raise Conflict(
-            f"{message_id} is another mail than the one with this sha256; look at it again"
-        )
+        raise Conflict(f"{message_id} does not have this sha256; read it again")
     if hold.decision == wanted and hold.decided_by:
         return None
     if row[3] != "held" or hold.decision is not None:

@@ -66,7 +66,7 @@ def _with_sign_in(command: Any) -> Any:
     "scopes",
     type=click.Choice(["read", "draft", "send"]),
     multiple=True,
-    help="What may be done with it; read is always included.  [default: all three]",
+    help="The operations to allow; read is always included.  [default: all three]",
 )
 @_with_sign_in
 @click.pass_obj

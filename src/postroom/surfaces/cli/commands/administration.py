@@ -134,16 +134,15 @@ class VerifyResult:
 
 
 @click.command(
-    help="Check that every blob, row and index entry agree, and that each message says what its "
-    "bytes say. Ends with 1 if anything is wrong, and says what and how to mend it."
+    help="Check that blobs, rows and the index agree, and that each message matches its raw bytes. "
+    "If not, report each problem with its fix and exit with 1."
 )
-@click.option("--quick", is_flag=True, help="Leave out reading every message again.")
-@click.option("--repair", is_flag=True, help="First make the search index anew if it is wrong.")
+@click.option("--quick", is_flag=True, help="Do not compare messages with their raw bytes.")
+@click.option("--repair", is_flag=True, help="First rebuild the search index if it is wrong.")
 @click.option(
     "--sweep",
     is_flag=True,
-    help="Remove blobs that nothing uses, if an hour old, and what the search index still has of "
-    "removed mail.",
+    help="Delete unused blobs older than an hour, and deleted mail from the search index.",
 )
 @click.pass_obj
 def verify(session: Session, *, quick: bool, repair: bool, sweep: bool) -> int:
@@ -265,7 +264,7 @@ def approve(session: Session, *, message_id: str) -> int:
 
 @click.command(help="Keep a held mail from leaving: shows it first, and asks.")
 @click.argument("message_id")
-@click.option("--note", metavar="TEXT", help="Why; its sender is told.")
+@click.option("--note", metavar="TEXT", help="Why. The note is shown to its sender.")
 @click.pass_obj
 def reject(session: Session, *, message_id: str, note: str | None) -> int:
     from postroom.operations.outgoing.approvals import reject_message

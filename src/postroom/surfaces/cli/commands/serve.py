@@ -389,8 +389,8 @@ def _key_of_client(settings: Settings, key: str | None, key_file: str | None) ->
         return settings.key
     if not key.strip():
         raise InvalidInput(
-            "--key is empty; give it a key, as `postroom key create` shows it, or leave it out for "
-            "the rights of the owner's agent"
+            "--key is empty; give it a key, as `postroom key create` shows it, or leave it out to "
+            "run as the agent without a key"
         )
     print(
         "warning: other users of this machine can see --key in the process list; "
