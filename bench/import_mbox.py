@@ -103,7 +103,7 @@ async def run(path: Path, data: Path, measures: Measures) -> ImportResult:
             ),
         )
         source = open_source(
-            path, kind=None, mailbox="Inbox", most_bytes=app.settings.limits.message_bytes
+            path, kind=None, mailbox="Inbox", max_bytes=app.settings.limits.message_bytes
         )
         mails = measures.reading(iter(source))
         return await import_mail(services, mails, inbox.id, report=measures.report)

@@ -106,7 +106,7 @@ async def import_rate(mbox: Path, folder: Path, count: int) -> tuple[float, floa
     async with open_app(read_settings(settings(folder)).settings) as app:
         inbox = await call(app.context(OWNER), create_inbox, {})
         began, used = time.monotonic(), cpu_s()
-        source = open_source(mbox, kind=None, mailbox="Inbox", most_bytes=36 * 2**20)
+        source = open_source(mbox, kind=None, mailbox="Inbox", max_bytes=36 * 2**20)
         outcome = await import_mail(app.services, iter(source), inbox.id)
         rates = count / (time.monotonic() - began), count / (cpu_s() - used)
         assert outcome.stored == count, outcome

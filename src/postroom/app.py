@@ -35,9 +35,9 @@ from postroom.model.key import AGENT, ALL_SCOPES, OWNER, Caller, Key
 from postroom.model.storage import Gate
 from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING
-from postroom.pipeline.blobs import own_blobs, refuse_without_database
+from postroom.pipeline.blobs import claim_blob_store, refuse_without_database
 from postroom.pipeline.counters import CallCounts, Counts, SharedCounters
-from postroom.pipeline.parser import Parser
+from postroom.pipeline.parse_worker import Parser
 from postroom.pipeline.services import Services
 from postroom.ports.blobs import BlobStore
 from postroom.wiring import (
@@ -107,7 +107,7 @@ class App:
         self.services.store.begin_shutdown()
 
     @asynccontextmanager
-    async def at_work(self, *, serves: bool = True) -> AsyncIterator[None]:
+    async def background_jobs(self, *, serves: bool = True) -> AsyncIterator[None]:
         """Run background jobs for as long as the block lasts. A process that *serves* announces it,
         so that others do not run them.
         """
@@ -115,11 +115,11 @@ class App:
 
         roles: list[Role] = ["serving"] if serves else []
         roles += ["relaying"] if self.services.has_relay else []
-        async with heartbeat(self.services, roles), self._working():
+        async with heartbeat(self.services, roles), self._run_background_jobs():
             yield
 
     @asynccontextmanager
-    async def filling_in(self) -> AsyncIterator[Callable[[], None]]:
+    async def background_jobs_when_unattended(self) -> AsyncIterator[Callable[[], None]]:
         """Run background jobs in the block while no server or worker does.
 
         Those have the settings of the installation; a client may have started us with none. If we
@@ -137,14 +137,14 @@ class App:
             from postroom.pipeline.services import run_when_unattended
 
             await run_when_unattended(
-                self.services, lambda: self.at_work(serves=False), self._lending
+                self.services, lambda: self.background_jobs(serves=False), self._relay_only
             )
 
         async with _running(run()):
             yield begun.set
 
     @asynccontextmanager
-    async def _lending(self) -> AsyncIterator[None]:
+    async def _relay_only(self) -> AsyncIterator[None]:
         from postroom.pipeline.services import heartbeat
 
         relays = self.outbox(only_relays=True).run()
@@ -152,7 +152,7 @@ class App:
             yield
 
     @asynccontextmanager
-    async def _working(self) -> AsyncIterator[None]:
+    async def _run_background_jobs(self) -> AsyncIterator[None]:
         from postroom.pipeline.maintenance import background_tasks, run_maintenance
         from postroom.pipeline.sync import SyncScheduler
         from postroom.pipeline.webhooks import Webhooks
@@ -326,7 +326,7 @@ async def open_app(
         closing.push_async_callback(finish_threads)
         closing.push_async_callback(store.close)
         if uses_blobs:
-            await _if_it_answers(own_blobs(store, blobs))
+            await _if_it_answers(claim_blob_store(store, blobs))
         secret, limits = await store.secret(), settings.limits
         services = replace(
             await _open_services(settings, store, blobs, closing),

@@ -11,9 +11,9 @@ from postroom.mail.addresses import canonical_address, parse_address
 from postroom.model.approval import (
     APPROVALS,
     OPEN_POLICY,
-    Asked,
-    LeavingMail,
+    GateRequest,
     Policy,
+    RiskFacts,
     SenderLists,
 )
 
@@ -28,10 +28,10 @@ UNUSUAL_FACTOR = 3
 
 _MAX_NAMED = 3
 
-Risk = Callable[[LeavingMail, Policy], tuple[str, ...]]
+Risk = Callable[[RiskFacts, Policy], tuple[str, ...]]
 
 
-def list_addresses(addresses: Sequence[str]) -> str:
+def list_some(addresses: Sequence[str]) -> str:
     """Some addresses for a sentence: the first three, and how many more."""
     more = len(addresses) - _MAX_NAMED
     first = ", ".join(addresses[:_MAX_NAMED])
@@ -43,54 +43,54 @@ def is_listed(address: str, patterns: Sequence[str]) -> bool:
     return address in patterns or address[address.rfind("@") :] in patterns
 
 
-def strangers(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
+def new_recipients(mail: RiskFacts, policy: Policy) -> tuple[str, ...]:
     """Recipients that the inbox has neither written to nor heard from."""
     allowed = policy.recipients.allow
-    new = [a for a in mail.outside if a not in mail.known and not is_listed(a, allowed)]
+    new = [a for a in mail.external_recipients if a not in mail.known and not is_listed(a, allowed)]
     if not new:
         return ()
     them = "this address" if len(new) == 1 else "these addresses"
-    return (f"{list_addresses(new)}: this inbox has neither written to nor heard from {them}",)
+    return (f"{list_some(new)}: this inbox has neither written to nor heard from {them}",)
 
 
-def attachments(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
+def attachments(mail: RiskFacts, policy: Policy) -> tuple[str, ...]:
     """Attached files for recipients outside."""
-    if not mail.attachments or not mail.outside:
+    if not mail.attachments or not mail.external_recipients:
         return ()
     files = "an attachment" if mail.attachments == 1 else f"{mail.attachments} attachments"
-    return (f"it has {files} for {list_addresses(mail.outside)}",)
+    return (f"it has {files} for {list_some(mail.external_recipients)}",)
 
 
-def many_recipients(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
+def many_recipients(mail: RiskFacts, policy: Policy) -> tuple[str, ...]:
     """More recipients outside than an ordinary mail has."""
-    count = len(mail.outside)
+    count = len(mail.external_recipients)
     if count <= MAX_RECIPIENTS:
         return ()
     return (f"it has {count} recipients outside, which is more than {MAX_RECIPIENTS}",)
 
 
-def hidden_text(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
+def hidden_text(mail: RiskFacts, policy: Policy) -> tuple[str, ...]:
     """Text that leaves with the mail, but that nobody who looks at it sees."""
-    if not mail.hidden_chars or not mail.outside:
+    if not mail.hidden_chars or not mail.external_recipients:
         return ()
     return (f"its HTML has {mail.hidden_chars} characters of text that its reader would not see",)
 
 
-def suspicious_mail(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
+def suspicious_mail(mail: RiskFacts, policy: Policy) -> tuple[str, ...]:
     """Mail with security findings that was read before, for recipients who have no part in it."""
     reasons = []
     for read in mail.suspicious:
-        others = [a for a in mail.outside if a not in read.participants]
+        others = [a for a in mail.external_recipients if a not in read.participants]
         if others:
             found = " and ".join(read.findings)
             reasons.append(
-                f"{read.name}, which was read before, has {found}, and {list_addresses(others)} is "
+                f"{read.name}, which was read before, has {found}, and {list_some(others)} is "
                 "neither its sender nor among its recipients"
             )
     return tuple(reasons)
 
 
-def disclosure(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
+def disclosure(mail: RiskFacts, policy: Policy) -> tuple[str, ...]:
     """Memories about somebody else that the mail repeats.
 
     They are not named: whoever sees the mail may not see their namespace. The sender is told.
@@ -98,7 +98,7 @@ def disclosure(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
     return ("it repeats a memory about somebody else",) if mail.disclosures else ()
 
 
-def unusual_rate(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
+def unusual_rate(mail: RiskFacts, policy: Policy) -> tuple[str, ...]:
     """Far more mail within an hour than this sender usually sends."""
     usual = max(USUAL_PER_HOUR, UNUSUAL_FACTOR * mail.busiest_hour)
     if mail.sent_last_hour < usual:
@@ -108,7 +108,7 @@ def unusual_rate(mail: LeavingMail, policy: Policy) -> tuple[str, ...]:
 
 
 RISKS: tuple[Risk, ...] = (
-    strangers,
+    new_recipients,
     attachments,
     many_recipients,
     hidden_text,
@@ -157,25 +157,25 @@ def refuse_denied(policies: Iterable[Policy], addresses: Iterable[str]) -> None:
     for policy in policies:
         denied = [a for a in canonical if is_listed(a, policy.recipients.deny)]
         if denied:
-            raise Forbidden(f"{list_addresses(denied)}: a policy denies mail to this address")
+            raise Forbidden(f"{list_some(denied)}: a policy denies mail to this address")
 
 
-def refuse_unlisted(policies: Iterable[Policy], outside: Sequence[str]) -> None:
+def refuse_unlisted(policies: Iterable[Policy], external_recipients: Sequence[str]) -> None:
     """Refuse recipients that are not on the allow list of a policy that never asks."""
     for policy in policies:
         if not _is_limit(policy):
             continue
-        others = [a for a in outside if not is_listed(a, policy.recipients.allow)]
+        others = [a for a in external_recipients if not is_listed(a, policy.recipients.allow)]
         if others:
             raise Forbidden(
-                f"{list_addresses(others)}: not on the allow list, and this policy has no approval "
-                "by a person; write to an address on the list, or ask the owner"
+                f"{list_some(others)}: not on the allow list, and this policy has no approval by a "
+                "person; write to an address on the list, or ask the owner"
             )
 
 
-def hold_reasons(policy: Policy, mail: LeavingMail, owner_of_policy: str) -> tuple[str, ...]:
+def hold_reasons(policy: Policy, mail: RiskFacts, owner_of_policy: str) -> tuple[str, ...]:
     """Why a policy holds a mail that would leave; empty if it may leave."""
-    if not mail.outside or policy.approval == "never":
+    if not mail.external_recipients or policy.approval == "never":
         return ()
     if policy.approval == "always":
         return (_EVERY_MAIL.format(owner_of_policy),)
@@ -199,7 +199,7 @@ def _is_limit(policy: Policy) -> bool:
     return policy.approval == "never" and bool(policy.recipients.allow)
 
 
-def digest_of(mail: Asked) -> str:
+def digest_of(mail: GateRequest) -> str:
     """The digest of a mail that asks to leave."""
     return mail_digest(mail.raw, mail.sender, mail.recipients)
 

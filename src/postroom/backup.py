@@ -21,7 +21,7 @@ from postroom.config import Settings
 from postroom.errors import InvalidInput
 from postroom.model.page import Slice
 from postroom.model.view import EVERYTHING
-from postroom.pipeline.blobs import check_owner, own_blobs
+from postroom.pipeline.blobs import check_installation_mark, claim_blob_store
 from postroom.wiring import MAX_ACCOUNTS, make_providers, open_blobs
 
 if TYPE_CHECKING:
@@ -77,7 +77,9 @@ async def migrate_installation(
                     "a backup needs its own blobs; name another place with --to-blobs"
                 )
             await in_thread(seal.check, target.data_dir)
-            owner = await check_owner(old, open_blobs(target), await old.installation_id())
+            owner = await check_installation_mark(
+                old, open_blobs(target), await old.installation_id()
+            )
             async with migration.target_lock():
                 await in_thread(seal.copy, KEY_FILE, target.data_dir)
                 rows, copied = await migration.copy_until_equal(
@@ -89,7 +91,7 @@ async def migrate_installation(
                 if owner is not None:  # both use the same blobs, which the target owns from now on
                     await open_blobs(target).mark.remove()
                 held = await migration.finish()
-            await own_blobs(new, open_blobs(target))
+            await claim_blob_store(new, open_blobs(target))
             without_login = await _without_login(new, target)
     return TransferResult(rows, copied.count, tuple(copied.problems.values()), without_login, held)
 
@@ -121,7 +123,7 @@ async def create_backup(
     with folder_lock(folder):
         result = await _copy_installation(source, backup, report, mark_backup, secret)
         async with _unchecked_store(backup) as store:
-            await own_blobs(store, open_blobs(backup))
+            await claim_blob_store(store, open_blobs(backup))
             await open_blobs(backup).sweep(store.used_blobs, older_than=timedelta(days=1))
     return result
 
@@ -141,7 +143,7 @@ async def restore_backup(
     with folder_lock(target.data_dir):
         result = await _copy_installation(source, target, report, revive)
     async with _unchecked_store(target) as store:
-        await own_blobs(store, open_blobs(target))
+        await claim_blob_store(store, open_blobs(target))
         return replace(result, without_login=await _without_login(store, target))
 
 
@@ -192,7 +194,7 @@ async def _copy_installation(
                 await encrypt_old_secrets(store.engine, AuditHmac(key))
             held = await store.engine.write(settle)
             await store.replace_installation_id(installation_id)
-            await check_owner(store, open_blobs(target), installation_id)
+            await check_installation_mark(store, open_blobs(target), installation_id)
             # Blobs of earlier backups in the folder are not read again.
             copied = await _copy_blobs(store, source, target, report, rereads=replaced is None)
             count = await store.count_messages()

@@ -161,15 +161,15 @@ async def in_process(
             await process.wait()
 
 
-async def _converse(process: asyncio.subprocess.Process, data: bytes, most_bytes: int) -> str:
+async def _converse(process: asyncio.subprocess.Process, data: bytes, max_bytes: int) -> str:
     assert process.stdin is not None
     assert process.stdout is not None
     sending = asyncio.ensure_future(_send(process.stdin, data))
     answer = bytearray()
     while chunk := await process.stdout.read(65_536):
         answer += chunk
-        if len(answer) > most_bytes:
-            raise WorkFailed(f"the result has more than {most_bytes} bytes")
+        if len(answer) > max_bytes:
+            raise WorkFailed(f"the result has more than {max_bytes} bytes")
     await sending
     if await process.wait() != 0:
         raise WorkFailed(answer.decode("utf-8", "replace") or "it crashed")

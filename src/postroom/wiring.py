@@ -269,11 +269,11 @@ def is_new(settings: Settings) -> bool:
 
 def is_installation(folder: Path) -> bool:
     """Whether a folder holds a whole installation: a database and its blobs."""
-    from postroom.blobs.files import FileOwner
+    from postroom.blobs.files import FileInstallationMark
     from postroom.store.maintenance.database_files import installation_of
 
     owner = installation_of(folder / "postroom.db")
-    return owner is not None and owner == FileOwner(folder / "blobs").read_now()
+    return owner is not None and owner == FileInstallationMark(folder / "blobs").read_sync()
 
 
 async def open_store(settings: Settings) -> Store:

@@ -81,9 +81,9 @@ async def test_a_missing_blob_is_not_found(blobs: BlobStore) -> None:
 async def test_damage_is_told(blobs: BlobStore) -> None:
     (key,) = await blobs.put([b"content"])
 
-    assert await blobs.damage(key, 7) is None
-    assert "damaged" in (await blobs.damage(key, 8) or "")
-    assert "missing" in (await blobs.damage("0" * 64, 1) or "")
+    assert await blobs.find_damage(key, 7) is None
+    assert "damaged" in (await blobs.find_damage(key, 8) or "")
+    assert "missing" in (await blobs.find_damage("0" * 64, 1) or "")
 
 
 async def test_discard_removes_what_is_unused_and_keeps_the_rest(blobs: BlobStore) -> None:
@@ -162,9 +162,9 @@ async def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
     assert [0o700, 0o700, 0o600] == [path.stat().st_mode & 0o777 for path in paths]
 
 
-@pytest.mark.parametrize(("harm", "anew"), [(b"cut", False), (b"wrong", True)])
+@pytest.mark.parametrize(("harm", "overwrite"), [(b"cut", False), (b"wrong", True)])
 async def test_what_is_damaged_is_written_anew(
-    blobs: BlobStore, tmp_path: Path, harm: bytes, anew: bool
+    blobs: BlobStore, tmp_path: Path, harm: bytes, overwrite: bool
 ) -> None:
     (key,) = await blobs.put([b"whole"])
     if isinstance(blobs, FileBlobs):
@@ -173,7 +173,7 @@ async def test_what_is_damaged_is_written_anew(
         obstore.put(blobs._store, f"{key[:2]}/{key[2:]}", harm)
     assert {key: len(harm)} == await blobs.sizes([key, "0" * 64])
 
-    await blobs.put([b"whole"], anew=anew)
+    await blobs.put([b"whole"], overwrite=overwrite)
 
     assert b"whole" == await blobs.read(key)
 

@@ -26,7 +26,7 @@ async def test_an_object_that_is_sent_in_parts_is_whole(bucket: S3Store) -> None
 
     (key,) = await blobs.put([content])
 
-    assert await blobs.damage(key, len(content)) is None
+    assert await blobs.find_damage(key, len(content)) is None
     assert content[-5:] == await blobs.read(key, offset=len(content) - 5, size=100)
 
 
@@ -48,7 +48,7 @@ async def test_a_link_leads_to_the_content_without_a_login(bucket: S3Store) -> N
     blobs = ObjectBlobs(bucket)
     (key,) = await blobs.put([b"for a while"])
 
-    link = await blobs.link(key, lasting=timedelta(minutes=5))
+    link = await blobs.link(key, lifetime=timedelta(minutes=5))
 
     async with httpx2.AsyncClient(timeout=60) as http:
         assert b"for a while" == (await http.get(link)).content
@@ -70,7 +70,7 @@ async def test_links_lead_to_where_others_reach_the_bucket(
     blobs = ObjectBlobs.at(reached, outside)
     (key,) = await blobs.put([b"for those outside"])
 
-    link = await blobs.link(key, lasting=timedelta(minutes=5))
+    link = await blobs.link(key, lifetime=timedelta(minutes=5))
 
     assert link.startswith(f"{outside}/")
     async with httpx2.AsyncClient(timeout=60) as http:
@@ -190,8 +190,8 @@ async def test_a_bucket_that_is_gone_is_not_mail_that_is_lost(reached: str) -> N
     for attempt in (
         blobs.read(key),
         blobs.missing([key]),
-        blobs.damage(key, 4),
-        blobs.link(key, lasting=timedelta(minutes=1)),
+        blobs.find_damage(key, 4),
+        blobs.link(key, lifetime=timedelta(minutes=1)),
         blobs.discard([key], nothing_used),
     ):
         with pytest.raises(Unavailable, match="does not exist"):

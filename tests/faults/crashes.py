@@ -31,7 +31,7 @@ def receive(folder: str, log: str, count: str, defect: str) -> None:
 async def _receive(folder: Path, log: Path, count: int, defect: str) -> None:
     from postroom import blocking
     from postroom.blobs.files import FileBlobs
-    from postroom.pipeline.blobs import own_blobs
+    from postroom.pipeline.blobs import claim_blob_store
     from postroom.pipeline.services import Services
     from postroom.store.sqlite import open_store
     from tests.faults.defects import DEFECTS
@@ -44,7 +44,7 @@ async def _receive(folder: Path, log: Path, count: int, defect: str) -> None:
     said = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     store = await open_store(folder / "postroom.db")
     services = Services(store=store, blobs=FileBlobs(folder / "blobs"))
-    await own_blobs(store, services.blobs)
+    await claim_blob_store(store, services.blobs)
     known = await store.inboxes_at(["bo@postroom.localhost"])
     inbox = known.get("bo@postroom.localhost") or await new_inbox(services)
     for number in range(count):

@@ -66,9 +66,7 @@ def send_what_is_unknown_again() -> None:
     async def guessing(self: SmtpRelay, *args: Any) -> Any:
         outcomes = await transmit(self, *args)
         return {
-            address: replace(outcome, verdict="deferred")
-            if outcome.verdict == "unknown"
-            else outcome
+            address: replace(outcome, result="deferred") if outcome.result == "unknown" else outcome
             for address, outcome in outcomes.items()
         }
 
@@ -205,16 +203,16 @@ def copy_the_file() -> None:
 
 def confirm_early() -> None:
     """PostgreSQL confirms a commit before it is on disk."""
-    from postroom.store.postgres import health
+    from postroom.store.postgres import liveness
 
-    connect = health.connect
+    connect = liveness.connect
 
     def careless(url: str) -> Any:
         connection = connect(url)
         connection.execute("SET synchronous_commit = off")
         return connection
 
-    health.connect = careless
+    liveness.connect = careless
 
 
 LEASE_S = 4

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from postroom.model.limits import Limits
-from postroom.pipeline.parser import Parser
+from postroom.pipeline.parse_worker import Parser
 from postroom.pipeline.transfer.import_export import back_test
 from postroom.pipeline.transfer.mail_files import SourceMail, Unreadable, open_source
 from postroom.rules.backtest import BackTest
@@ -34,7 +34,7 @@ async def test_every_mail_of_an_mbox_is_tried(tmp_path, count):
     path = tmp_path / "old.mbox"
     line = b"From x@y Thu Jan  1 00:00:00 2026\n"
     path.write_bytes(b"".join(line + small(n) + b"\n" for n in range(count)))
-    source = open_source(path, kind="mbox", mailbox="Inbox", most_bytes=9999, quoting="mboxrd")
+    source = open_source(path, kind="mbox", mailbox="Inbox", max_bytes=9999, quoting="mboxrd")
 
     test, refused = await tried(source)
 

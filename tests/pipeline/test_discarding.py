@@ -17,7 +17,7 @@ from postroom.model.view import EVERYTHING
 from postroom.operations.inboxes import delete_inbox
 from postroom.operations.mail.message_changes import delete_message
 from postroom.pipeline import blobs, maintenance
-from postroom.pipeline.blobs import own_blobs
+from postroom.pipeline.blobs import claim_blob_store
 from tests.mails import deliver, mail, new_inbox
 from tests.servers.s3 import Faults, running
 
@@ -76,7 +76,7 @@ async def test_neither_a_sweep_nor_a_removal_takes_the_blobs_of_another_installa
     services: RequestContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance, "SWEEP_OLDER_THAN", timedelta(seconds=-60))
-    await own_blobs(services.store, services.blobs)
+    await claim_blob_store(services.store, services.blobs)
     added = await deliver(services, await new_inbox(services), mail("Shared"))
     (theirs,) = await services.blobs.put([b"of the house that moved on"])
     stored = await services.store.message(added.message_id, EVERYTHING)

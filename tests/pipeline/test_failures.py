@@ -27,7 +27,7 @@ from postroom.operations.inboxes import ListInboxes
 from postroom.operations.mail.message_changes import move_message
 from postroom.operations.outgoing.sending import send_message
 from postroom.operations.webhooks import create_webhook
-from postroom.pipeline.counters import FAILED
+from postroom.pipeline.counters import FAILURE_COUNTERS
 from postroom.pipeline.outbox import Outbox
 from postroom.pipeline.sync import SyncScheduler
 from postroom.pipeline.webhooks import Webhooks
@@ -330,7 +330,7 @@ SCENES: list[tuple[str, Callable[[Scene], Awaitable[None]], str]] = [
 
 
 def test_every_failure_is_played() -> None:
-    assert set(FAILED) == {name for name, _, _ in SCENES}
+    assert set(FAILURE_COUNTERS) == {name for name, _, _ in SCENES}
 
 
 @pytest.mark.parametrize(
@@ -370,4 +370,4 @@ def test_each_failure_is_in_the_document() -> None:
     rows = [line.split("|") for line in DOCUMENT.read_text("utf-8").splitlines()]
     listed = {row[1].strip(" `") for row in rows if len(row) > 2 and row[1].startswith(" `")}
 
-    assert {f"postroom_{name}_total" for name in FAILED} <= listed
+    assert {f"postroom_{name}_total" for name in FAILURE_COUNTERS} <= listed

@@ -120,5 +120,5 @@ async def test_a_wrong_setting_is_told_at_the_start(tmp_path: Path) -> None:
     named = {f"POSTROOM_{name}": str(value) for name, value in given.items()}
     async with open_app(read_settings(named).settings) as app:
         with pytest.raises(InvalidInput, match="DKIM_KEY"):
-            async with app.filling_in():
+            async with app.background_jobs_when_unattended():
                 pass

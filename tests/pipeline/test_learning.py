@@ -73,13 +73,13 @@ async def test_the_chore_learns_what_is_new_and_then_rests(
 
     assert [True, True, False] == rounds
     assert sorted(f"Text {key}." for key in "abcdefghijklmnopqrst") == sorted(letters.asked)
-    assert 0 == await services.store.count_unembedded(COLLECTION, model="letters", most=9)
+    assert 0 == await services.store.count_unembedded(COLLECTION, model="letters", max_count=9)
 
 
 async def test_only_who_holds_the_lease_learns(services: RequestContext, letters: Letters):
     await remember(services, "a")
     minute = timedelta(minutes=1)
-    assert await services.store.claim("learn", "another", now=services.clock(), lasting=minute)
+    assert await services.store.claim("learn", "another", now=services.clock(), lifetime=minute)
 
     assert not await embed_pending(services)
     assert [] == letters.asked
@@ -89,7 +89,7 @@ async def test_nothing_is_loaded_or_claimed_where_there_is_nothing_to_do(service
     assert not await embed_pending(services)
 
     minute = timedelta(minutes=1)
-    assert await services.store.claim("learn", "another", now=services.clock(), lasting=minute)
+    assert await services.store.claim("learn", "another", now=services.clock(), lifetime=minute)
 
 
 async def test_without_a_model_there_is_nothing_to_learn(ctx: RequestContext):
@@ -119,12 +119,12 @@ async def test_a_search_learns_little_itself_and_leaves_much_to_the_chore(
     monkeypatch.setattr(maintenance, "EMBED_LIMIT", 3)
     await remember(services, "a", "b", "c")
     await call(services, memory_search, {"query": "text"})
-    assert 0 == await services.store.count_unembedded(COLLECTION, model="letters", most=9)
+    assert 0 == await services.store.count_unembedded(COLLECTION, model="letters", max_count=9)
 
     await remember(services, "d", "e", "f", "g")
     await call(services, memory_search, {"query": "text"})
 
-    assert 4 == await services.store.count_unembedded(COLLECTION, model="letters", most=9)
+    assert 4 == await services.store.count_unembedded(COLLECTION, model="letters", max_count=9)
     assert EMBED_LIMIT >= 150
 
 
@@ -173,7 +173,7 @@ async def test_a_search_learns_anew_what_another_model_knew(services: RequestCon
 
     assert 20 == page.total
     assert 21 == len(letters.asked)
-    assert 0 == await other.store.count_unembedded(COLLECTION, model=letters.model, most=9)
+    assert 0 == await other.store.count_unembedded(COLLECTION, model=letters.model, max_count=9)
 
 
 async def test_a_search_of_mail_learns_anew_what_another_model_knew(

@@ -85,6 +85,6 @@ async def test_tls_is_used_and_the_certificate_must_fit(
             sender = SmtpRelay(parse_relay_url(url), "x", response_s=5)
             outcomes = await sender.transmit(ONE, RAW, nothing)
             await sender.close()
-            verdicts.append(outcomes["a@example.com"].verdict)
+            verdicts.append(outcomes["a@example.com"].result)
 
     assert ["sent", "deferred"] == verdicts

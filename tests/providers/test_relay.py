@@ -132,7 +132,7 @@ async def test_every_reply_has_its_meaning(
         outcomes = await sender.transmit(envelope, RAW, nothing)
         await sender.close()
 
-    assert verdicts == [outcomes[recipient].verdict for recipient in envelope.recipients]
+    assert verdicts == [outcomes[recipient].result for recipient in envelope.recipients]
     assert all(outcome.detail.isprintable() for outcome in outcomes.values())
 
 
@@ -144,7 +144,7 @@ async def test_a_reply_cut_at_any_byte_is_never_taken_for_a_whole_one(verb: str)
     async def cut_at(place: int) -> str:
         async with relaying({verb: Part(reply[:place])}) as relay:
             outcomes = await sender_to(relay).transmit(ONE, RAW, nothing)
-        return outcomes["a@example.com"].verdict
+        return outcomes["a@example.com"].result
 
     verdicts = {await cut_at(place) for place in range(len(reply) - 1)}
 
@@ -171,7 +171,7 @@ async def test_a_connection_is_used_again_and_replaced_when_the_relay_closed_it(
         outcomes = await sender.transmit(ONE, RAW, nothing)
         await sender.close()
 
-    assert (S, 2, 4) == (outcomes["a@example.com"].verdict, relay.connections, len(relay.mails))
+    assert (S, 2, 4) == (outcomes["a@example.com"].result, relay.connections, len(relay.mails))
 
 
 async def test_nothing_is_sent_before_it_is_written_down_that_it_may_be() -> None:
@@ -195,7 +195,7 @@ async def test_a_relay_that_is_not_there_is_named_with_what_is_wrong() -> None:
         sender = SmtpRelay(parse_relay_url(f"smtp://{host}"), "postroom.localhost", response_s=5)
         [outcome] = (await sender.transmit(ONE, RAW, nothing)).values()
 
-        assert D == outcome.verdict
+        assert D == outcome.result
         assert outcome.detail.startswith(f"no connection to the relay {host}: ")
         assert outcome.detail.endswith(wrong)
 
@@ -205,7 +205,7 @@ async def test_an_address_cannot_carry_a_command() -> None:
     async with relaying() as relay:
         outcomes = await sender_to(relay).transmit(bad, RAW, nothing)
 
-    assert {F} == {outcome.verdict for outcome in outcomes.values()}
+    assert {F} == {outcome.result for outcome in outcomes.values()}
     assert not [line for line in relay.lines if "evil" in line]
 
 
@@ -215,7 +215,7 @@ async def test_a_password_is_never_said_in_the_clear(script: dict[str, Any]) -> 
         url = f"smtp://user:secret@127.0.0.1:{relay.port}"
         outcomes = await sender_to(relay, url).transmit(ONE, RAW, nothing)
 
-    assert D == outcomes["a@example.com"].verdict
+    assert D == outcomes["a@example.com"].result
     assert not [line for line in relay.lines if line.startswith(("AUTH", "MAIL"))]
 
 
@@ -258,7 +258,7 @@ async def test_an_international_address_needs_a_relay_that_takes_it(recipient: s
 
     assert any(line.startswith("MAIL") and "SMTPUTF8" in line for line in able.lines)
     assert [recipient] == able.mails[0].recipients
-    assert ("sent", "failed") == (taken[recipient].verdict, refused[recipient].verdict)
+    assert ("sent", "failed") == (taken[recipient].result, refused[recipient].result)
     assert "SMTPUTF8" in refused[recipient].detail
 
 
@@ -285,5 +285,5 @@ async def test_a_ca_file_that_is_gone_is_told_of_each_mail(tmp_path: Path) -> No
     url = f"smtp://mail.example.com?ca_file={tmp_path / 'gone.pem'}"
     outcomes = await SmtpRelay(parse_relay_url(url), "x").transmit(ONE, RAW, nothing)
 
-    assert "deferred" == outcomes["a@example.com"].verdict
+    assert "deferred" == outcomes["a@example.com"].result
     assert "ca_file cannot be read" in outcomes["a@example.com"].detail

@@ -31,7 +31,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 
 
 async def verdict(relay: Relay, trusted: Path | None, scheme: str = "smtp") -> str:
-    return (await outcome(relay, trusted, scheme)).verdict
+    return (await outcome(relay, trusted, scheme)).result
 
 
 async def outcome(relay: Relay, trusted: Path | None, scheme: str = "smtp") -> Outcome:
@@ -112,7 +112,7 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused(good: Certificat
     async with relaying(OFFERS, tls=good.server()) as relay:
         found = await outcome(relay, None)
 
-    assert "deferred" == found.verdict
+    assert "deferred" == found.result
     assert "its certificate does not verify: self-signed certificate" in found.detail
     assert said_nothing(relay)
 

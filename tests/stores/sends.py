@@ -31,7 +31,7 @@ async def a_send(services: Services, inbox: Inbox, **changes: object) -> NewSend
         payload=b"payload",
         idempotency_key=None,
         allow_duplicate=False,
-        most_per_hour=None,
+        max_per_hour=None,
         authors=("owner",),
     )
     return dataclasses.replace(send, **changes)  # type: ignore[arg-type]

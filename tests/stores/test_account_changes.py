@@ -43,7 +43,7 @@ async def test_a_change_here_waits_for_the_provider_and_keeps_what_it_says_out(
         message.labels,
         message.mailboxes,
     )
-    pushed = Pushed(left=(ONE,), entered=((TWO, ("Archive",)),))
+    pushed = Pushed(removed_refs=(ONE,), added_refs=((TWO, ("Archive",)),))
     await services.store.settle_push(account.id, push, pushed)
     await services.store.remove_remotely_deleted(account.id, 10)
     told = RemoteMessage(TWO, ("Archive",), ("seen", "flagged"), ("work",))

@@ -33,13 +33,13 @@ async def test_a_message_stays_until_it_is_nowhere(services: Services) -> None:
     account, raw = await new_account(services), mail()
     message_id = await arrive(services, account, raw, ONE)
     await arrive(services, account, raw, TWO, "Archive")
-    await services.store.apply_changes(account.id, RemoteChanges({"at": 1}, gone=(ONE,)))
+    await services.store.apply_changes(account.id, RemoteChanges({"at": 1}, removed=(ONE,)))
     removed, _ = await services.store.remove_remotely_deleted(account.id, 10)
     message = await services.store.message(message_id, EVERYTHING)
 
     assert message is not None
     assert (0, ("Archive",)) == (removed, message.mailboxes)
-    await services.store.apply_changes(account.id, RemoteChanges({"at": 2}, gone=(TWO,)))
+    await services.store.apply_changes(account.id, RemoteChanges({"at": 2}, removed=(TWO,)))
     assert 1 == (await services.store.remove_remotely_deleted(account.id, 10))[0]
     assert await services.store.message(message_id, EVERYTHING) is None
     assert {"at": 2} == await services.store.checkpoint_of(account.id)
@@ -58,8 +58,8 @@ async def test_a_mail_that_still_waits_to_be_sent_outlives_its_copy_at_the_provi
         replace(send, message=replace(send.message, recipients=to))
     )
     (push,) = await services.store.due_pushes(account.id, services.clock(), 10)
-    await services.store.settle_push(account.id, push, Pushed(entered=((ONE, ("Sent",)),)))
-    await services.store.apply_changes(account.id, RemoteChanges({}, gone=(ONE,)))
+    await services.store.settle_push(account.id, push, Pushed(added_refs=((ONE, ("Sent",)),)))
+    await services.store.apply_changes(account.id, RemoteChanges({}, removed=(ONE,)))
     early = [(await services.store.remove_remotely_deleted(account.id, 10))[0] for _ in range(2)]
     waiting = await services.store.message(sent.message_id, EVERYTHING)
     now = services.clock()
@@ -92,7 +92,7 @@ async def test_what_went_to_trash_there_is_unknown_once_it_is_taken_out(services
     await services.store.remove_message(message_id, EVERYTHING)
     (push,) = await services.store.due_pushes(account.id, services.clock(), 10)
     assert set() == await services.store.unknown_refs(account.id, [ONE], untrashed=[ONE])
-    await services.store.settle_push(account.id, push, Pushed(entered=((ONE, ("Trash",)),)))
+    await services.store.settle_push(account.id, push, Pushed(added_refs=((ONE, ("Trash",)),)))
 
     assert set() == await services.store.unknown_refs(account.id, [ONE])
     assert {ONE} == await services.store.unknown_refs(account.id, [ONE], untrashed=[ONE])
@@ -120,7 +120,7 @@ async def test_a_mail_by_any_routes_is_one_message_and_one_event(
             ref = place._replace(key=str(number))
             await arrive(services, account, raws[number], ref, place.scope.partition("/")[2])
     first = [ref for ref in PLACES if ref.scope.startswith("1/")]
-    dropped = RemoteChanges({}, dropped=tuple(ref.scope for ref in first))
+    dropped = RemoteChanges({}, removed_scopes=tuple(ref.scope for ref in first))
     for number in {number for number, _ in steps}:
         await arrive(services, account, raws[number], RemoteRef("2/INBOX", str(number)))
     await services.store.apply_changes(account.id, dropped)

@@ -16,7 +16,7 @@ from postroom.model.storage import Gate, MessageQuery, NewSend
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
 from postroom.store.sql.outbox.drafts import list_drafts
-from postroom.store.sql.values import inbox_number
+from postroom.store.sql.statements import inbox_number
 from postroom.store.transaction import Row, Transaction
 from tests.mails import SOME
 from tests.stores.conftest import OpenAgain
@@ -75,7 +75,12 @@ async def test_a_cancelled_mail_is_gone_and_cannot_be_retried(
     cancelled = await services.store.cancel_mail(first.message_id, EVERYTHING, SPARE, NOW)
     with pytest.raises(NotFound, match=first.message_id):
         await services.store.retry_mail(
-            first.message_id, EVERYTHING, NOW, authors=("owner",), outside=(), gate=Gate()
+            first.message_id,
+            EVERYTHING,
+            NOW,
+            authors=("owner",),
+            external_recipients=(),
+            gate=Gate(),
         )
 
     assert DRAFT == cancelled.draft_id
@@ -114,11 +119,16 @@ async def test_what_an_earlier_version_cancelled_is_not_retried_beside_its_draft
     await services.store.save_draft(dataclasses.replace(draft, arguments={"subject": "y"}))
     with pytest.raises(Conflict, match=f"{DRAFT} was changed since; send_draft"):
         await services.store.retry_mail(
-            first.message_id, EVERYTHING, NOW, authors=("owner",), outside=(), gate=Gate()
+            first.message_id,
+            EVERYTHING,
+            NOW,
+            authors=("owner",),
+            external_recipients=(),
+            gate=Gate(),
         )
     assert await services.store.remove_draft(DRAFT, EVERYTHING)
     await services.store.retry_mail(
-        first.message_id, EVERYTHING, NOW, authors=("owner",), outside=(), gate=Gate()
+        first.message_id, EVERYTHING, NOW, authors=("owner",), external_recipients=(), gate=Gate()
     )
 
     message = await services.store.message(first.message_id, EVERYTHING)
@@ -199,7 +209,12 @@ async def test_who_was_unknown_is_unknown_again_when_the_retry_is_cancelled(
     await services.store.settle_mail(job, {lost.address: lost}, now=NOW, next_at=NOW)
     for _ in range(2):
         await services.store.retry_mail(
-            sent.message_id, EVERYTHING, NOW, authors=("owner",), outside=(), gate=Gate()
+            sent.message_id,
+            EVERYTHING,
+            NOW,
+            authors=("owner",),
+            external_recipients=(),
+            gate=Gate(),
         )
     await services.store.cancel_mail(sent.message_id, EVERYTHING, SPARE, NOW)
     message = await services.store.message(sent.message_id, EVERYTHING)

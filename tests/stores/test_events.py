@@ -134,7 +134,7 @@ async def test_the_place_of_an_event_is_told_in_its_own_inboxes_only(
 async def begin_to_listen(services: Services) -> None:
     """A subscriber may be notified at once: it may have missed what came before."""
     position, now = services.store.notifier.position("heartbeats"), services.clock()
-    await services.store.add_heartbeat("serving", "us", now=now, lasting=timedelta(minutes=1))
+    await services.store.add_heartbeat("serving", "us", now=now, lifetime=timedelta(minutes=1))
     await asyncio.wait_for(services.store.notifier.wait("heartbeats", position), 60)
 
 

@@ -12,7 +12,7 @@ import pytest
 from postroom.errors import Unavailable
 from postroom.store.postgres import connection as connections
 from postroom.store.postgres import engine as writers
-from postroom.store.postgres import health
+from postroom.store.postgres import liveness
 from postroom.store.postgres.engine import PostgresEngine
 from postroom.store.transaction import Transaction
 
@@ -33,7 +33,7 @@ async def engines(
 ) -> AsyncIterator[tuple[PostgresEngine, PostgresEngine]]:
     """Two processes that wait less long for each other than in life, and have no patience."""
     monkeypatch.setattr(connections, "_SESSION", "SET lock_timeout = '50ms'")
-    monkeypatch.setattr(health, "STUCK_S", 0.3)
+    monkeypatch.setattr(liveness, "STUCK_S", 0.3)
     first = PostgresEngine.open(database_url, patience_s=0.0)
     both = first, PostgresEngine.open(database_url, patience_s=0.0)
     for engine in both:
@@ -136,4 +136,4 @@ def test_a_holder_of_another_database_is_nobody(database_url: str) -> None:
     with psycopg.connect(other, autocommit=True) as holder, connections.connect(database_url) as us:
         holder.execute(writers.LOCK)
 
-        assert us.execute(health.HOLDER).fetchone() is None
+        assert us.execute(liveness.HOLDER).fetchone() is None

@@ -12,7 +12,7 @@ MINUTE = timedelta(minutes=1)
 
 
 async def claim(services: Services, holder: str, after: timedelta = timedelta(0)) -> bool:
-    return await services.store.claim("outbox", holder, now=NOW + after, lasting=MINUTE)
+    return await services.store.claim("outbox", holder, now=NOW + after, lifetime=MINUTE)
 
 
 async def test_one_of_many_gets_the_lease_and_may_renew_it(services: Services) -> None:
@@ -43,7 +43,7 @@ async def test_a_lease_given_back_is_free_at_once(services: Services) -> None:
 
 async def test_many_may_attend_to_one_work_and_the_dead_do_not_count(services: Services) -> None:
     async def beat(holder: str, after: timedelta) -> None:
-        await services.store.add_heartbeat("serving", holder, now=NOW + after, lasting=MINUTE)
+        await services.store.add_heartbeat("serving", holder, now=NOW + after, lifetime=MINUTE)
 
     async def is_alive(after: timedelta) -> bool:
         return await services.store.has_heartbeat("serving", NOW + after)

@@ -147,9 +147,9 @@ async def test_a_memory_ends_when_it_is_said_to(store: Store) -> None:
 
     assert await get(store, now=soon) is None
     assert 1 == (await store.memories(MemoryQuery("default", soon))).total
-    assert await store.has_ranking_work(now=soon, learns=False)
+    assert await store.has_ranking_work(now=soon, can_embed=False)
     assert 1 == await store.remove_expired(now=soon, limit=9)
-    assert not await store.has_ranking_work(now=soon, learns=False)
+    assert not await store.has_ranking_work(now=soon, can_embed=False)
     anew = await put(store, "k", "Again.", now=soon)
     assert (True, 1) == (anew.created, anew.version)
     assert () == await store.problems()

@@ -97,7 +97,7 @@ async def test_a_grant_keeps_its_newest_tokens_only(store: Store) -> None:
     later = replace(token("refresh"), created_at=NOW + MINUTE)
     await store.exchange_token(b"refresh", {b"newest": later}, now=NOW)
 
-    await store.engine.write(lambda tx: remove_surplus_tokens(tx, "key_1", most=1))
+    await store.engine.write(lambda tx: remove_surplus_tokens(tx, "key_1", max_tokens=1))
 
     names = (b"code", b"access", b"refresh", b"newest")
     found = [name for name in names if await store.oauth_token(name)]

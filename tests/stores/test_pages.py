@@ -6,7 +6,7 @@ import pytest
 
 from postroom.model.page import Found, Slice
 from postroom.pipeline.services import Services
-from postroom.store.sql.values import Conditions, Listing
+from postroom.store.sql.statements import Conditions, Listing
 from postroom.store.store import Store
 from tests.mails import new_inbox
 

@@ -153,6 +153,6 @@ async def work_for_all(services: Services) -> None:
     numbers = await store.candidates([MessageQuery(visible=EVERYTHING)])
     await store.facts(numbers, with_text=True, with_files=True)
     await store.outdated(VERY_NEW, 0, 10)
-    await store.readings(1, 0, 10)
+    await store.stored_parses(1, 0, 10)
     await store.compact_index()
     await store.problems()

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from postroom.store.postgres import connection as connections
-from postroom.store.postgres import health
+from postroom.store.postgres import liveness
 from postroom.store.postgres.engine import PostgresEngine
 from postroom.store.transaction import Transaction
 from tests.stores.engines import SLEEPERS, names, put
@@ -110,7 +110,7 @@ async def test_a_commit_that_nobody_confirms_happens_once(
     is_committed: bool,
 ) -> None:
     attempts, database = [], database_url.rpartition("/")[2]
-    real = health.connect
+    real = liveness.connect
 
     class Deaf:
         """A connection that breaks at its first commit, before or after the server has it."""
@@ -135,7 +135,7 @@ async def test_a_commit_that_nobody_confirms_happens_once(
         attempts.append(url)
         return Deaf(real(url)) if len(attempts) == 1 else real(url)
 
-    monkeypatch.setattr(health, "connect", connect)
+    monkeypatch.setattr(liveness, "connect", connect)
     ran = []
 
     def work(tx: Transaction) -> str:

@@ -144,7 +144,7 @@ def test_what_no_patience_mends_is_said_at_once(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else this would take for ever."""
-    monkeypatch.setattr(engines, "PATIENCE_S", float("inf"))
+    monkeypatch.setattr(engines, "RETRY_S", float("inf"))
 
     with pytest.raises(Unavailable, match="does not exist"):
         PostgresEngine.open(database_url + "_and_no_more")
@@ -153,7 +153,7 @@ def test_what_no_patience_mends_is_said_at_once(
 def test_a_database_that_cannot_be_reached_is_named_without_the_password(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(engines, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(engines, "RETRY_S", 0.0)
     with pytest.raises(Unavailable) as refused:
         PostgresEngine.open("postgresql://me:secret@127.0.0.1:9/postroom")
 

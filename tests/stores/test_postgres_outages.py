@@ -12,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from postroom.errors import Unavailable
 from postroom.store.postgres import connection as connections
-from postroom.store.postgres import health
+from postroom.store.postgres import liveness
 from postroom.store.postgres.engine import PostgresEngine
 from postroom.store.transaction import Transaction
 from tests.servers.postgres import Postgres
@@ -27,7 +27,7 @@ async def test_a_server_that_stays_away_is_unavailable(
         raise psycopg.OperationalError("connection refused")
 
     monkeypatch.setattr(engine._writer, "patience_s", 0.2)
-    monkeypatch.setattr(health, "connect", away)
+    monkeypatch.setattr(liveness, "connect", away)
 
     with pytest.raises(Unavailable) as refused:
         await engine.write(lambda tx: put(tx, "never"))
@@ -57,7 +57,7 @@ async def test_a_server_that_hangs_is_not_waited_for_at_the_end(
     silenced: tuple[PostgresEngine, Proxy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without that, the test would wait for ever."""
-    monkeypatch.setattr(health, "SHUTDOWN_CHECK_S", 0.3)
+    monkeypatch.setattr(liveness, "SHUTDOWN_CHECK_S", 0.3)
     engine, proxy = silenced
     engine._liveness.look_s = 3600
     await engine.write(lambda tx: put(tx, "before"))
@@ -85,7 +85,7 @@ async def test_a_server_that_is_away_is_not_waited_for_at_the_end(
         raise psycopg.OperationalError("connection refused")
 
     monkeypatch.setattr(engine._writer, "patience_s", 3600)
-    monkeypatch.setattr(health, "connect", away)
+    monkeypatch.setattr(liveness, "connect", away)
     engine.begin_shutdown()
 
     with pytest.raises(Unavailable):
@@ -171,7 +171,7 @@ async def test_a_first_server_that_is_dead_and_silent_hides_no_other(
     ],
 )
 def test_the_server_that_answered_is_asked_first(url: str, expected: dict[str, str]) -> None:
-    named = health.Hosts(url)
+    named = liveness.Hosts(url)
 
     named.remember(Answered("b", 5 if "port=5" in url else 2))
 

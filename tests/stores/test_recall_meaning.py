@@ -105,7 +105,7 @@ async def test_a_changed_text_loses_its_vector(store: Store) -> None:
     await put(store, "k", "tram")
 
     assert 0 == (await ask(store, "fruit", meaning=vector(1, 0))).total
-    assert 1 == await store.count_unembedded(collection_of("default"), model="test", most=9)
+    assert 1 == await store.count_unembedded(collection_of("default"), model="test", max_count=9)
 
 
 async def test_vectors_of_another_model_are_deleted(store: Store) -> None:
@@ -113,10 +113,10 @@ async def test_vectors_of_another_model_are_deleted(store: Store) -> None:
     await store_vectors(store, apple=vector(1, 0))
 
     await store.remove_vectors_of_other_models("test")
-    assert 0 == await store.count_unembedded(collection_of("default"), model="test", most=9)
+    assert 0 == await store.count_unembedded(collection_of("default"), model="test", max_count=9)
     await store.remove_vectors_of_other_models("another")
 
-    assert 1 == await store.count_unembedded(collection_of("default"), model="test", most=9)
+    assert 1 == await store.count_unembedded(collection_of("default"), model="test", max_count=9)
     assert 0 == (await ask(store, "fruit", meaning=vector(1, 0))).total
 
 

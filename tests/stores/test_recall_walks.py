@@ -11,7 +11,7 @@ from postroom.errors import InvalidInput
 from postroom.mail.text.terms import question_terms
 from postroom.model.inbox import Inbox
 from postroom.model.memory import MAIL_COLLECTION, EmbeddedQuery, Keyword, MemoryQuery
-from postroom.model.page import Place, Slice
+from postroom.model.page import Slice, SortKey
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
@@ -24,7 +24,7 @@ from tests.stores.test_recall import NOW, WORDS, ask, put, vector
 Shown = list[tuple[str, float]]
 """What a page shows: names and their relevance."""
 
-Read = Callable[[Store, Slice], Awaitable[tuple[Shown, Place | None, int]]]
+Read = Callable[[Store, Slice], Awaitable[tuple[Shown, SortKey | None, int]]]
 QUESTION = "tea in oslo"
 
 
@@ -44,12 +44,12 @@ def asked(chance: random.Random) -> bytes:
 
 async def by_meaning(
     store: Store, page: Slice, asked: bytes | None
-) -> tuple[Shown, Place | None, int]:
+) -> tuple[Shown, SortKey | None, int]:
     found = await ask(store, QUESTION, meaning=asked, page=page)
     return [(hit.key, hit.relevance) for hit in found.rows], found.next, found.total
 
 
-async def by_keywords(store: Store, page: Slice) -> tuple[Shown, Place | None, int]:
+async def by_keywords(store: Store, page: Slice) -> tuple[Shown, SortKey | None, int]:
     query, keywords = (
         MemoryQuery("default", NOW, page=page),
         [Keyword(("tea",)), Keyword(("oslo",))],
@@ -99,7 +99,7 @@ async def test_pages_show_each_lasting_document_once(
     if kind != "words":
         await learn_all(store, chance, limit=90)
 
-    async def read(store: Store, page: Slice) -> tuple[Shown, Place | None, int]:
+    async def read(store: Store, page: Slice) -> tuple[Shown, SortKey | None, int]:
         if kind == "keywords":
             return await by_keywords(store, page)
         return await by_meaning(store, page, None if kind == "words" else asked)
@@ -143,7 +143,7 @@ async def test_mail_that_arrives_between_pages_does_not_shift_them(
             await deliver(services, inbox, mail(text, text))
         await store.index_mail(limit=200, starts=True)
 
-    async def read(store: Store, page: Slice) -> tuple[Shown, Place | None, int]:
+    async def read(store: Store, page: Slice) -> tuple[Shown, SortKey | None, int]:
         terms = question_terms(QUESTION)
         query = MessageQuery(visible=EVERYTHING, page=page)
         found = await store.rank_mail(query, EmbeddedQuery(terms, asked, "test"))
@@ -183,7 +183,7 @@ async def test_a_cursor_continues_after_most_of_its_collection_is_removed(
         monkeypatch.setattr(vectors, "_EXHAUSTIVE", 20)
         monkeypatch.setattr(vectors, "_COMPARED", 40)
 
-    async def read(store: Store, page: Slice) -> tuple[Shown, Place | None, int]:
+    async def read(store: Store, page: Slice) -> tuple[Shown, SortKey | None, int]:
         if kind == "keywords":
             return await by_keywords(store, page)
         return await by_meaning(store, page, None if kind == "words" else asked)

@@ -15,7 +15,7 @@ from postroom.model.rule import Loss
 from postroom.model.view import EVERYTHING, only
 from postroom.rules.definition import authority_of_rule
 from postroom.store.sql.audit import AuditHmac
-from postroom.store.sql.events import Signer, insert_rule_delivery
+from postroom.store.sql.events import WebhookAuthority, insert_rule_delivery
 from postroom.store.store import Store
 from postroom.store.transaction import Transaction
 from tests.stores.old_stores import OLDEST, OldStore
@@ -198,10 +198,13 @@ async def test_the_owner_signs_at_a_url_only_with_what_is_the_owners(
         rows.hook("whk_1", inboxes, actor, url="https://x.org/u", types=types)
 
     store = upgraded(old, write)
-    signers = {"owner": Signer("owner", EVERYTHING), "a": Signer("key_a", only("inb_a"))}
+    signers = {
+        "owner": WebhookAuthority("owner", EVERYTHING),
+        "a": WebhookAuthority("key_a", only("inb_a")),
+    }
     told = {}
-    for event, (name, signer) in enumerate(signers.items(), 1):
-        await store.engine.write(partial(_tell, event=event, signer=signer))
+    for event, (name, webhook_authority) in enumerate(signers.items(), 1):
+        await store.engine.write(partial(_tell, event=event, webhook_authority=webhook_authority))
         told[name] = await store.engine.read(partial(_told_by, event=event))
     seen = [await store.has_webhook("whk_1", visible) for visible in (EVERYTHING, only("inb_a"))]
     await store.close()
@@ -211,8 +214,10 @@ async def test_the_owner_signs_at_a_url_only_with_what_is_the_owners(
     assert [True, False] == seen
 
 
-def _tell(tx: Transaction, event: int, signer: Signer) -> None:
-    insert_rule_delivery(tx, "https://x.org/u", event, 1, signer, datetime(2026, 6, 1, tzinfo=UTC))
+def _tell(tx: Transaction, event: int, webhook_authority: WebhookAuthority) -> None:
+    insert_rule_delivery(
+        tx, "https://x.org/u", event, 1, webhook_authority, datetime(2026, 6, 1, tzinfo=UTC)
+    )
 
 
 def _told_by(tx: Transaction, event: int) -> str:

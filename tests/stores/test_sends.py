@@ -97,12 +97,12 @@ async def test_the_hourly_share_is_exact_and_says_when_to_return(
     for number in range(3):
         payload = f"{number}".encode()
         await services.store.record_send(
-            await a_send(services, inbox, payload=payload, most_per_hour=3)
+            await a_send(services, inbox, payload=payload, max_per_hour=3)
         )
 
     with pytest.raises(RateLimited) as caught:
         await services.store.record_send(
-            await a_send(services, inbox, payload=b"x", most_per_hour=3)
+            await a_send(services, inbox, payload=b"x", max_per_hour=3)
         )
 
     assert 3600 == caught.value.retry_after
@@ -173,7 +173,7 @@ async def test_what_the_owner_s_agent_sent_is_known_to_the_agent_after_an_upgrad
     await engine.write(lambda tx: [tx.run(statement) for statement in SENDS_OF_AGENT])
 
     again = await services.store.record_send(dataclasses.replace(old, caller="agent"))
-    new = await a_send(services, inbox, caller="agent", payload=b"new", most_per_hour=1)
+    new = await a_send(services, inbox, caller="agent", payload=b"new", max_per_hour=1)
     other = await services.store.record_send(new)
 
     assert first.message_id == again.message_id
@@ -193,10 +193,10 @@ async def test_what_is_said_again_across_an_upgrade_is_recognised_and_counts_for
     engine = services.store.engine  # type: ignore[attr-defined]
     await engine.write(lambda tx: [tx.run(statement) for statement in SENDS_OF_AGENT])
 
-    send = await a_send(services, inbox, caller=caller, most_per_hour=1)
+    send = await a_send(services, inbox, caller=caller, max_per_hour=1)
     later = dataclasses.replace(send.message, received_at=NOW + timedelta(minutes=minutes))
     again = await services.store.record_send(dataclasses.replace(send, message=later))
-    wanted = await a_send(services, inbox, caller="agent", payload=b"new", most_per_hour=2)
+    wanted = await a_send(services, inbox, caller="agent", payload=b"new", max_per_hour=2)
     other = await services.store.record_send(wanted)
 
     assert (is_known, is_known or None) == (

@@ -186,7 +186,7 @@ async def test_who_may_have_got_a_mail_may_have_it_though_a_retry_had_nowhere_to
     lost = {ANA: Recipient(ANA, "unknown", "the answer was lost")}
     await services.store.settle_mail(job, lost, now=NOW, next_at=NOW)
     await services.store.retry_mail(
-        message_id, EVERYTHING, NOW, authors=("owner",), outside=(), gate=Gate()
+        message_id, EVERYTHING, NOW, authors=("owner",), external_recipients=(), gate=Gate()
     )
     (again,) = await claim(services, NOW)
     nowhere = {ANA: Recipient(ANA, "captured", "no relay is configured, so it was not sent")}

@@ -22,7 +22,7 @@ from postroom.ports.provider import NoWebhookClient
 from postroom.store import sqlite, webhooks
 from postroom.store.open import KEY_FILE, load_key
 from postroom.store.sql.audit import AuditHmac
-from postroom.store.sql.events import Signer, insert_rule_delivery
+from postroom.store.sql.events import WebhookAuthority, insert_rule_delivery
 from postroom.store.sql.webhooks import add_webhook
 from postroom.store.store import Store
 from postroom.store.webhooks import CannotDecrypt, decrypt_secret, encrypt_secret
@@ -179,7 +179,7 @@ async def test_a_rule_makes_a_webhook_whose_secret_is_nowhere(
     (row,) = await engine.read(lambda tx: tx.all("SELECT number FROM inboxes"))
     await engine.write(
         lambda tx: insert_rule_delivery(
-            tx, URL, event.number, row[0], Signer("owner", EVERYTHING), NOW
+            tx, URL, event.number, row[0], WebhookAuthority("owner", EVERYTHING), NOW
         )
     )
     [job] = await claimed(services.store)

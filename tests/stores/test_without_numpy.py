@@ -13,7 +13,7 @@ from postroom.app import App
 from postroom.mail.text.terms import question_terms
 from postroom.model.inbox import Inbox
 from postroom.model.memory import EmbeddedQuery, Keyword, MemoryQuery
-from postroom.model.page import Place, Slice
+from postroom.model.page import Slice, SortKey
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING, View, only
 from postroom.pipeline.services import Services
@@ -140,7 +140,7 @@ async def test_mail_has_the_same_order_and_relevance_for_all_and_for_some_inboxe
             await services.store.index_mail(limit=100, starts=True)
     await plain.index_mail(limit=15, starts=True)
 
-    async def read(one: Store, visible: View, after: Place | None = None) -> Any:
+    async def read(one: Store, visible: View, after: SortKey | None = None) -> Any:
         page = Slice(limit=9, after=after)
         query = MessageQuery(visible=visible, page=page)
         missing = await one.unindexed_mail(query, limit=30)
@@ -166,7 +166,7 @@ async def test_doctor_and_the_log_name_the_extra_when_there_are_many_messages(
         few = await checks.check_index(app.services, app.settings)
         monkeypatch.setattr(checks, "MANY_MESSAGES", 0)
         many = await checks.check_index(app.services, app.settings)
-        async with app.at_work():
+        async with app.background_jobs():
             async with asyncio.timeout(60):
                 while "search.no_index" not in caplog.text:  # noqa: ASYNC110 (logged elsewhere)
                     await asyncio.sleep(0.01)

@@ -196,7 +196,7 @@ def test_a_bad_secret_is_not_repeated_in_the_error(tmp_path):
 
 
 def test_every_limit_and_every_field_is_a_setting():
-    places = {setting.attribute or setting.name for setting in SETTINGS}
+    places = {setting.settings_field or setting.name for setting in SETTINGS}
 
     assert {f"limits.{f.name}" for f in fields(Limits)} <= places
     assert {f.name for f in fields(Settings)} - {"limits", "imap"} <= places

@@ -53,32 +53,32 @@ class ConcurrencyLimit:
     A request counts after its body has arrived (see `request_bodies`).
     """
 
-    most: int = MAX_AT_ONCE
-    taken: int = 0
+    limit: int = MAX_AT_ONCE
+    running: int = 0
 
     @contextmanager
-    def place(self) -> Iterator[None]:
+    def slot(self) -> Iterator[None]:
         """Count a request until the block ends. Raises Unavailable if the limit is reached."""
-        if self.taken >= self.most:
+        if self.running >= self.limit:
             raise Unavailable("the server is at capacity; try again in 1 s", retry_after=1)
-        self.taken += 1
+        self.running += 1
         try:
             yield
         finally:
-            self.taken -= 1
+            self.running -= 1
 
 
-AT_ONCE = 2
+MAX_RUNNING_PER_KEY = 2
 MAX_WAITING = 64
 """Half of the concurrency limit; the other half is for other keys."""
 RECENT_S = 1.0
-LASTS_S = 0.01
+COUNTED_AS_RUNNING_S = 0.01
 """A request that takes longer waits for something else, and no longer counts as running."""
-MANY = 8
+LONG_QUEUE = 8
 """A key with more waiting requests than this gets only its share of the time."""
-SHARE = 0.25
+TIME_SHARE = 0.25
 """The share of the time for such a key."""
-SLACK_S = 0.05
+BURST_S = 0.05
 """How far it may exceed its share at once."""
 
 
@@ -88,7 +88,7 @@ class _Queue:
 
     running: int = 0
     used_until: float = 0.0
-    later: asyncio.TimerHandle | None = None
+    timer: asyncio.TimerHandle | None = None
     waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
 
 
@@ -121,7 +121,7 @@ class FairQueue:
                 is_over = True
                 self._end(caller, queue, began)
 
-        late = asyncio.get_running_loop().call_later(LASTS_S, end)
+        late = asyncio.get_running_loop().call_later(COUNTED_AS_RUNNING_S, end)
         try:
             yield
         finally:
@@ -136,7 +136,9 @@ class FairQueue:
             self._seen.popitem(last=False)
 
     def _is_free(self, queue: _Queue) -> bool:
-        return len(self._seen) <= 1 or queue.running < (1 if len(queue.waiting) > MANY else AT_ONCE)
+        return len(self._seen) <= 1 or queue.running < (
+            1 if len(queue.waiting) > LONG_QUEUE else MAX_RUNNING_PER_KEY
+        )
 
     async def _wait(self, caller: str, queue: _Queue) -> None:
         if len(queue.waiting) >= MAX_WAITING:
@@ -159,8 +161,8 @@ class FairQueue:
     def _end(self, caller: str, queue: _Queue, began: float) -> None:
         now = asyncio.get_running_loop().time()
         queue.running -= 1
-        paid = max(queue.used_until, began) + (now - began) / SHARE
-        queue.used_until = min(paid, now + 2 * SLACK_S)
+        paid = max(queue.used_until, began) + (now - began) / TIME_SHARE
+        queue.used_until = min(paid, now + 2 * BURST_S)
         self._continue(caller, queue)
 
     def _continue(self, caller: str, queue: _Queue) -> None:
@@ -171,9 +173,9 @@ class FairQueue:
     def _admit(self, queue: _Queue) -> None:
         while queue.waiting and self._is_free(queue):
             if (pause := self._pause(queue)) > 0:
-                if queue.later is not None:
-                    queue.later.cancel()
-                queue.later = asyncio.get_running_loop().call_later(pause, self._admit, queue)
+                if queue.timer is not None:
+                    queue.timer.cancel()
+                queue.timer = asyncio.get_running_loop().call_later(pause, self._admit, queue)
                 return
             turn = queue.waiting.popleft()
             if not turn.done():
@@ -182,6 +184,6 @@ class FairQueue:
 
     def _pause(self, queue: _Queue) -> float:
         """How long a key that is over its share has to wait."""
-        if len(self._seen) <= 1 or len(queue.waiting) <= MANY:
+        if len(self._seen) <= 1 or len(queue.waiting) <= LONG_QUEUE:
             return 0.0
-        return queue.used_until - SLACK_S - asyncio.get_running_loop().time()
+        return queue.used_until - BURST_S - asyncio.get_running_loop().time()

@@ -100,7 +100,7 @@ class MemoryBudget:
     _freed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @asynccontextmanager
-    async def turn(
+    async def reserve(
         self, spooled: SpooledBytes, within_s: float | None = None
     ) -> AsyncIterator[None]:
         """Wait until there is memory for a spooled file, in order of arrival.
@@ -142,33 +142,33 @@ class MemoryBudget:
 
 MAX_AT_ONCE = 64
 MAX_BYTES = 256 * 1024 * 1024
-WAIT_FOR_TURN_S = 30.0
-STRANGERS = "strangers"
+MEMORY_WAIT_S = 30.0
+KEYLESS_CLIENTS = "clients without a key"
 
 
 @dataclass(frozen=True, slots=True)
-class BodySender:
+class BodyLimits:
     """The sender of a body, and the limits of its group."""
 
     name: str
     group: str
     at_once: int
-    most_bytes: int
+    max_bytes: int
     silence_s: float
     whole_s: float
 
 
-def known(key_id: str) -> BodySender:
+def keyed_client(key_id: str) -> BodyLimits:
     """A caller with a key."""
     name = f"key {key_id}"
-    return BodySender(name, name, MAX_AT_ONCE, MAX_BYTES, silence_s=30.0, whole_s=300.0)
+    return BodyLimits(name, name, MAX_AT_ONCE, MAX_BYTES, silence_s=30.0, whole_s=300.0)
 
 
-def stranger(address: str) -> BodySender:
+def keyless_client(address: str) -> BodyLimits:
     """A sender that is known by its address only."""
-    at_once, most_bytes = MAX_AT_ONCE // 2, MAX_BYTES // 2
+    at_once, max_bytes = MAX_AT_ONCE // 2, MAX_BYTES // 2
     name = _network_of(address)
-    return BodySender(name, STRANGERS, at_once, most_bytes, silence_s=10.0, whole_s=60.0)
+    return BodyLimits(name, KEYLESS_CLIENTS, at_once, max_bytes, silence_s=10.0, whole_s=60.0)
 
 
 def _network_of(address: str) -> str:
@@ -195,7 +195,7 @@ class RequestBodies:
 
     @asynccontextmanager
     async def body(
-        self, chunks: AsyncIterator[bytes], sender: BodySender, max_bytes: int, stated: str = ""
+        self, chunks: AsyncIterator[bytes], sender: BodyLimits, max_bytes: int, stated: str = ""
     ) -> AsyncIterator[bytes]:
         """A complete body, until the block ends; *stated* is its Content-Length.
 
@@ -212,7 +212,7 @@ class RequestBodies:
             with self._holding(sender) as hold:
                 with self._counted(sender):
                     await _fill(spooled, _with_timeouts(chunks, sender), hold)
-                async with self.memory.turn(spooled, WAIT_FOR_TURN_S):
+                async with self.memory.reserve(spooled, MEMORY_WAIT_S):
                     whole = await spooled.read()
                     spooled.close()
                     yield whole or b""
@@ -220,9 +220,9 @@ class RequestBodies:
             spooled.close()
 
     @contextmanager
-    def _holding(self, sender: BodySender) -> Iterator[Callable[[int], None]]:
+    def _holding(self, sender: BodyLimits) -> Iterator[Callable[[int], None]]:
         """Count bytes until the block ends. The function it yields raises RateLimited."""
-        max_bytes, held_here = {sender.name: sender.most_bytes, sender.group: MAX_BYTES}, 0
+        max_bytes, held_here = {sender.name: sender.max_bytes, sender.group: MAX_BYTES}, 0
 
         def hold(size: int) -> None:
             nonlocal held_here
@@ -237,7 +237,7 @@ class RequestBodies:
             self.held -= Counter(dict.fromkeys(max_bytes, held_here))
 
     @contextmanager
-    def _counted(self, sender: BodySender) -> Iterator[None]:
+    def _counted(self, sender: BodyLimits) -> Iterator[None]:
         limits = {sender.group: MAX_AT_ONCE, sender.name: sender.at_once}
         if any(self.arriving[name] >= at_once for name, at_once in limits.items()):
             raise _too_many(sender)
@@ -263,7 +263,7 @@ async def _fill(
     spooled.end(bytes(buffer))
 
 
-async def _with_timeouts(chunks: AsyncIterator[bytes], sender: BodySender) -> AsyncIterator[bytes]:
+async def _with_timeouts(chunks: AsyncIterator[bytes], sender: BodyLimits) -> AsyncIterator[bytes]:
     """Each chunk as it arrives. Raises TooSlow."""
     loop = asyncio.get_running_loop()
     end = loop.time() + sender.whole_s
@@ -285,6 +285,6 @@ def _too_large(max_bytes: int) -> TooLarge:
     return TooLarge(f"the request body is over the limit of {max_bytes} bytes")
 
 
-def _too_many(sender: BodySender) -> RateLimited:
-    whose = "of providers" if sender.group == STRANGERS else "of this key"
+def _too_many(sender: BodyLimits) -> RateLimited:
+    whose = "of providers" if sender.group == KEYLESS_CLIENTS else "of this key"
     return RateLimited(f"too many requests {whose} are arriving; wait for responses", retry_after=1)

@@ -73,7 +73,7 @@ async def _to_copy(
     if not rereads:
         return missing
     there = [key for key, size in blobs.items() if sizes.get(key) == size]
-    damages = await asyncio.gather(*(target.damage(key, blobs[key]) for key in there))
+    damages = await asyncio.gather(*(target.find_damage(key, blobs[key]) for key in there))
     return missing + [key for key, damage in zip(there, damages, strict=True) if damage]
 
 
@@ -87,5 +87,5 @@ async def _copy_one(key: BlobKey, source: BlobStore, target: BlobStore) -> str |
         return f"blob {key} cannot be read in the source: {error.strerror}"
     if hashlib.sha256(content).hexdigest() != key:
         return f"blob {key} is damaged in the source: its content is not what was stored"
-    await target.put([content], anew=True)
+    await target.put([content], overwrite=True)
     return None

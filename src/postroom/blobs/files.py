@@ -142,7 +142,7 @@ def owner_in(mark: bytes) -> str:
     return text.removeprefix('{"installation":"').removesuffix('"}')
 
 
-class FileOwner:
+class FileInstallationMark:
     """The owner mark: the file `installation.json` of a folder."""
 
     def __init__(self, folder: Path) -> None:
@@ -151,7 +151,7 @@ class FileOwner:
         self.is_outdated = False
 
     async def read(self) -> str | None:
-        return await in_thread(self.read_now)
+        return await in_thread(self.read_sync)
 
     async def write(self, installation: str) -> None:
         await in_thread(self._write, installation)
@@ -165,7 +165,7 @@ class FileOwner:
             lambda: any(len(path.name) >= 62 for path in self._folder.glob("??/*"))
         )
 
-    def read_now(self) -> str | None:
+    def read_sync(self) -> str | None:
         """The id of the installation; None if the folder has no mark."""
         for path in (self._path, self._old_path):
             with suppress(FileNotFoundError):
@@ -206,11 +206,11 @@ class FileBlobs:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.mark = FileOwner(folder)
+        self.mark = FileInstallationMark(folder)
         self._is_broken = False
 
-    async def put(self, contents: Iterable[bytes], *, anew: bool = False) -> list[BlobKey]:
-        return await in_thread(self._put_all, list(contents), anew=anew)
+    async def put(self, contents: Iterable[bytes], *, overwrite: bool = False) -> list[BlobKey]:
+        return await in_thread(self._put_all, list(contents), overwrite=overwrite)
 
     async def missing(self, keys: Sequence[BlobKey]) -> frozenset[BlobKey]:
         return frozenset(keys) - (await self.sizes(keys)).keys()
@@ -234,7 +234,7 @@ class FileBlobs:
             yield chunk
             offset += len(chunk)
 
-    async def damage(self, key: BlobKey, size: int) -> str | None:
+    async def find_damage(self, key: BlobKey, size: int) -> str | None:
         return await in_thread(self._damage, key, size)
 
     async def discard(self, keys: Sequence[BlobKey], used: UsedBlobs) -> None:
@@ -275,13 +275,13 @@ class FileBlobs:
     def _path(self, key: BlobKey) -> Path:
         return self._folder / key[:2] / key[2:]
 
-    def _put_all(self, contents: Sequence[bytes], *, anew: bool) -> list[BlobKey]:
+    def _put_all(self, contents: Sequence[bytes], *, overwrite: bool) -> list[BlobKey]:
         """Write and sync every new file, then rename it, then sync the folders."""
         keys = [hashlib.sha256(content).hexdigest() for content in contents]
         new = {
             key: content
             for key, content in zip(keys, contents, strict=True)
-            if anew or not self._touch(key, len(content))
+            if overwrite or not self._touch(key, len(content))
         }
         with self._disk_errors():
             if len(new) < _MANY or not self._write_together(new):

@@ -191,7 +191,7 @@ def _reschedule(timeout: asyncio.Timeout, more_s: float) -> None:
 _FOLDER = re.compile(r"(gone|[0-9a-f]{2})/?")
 
 
-class ObjectOwner:
+class ObjectInstallationMark:
     """The owner mark: the object `installation.json` below the prefix."""
 
     def __init__(self, store: S3Store, reading: S3Store, place: str) -> None:

@@ -23,7 +23,7 @@ from obstore.store import S3Store
 from postroom.blobs.files import missing_error
 from postroom.blobs.object_requests import (
     NoResponse,
-    ObjectOwner,
+    ObjectInstallationMark,
     RequestQueue,
     no_bucket,
     object_errors,
@@ -89,7 +89,7 @@ class ObjectBlobs:
         place: str = "the bucket",
     ) -> None:
         self._store, self._public, self._reading = store, public or store, reading or store
-        self.mark = ObjectOwner(self._store, self._reading, place)
+        self.mark = ObjectInstallationMark(self._store, self._reading, place)
         self._writers = RequestQueue(_CONCURRENT_WRITES)
         self._copies = asyncio.Semaphore(_CONCURRENT_REQUESTS)
         self._heads = asyncio.Semaphore(_CONCURRENT_REQUESTS)
@@ -106,13 +106,13 @@ class ObjectBlobs:
         )
         return cls(store, public, reading, url.rstrip("/"))
 
-    async def put(self, contents: Iterable[bytes], *, anew: bool = False) -> list[BlobKey]:
+    async def put(self, contents: Iterable[bytes], *, overwrite: bool = False) -> list[BlobKey]:
         pairs = [(hashlib.sha256(content).hexdigest(), content) for content in contents]
         left = iter(dict(pairs).items())
 
         async def put_each() -> None:
             for key, content in left:
-                await self._put(key, content, anew=anew)
+                await self._put(key, content, overwrite=overwrite)
 
         with self._writers.circuit():
             writers = min(_CONCURRENT_WRITES, len(pairs))
@@ -142,7 +142,7 @@ class ObjectBlobs:
             yield chunk
             offset += len(chunk)
 
-    async def damage(self, key: BlobKey, size: int) -> str | None:
+    async def find_damage(self, key: BlobKey, size: int) -> str | None:
         digest, length = hashlib.sha256(), 0
         try:
             async for chunk in self.stream(key):
@@ -175,22 +175,22 @@ class ObjectBlobs:
             async with asyncio.timeout(_PROBE_S):
                 content = secrets.token_bytes(_PROBE_BYTES)
                 key = hashlib.sha256(content).hexdigest()
-                await self._put(key, content, anew=False)
+                await self._put(key, content, overwrite=False)
                 with suppress(Unavailable):
                     await self._delete([_path(key)])
 
-    async def link(self, key: BlobKey, *, lasting: timedelta) -> str:
+    async def link(self, key: BlobKey, *, lifetime: timedelta) -> str:
         """A signed URL of the content that is valid for a limited time."""
         if await self.missing([key]):
             raise missing_error(key)
         with object_errors():
-            return await obstore.sign_async(self._public, "GET", _path(key), lasting)
+            return await obstore.sign_async(self._public, "GET", _path(key), lifetime)
 
-    async def _put(self, key: BlobKey, content: bytes, *, anew: bool) -> None:
+    async def _put(self, key: BlobKey, content: bytes, *, overwrite: bool) -> None:
         """Write a blob unless a fresh one exists."""
         async with self._writers.slot():
             with self._writing():
-                meta = None if anew else await self._head(_path(key))
+                meta = None if overwrite else await self._head(_path(key))
                 if (
                     meta is None
                     or meta["size"] != len(content)

@@ -320,14 +320,14 @@ async def _exchange(services: Services, request: TokenRequest, old: OAuthToken) 
     now, options = services.clock(), services.oauth
     access, refresh = new_token(services.cell), new_token(services.cell)
     tokens = {
-        hash_secret(access): _next(old, "access", now, options.access_for_s),
-        hash_secret(refresh): _next(old, "refresh", now, options.refresh_for_s),
+        hash_secret(access): _next(old, "access", now, options.access_lifetime_s),
+        hash_secret(refresh): _next(old, "refresh", now, options.refresh_lifetime_s),
     }
     store = services.store.by(_ends(old, now, "token used twice"))
     key = await store.exchange_token(hash_secret(request.secret), tokens, now=now)
     if key is None:
         raise invalid_grant(f"this {_NAMES[old.kind]} was used before; its grant has ended")
-    return IssuedTokens(access, refresh, _lasts_s(key, now, options.access_for_s), key.scopes)
+    return IssuedTokens(access, refresh, _lasts_s(key, now, options.access_lifetime_s), key.scopes)
 
 
 def _lasts_s(key: Key, now: datetime, most_s: int) -> int:

@@ -11,7 +11,7 @@ from postroom.config import readers
 from postroom.config.readers import Reader, whole_number
 from postroom.model.approval import Approval
 from postroom.model.imap import ImapSettings
-from postroom.model.key import ACCESS_FOR_S, REFRESH_FOR_S
+from postroom.model.key import ACCESS_LIFETIME_S, REFRESH_LIFETIME_S
 from postroom.model.limits import Limits
 from postroom.model.values import dataclass
 
@@ -63,8 +63,8 @@ class Settings:
     public_url: str | None = None
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     oauth_registration: bool = True
-    oauth_access_s: int = ACCESS_FOR_S
-    oauth_refresh_s: int = REFRESH_FOR_S
+    oauth_access_s: int = ACCESS_LIFETIME_S
+    oauth_refresh_s: int = REFRESH_LIFETIME_S
     toolsets: tuple[str, ...] = ()
     read_only: bool = False
     memory_search: bool = True
@@ -107,16 +107,17 @@ def base_url(host: str, port: int) -> str:
 class Setting:
     """One row: its name in the file, how it is read and what is accepted.
 
-    `attribute` is the field of `Settings`, or of `Limits` if it starts with `limits.`; `option` is
-    how the command line spells it; `prefix` is what its variable begins with. A variable that is
-    empty counts as not set, but for one that takes rights away, which may not be empty.
+    `settings_field` is the field of `Settings`, or of `Limits` if it starts with `limits.`;
+    `option` is how the command line spells it; `prefix` is what its variable begins with. A
+    variable that is empty counts as not set, but for one that takes rights away, which may not be
+    empty.
     """
 
     name: str
     reader: Reader[Any]
     summary: str
     default_words: str | None = None
-    attribute: str = ""
+    settings_field: str = ""
     option: str = ""
     is_secret: bool = False
     prefix: str = PREFIX
@@ -131,7 +132,7 @@ class Setting:
         """The default as it is written; in words, if there is no default value."""
         if self.default_words is not None:
             return self.default_words
-        return format_value(_DEFAULTS[self.attribute or self.name])
+        return format_value(_DEFAULTS[self.settings_field or self.name])
 
 
 def format_value(value: object) -> str:
@@ -225,7 +226,7 @@ SETTINGS: tuple[Setting, ...] = (
         "domain",
         readers.DOMAINS,
         "The domains to receive mail for; new inboxes get the first.",
-        attribute="domains",
+        settings_field="domains",
     ),
     Setting(
         "cell",

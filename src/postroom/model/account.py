@@ -198,15 +198,15 @@ class RemoteMessage:
 class RemoteChanges:
     """Changes at a provider, and the checkpoint after they are stored.
 
-    `dropped` are scopes that were removed with their messages. `total` is the number of all
+    `removed_scopes` are scopes that were removed with their messages. `total` is the number of all
     messages, where known. `is_partial` means that other mailboxes were not read: a message that is
     gone from one may be in another.
     """
 
     checkpoint: Checkpoint
     messages: tuple[RemoteMessage, ...] = ()
-    gone: tuple[RemoteRef, ...] = ()
-    dropped: tuple[str, ...] = ()
+    removed: tuple[RemoteRef, ...] = ()
+    removed_scopes: tuple[str, ...] = ()
     total: int | None = None
     is_partial: bool = False
 
@@ -256,17 +256,17 @@ class Push:
 class Refusal:
     """Why a push was abandoned, and the state of the message at the provider."""
 
-    why: str
+    reason: str
     at: datetime
-    there: tuple[RemoteMessage, ...] = ()
+    remote_messages: tuple[RemoteMessage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
     """The places of a message that a push removed and added."""
 
-    left: tuple[RemoteRef, ...] = ()
-    entered: tuple[tuple[RemoteRef, tuple[str, ...]], ...] = ()
+    removed_refs: tuple[RemoteRef, ...] = ()
+    added_refs: tuple[tuple[RemoteRef, tuple[str, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

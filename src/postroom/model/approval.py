@@ -84,18 +84,18 @@ class Hold:
     note: str | None = None
 
 
-class Asked(NamedTuple):
+class GateRequest(NamedTuple):
     """A mail that asks to leave, whichever way it was made.
 
-    `inbox` is a row number, `raw` the SHA-256 of its bytes. `outside` are the recipients to whom it
-    would leave, `authors` the ids of the keys whose policies hold.
+    `inbox` is a row number, `raw` the SHA-256 of its bytes. `external_recipients` are those to whom
+    it would leave, `authors` the ids of the keys whose policies hold.
     """
 
     inbox: int
     raw: str
     sender: str
     recipients: Sequence[str]
-    outside: Sequence[str]
+    external_recipients: Sequence[str]
     authors: Sequence[str]
     attachments: int
     hidden_chars: int
@@ -117,14 +117,15 @@ class SuspiciousMail:
 
 
 @dataclass(frozen=True, slots=True)
-class LeavingMail:
+class RiskFacts:
     """What is known of a mail that would leave; addresses are canonical.
 
-    `outside` are the recipients that are not here, `known` those of them that the inbox has written
-    to or heard from. `hidden_chars` counts the characters that a reader of its HTML does not see.
+    `external_recipients` are those that are not here, `known` those of them that the inbox has
+    written to or heard from. `hidden_chars` counts the characters that a reader of its HTML does
+    not see.
     """
 
-    outside: tuple[str, ...]
+    external_recipients: tuple[str, ...]
     known: frozenset[str] = frozenset()
     attachments: int = 0
     hidden_chars: int = 0

@@ -51,12 +51,12 @@ class Event:
     message_id: str | None = None
     data: dict[str, Any] = field(default_factory=dict)
     number: int = field(default=0, metadata=INTERNAL)
-    seen_in: View | None = field(default=None, metadata=INTERNAL)
+    visible_inboxes: View | None = field(default=None, metadata=INTERNAL)
     """The inboxes of the rule that it is about; None if it is about no rule."""
 
-    def shown_to(self, visible: Visible) -> Event:
+    def visible_to(self, visible: Visible) -> Event:
         """The event for a caller: a rule that does not exist for them is not named."""
-        if self.seen_in is None or visible.covers(self.seen_in):
+        if self.visible_inboxes is None or visible.covers(self.visible_inboxes):
             return self
         return replace(self, data={})
 

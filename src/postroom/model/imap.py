@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from postroom.model.message import Header
+from postroom.model.network_policy import ANY_NETWORK, NetworkPolicy
 from postroom.model.values import dataclass
-from postroom.model.view import ANYWHERE, Reach
 
 MAX_UID = 2**32 - 1
 MAX_MAILBOX_CHARS = 256
@@ -29,7 +29,7 @@ class ImapAccount:
     auth: Literal["login", "xoauth2"] = "login"
     ca_file: Path | None = None
     is_unverified: bool = False
-    reach: Reach = ANYWHERE
+    network_policy: NetworkPolicy = ANY_NETWORK
 
     @property
     def secure(self) -> bool:

@@ -156,7 +156,7 @@ NOBODY = Caller(
 )
 """A caller without rights."""
 
-POSTING = Caller(
+INBOUND_CALLER = Caller(
     key_id="inbound",
     scopes=frozenset({Scope.WRITE}),
     inboxes=EVERYTHING,
@@ -184,7 +184,7 @@ class WebSession:
 
 TokenKind = Literal["code", "access", "refresh"]
 
-ACCESS_FOR_S, REFRESH_FOR_S = 3_600, 2_592_000
+ACCESS_LIFETIME_S, REFRESH_LIFETIME_S = 3_600, 2_592_000
 """How long an access token is valid, and a refresh token that is not used, unless set."""
 
 

@@ -32,7 +32,7 @@ DEFAULT_NAMESPACE = "default"
 RESERVED_KEYS = frozenset({"search", "fulltext", ".", ".."})
 """Keys that would conflict with paths of the API."""
 
-MAIL_KEPT = timedelta(days=365)
+MAIL_MEMORY_LIFETIME = timedelta(days=365)
 """The default lifetime of a memory that comes from mail."""
 
 SUMMARY_CHARS = 120
@@ -198,7 +198,7 @@ class RecalledMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class TiedMemory:
+class DisclosedMemory:
     """A memory about some people whose text would be sent to others.
 
     `about` are its linked addresses, and `sources` its linked mail. The participants of that mail
@@ -319,11 +319,11 @@ def trust_of(
 def expiry_of(
     change: MemoryChange, before: datetime | None, *, is_new_mail: bool, now: datetime
 ) -> datetime | None:
-    """When a memory expires: as requested, or after MAIL_KEPT if it comes from mail now."""
+    """When a memory expires: as requested, or after a default time if it comes from mail now."""
     if change.expires_at is not None or change.clears_expiry:
         return change.expires_at
     if before is None and is_new_mail:
-        return (now + MAIL_KEPT).replace(microsecond=0)
+        return (now + MAIL_MEMORY_LIFETIME).replace(microsecond=0)
     return before
 
 

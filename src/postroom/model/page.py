@@ -25,7 +25,7 @@ def random_id(prefix: str) -> str:
 
 T = TypeVar("T")
 
-Place = tuple[int | str, ...]
+SortKey = tuple[int | str, ...]
 """The sort key of the last row of a slice, after which the next one starts."""
 
 
@@ -35,7 +35,7 @@ class Slice:
 
     limit: int = 50
     offset: int = 0
-    after: Place | None = None
+    after: SortKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Found(Generic[T]):
     rows: tuple[T, ...]
     total: int
     offset: int
-    next: Place | None
+    next: SortKey | None
     unranked: int = 0
     """How many messages are not in the ranking index yet, or only with their words."""
 

@@ -91,7 +91,7 @@ class Rule:
     """The id of the key that created it; None if it is the one of `authority`."""
 
     @property
-    def known_in(self) -> View:
+    def visible_inboxes(self) -> View:
         """The rule is visible to callers who see all of these, also after removals."""
         return self.inboxes if self.made_for is None else self.made_for
 
@@ -163,7 +163,7 @@ class Plan:
     """The ids of the keys that made it and its rule."""
 
     @property
-    def known_in(self) -> View:
+    def visible_inboxes(self) -> View:
         """The plan is visible to callers who see all of these, also after removals."""
         return self.inboxes if self.made_for is None else self.made_for
 
@@ -243,7 +243,7 @@ class RuleEffect:
     authority: str = OWNER.key_id
     authors: tuple[str, ...] = ()
     """The ids of the keys whose policies hold for its mail, besides `authority`."""
-    seen_in: View = EVERYTHING
+    visible_inboxes: View = EVERYTHING
     """The rule is known to callers who see all of these inboxes."""
 
 
@@ -283,7 +283,7 @@ SHOWN = {
 """The name under which the value of an action is shown, and written in the flat form."""
 
 
-def shown_action(action: Action) -> dict[str, str]:
+def public_action(action: Action) -> dict[str, str]:
     """An action as callers see it."""
     value = {SHOWN[action.type]: action.value} if action.type in SHOWN else {}
     return {"type": action.type, **({"key": action.key} if action.key else {}), **value}

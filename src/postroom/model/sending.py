@@ -26,19 +26,19 @@ WORST_FIRST = (
     "delivered",
 )
 
-OPEN = ("queued", "scheduled")
+PENDING_STATUSES = ("queued", "scheduled")
 """Not completed yet."""
 
-WAITING = (*OPEN, "held")
+WAITING = (*PENDING_STATUSES, "held")
 """Not completed yet, or waiting for a person's approval: it can be cancelled."""
 
-LEFT = ("unknown", "captured", "sent", "delivered")
+POSSIBLY_SENT_STATUSES = ("unknown", "captured", "sent", "delivered")
 """The statuses of recipients for whom a mail has left, or may have left."""
 
-AGAIN = ("failed", "unknown", "bounced", "captured", *OPEN)
+RETRIABLE_STATUSES = ("failed", "unknown", "bounced", "captured", *PENDING_STATUSES)
 """The statuses of recipients to whom a mail may be sent again."""
 
-NOT_OUT = ("failed", "unknown", "bounced", "rejected", *WAITING)
+OUTBOX_STATUSES = ("failed", "unknown", "bounced", "rejected", *WAITING)
 """The statuses in the list of the outbox."""
 
 CANCELLED = "cancelled before it was sent"
@@ -72,7 +72,7 @@ def waits_until(recipients: tuple[Recipient, ...], send_at: datetime | None) -> 
 
 def mailbox_of(recipients: tuple[Recipient, ...]) -> str:
     """The mailbox of a new outgoing mail: Outbox until it has left for somebody."""
-    return SENT if any(r.status in LEFT for r in recipients) else OUTBOX
+    return SENT if any(r.status in POSSIBLY_SENT_STATUSES for r in recipients) else OUTBOX
 
 
 def overall_status(recipients: tuple[Recipient, ...]) -> str:
@@ -94,7 +94,7 @@ class Unsubscribed:
 
 
 T = TypeVar("T")
-Verdict = Literal["sent", "deferred", "failed", "unknown"]
+DeliveryResult = Literal["sent", "deferred", "failed", "unknown"]
 Transport = Literal["local", "relay", "account"]
 TRANSPORTS: tuple[Transport, ...] = ("local", "relay", "account")
 """What handles a mail next: the scheduler here, the relay, or the provider of its account."""
@@ -107,7 +107,7 @@ GIVE_UP_AFTER = timedelta(hours=48)
 class Outcome:
     """The response of a relay for one recipient; `retry_after` is in seconds."""
 
-    verdict: Verdict
+    result: DeliveryResult
     detail: str
     retry_after: int = 0
 

@@ -159,14 +159,14 @@ class NewSend:
     payload: bytes
     idempotency_key: str | None
     allow_duplicate: bool
-    most_per_hour: int | None
+    max_per_hour: int | None
     answered: str | None = None
     send_at: datetime | None = None
     warnings: tuple[str, ...] = ()
     draft_id: str | None = None
     draft_revision: int = 0
     reply_limit: ReplyLimit | None = None
-    outside: tuple[str, ...] = ()
+    external_recipients: tuple[str, ...] = ()
     """The recipients to whom it would leave, by the relay or a provider."""
     authors: tuple[str, ...] = ()
     """The ids of the keys whose policies hold."""
@@ -253,7 +253,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Outdated:
+class OutdatedMessage:
     """A message that an older parser read, with what is only known from its arrival."""
 
     number: int
@@ -267,17 +267,17 @@ class Outdated:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class StoredParse:
     """The stored values that follow from the bytes of a message."""
 
     number: int
     id: str
     raw: BlobKey
-    words: Words
+    values: ParsedValues
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class ParsedValues:
     """The texts of a mail, as shown and as searched."""
 
     subject: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import field
-from ipaddress import IPv4Network, IPv6Network
 from typing import Generic, TypeVar
 
 from postroom.model.values import dataclass
@@ -103,25 +102,6 @@ def is_within(some: View, view: View) -> bool:
     return isinstance(some, Only) and some.ids <= view.ids
 
 
-def named_in(view: View) -> tuple[str, ...] | None:
+def view_names(view: View) -> tuple[str, ...] | None:
     """A view as JSON, in the order of its names."""
     return None if isinstance(view, Everything) else view.named
-
-
-Network = IPv4Network | IPv6Network
-
-
-@dataclass(frozen=True, slots=True)
-class Anywhere:
-    """The owner named the server, so any address is allowed."""
-
-
-@dataclass(frozen=True, slots=True)
-class PublicOnly:
-    """A key named the server: public addresses with mail ports, and any port of these networks."""
-
-    networks: tuple[Network, ...] = ()
-
-
-Reach = Anywhere | PublicOnly
-ANYWHERE = Anywhere()

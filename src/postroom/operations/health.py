@@ -31,7 +31,7 @@ from postroom.model.health import (
     ToolUse,
 )
 from postroom.model.key import Scope
-from postroom.pipeline.counters import FAILED
+from postroom.pipeline.counters import FAILURE_COUNTERS
 from postroom.ports.blobs import EstimatesSize
 
 VERIFY_S = 10.0
@@ -53,7 +53,7 @@ class GetLoad(Request):
 async def get_load(ctx: RequestContext, request: GetLoad) -> Load:
     refuse_partial_view(ctx)
     totals = ctx.counts.totals()
-    failures = [FailureCount(name, totals[name], says) for name, says in FAILED.items()]
+    failures = [FailureCount(name, totals[name], says) for name, says in FAILURE_COUNTERS.items()]
     free = None
     if ctx.data_dir is not None:
         free = (await in_thread(shutil.disk_usage, ctx.data_dir)).free

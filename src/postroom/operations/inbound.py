@@ -99,7 +99,7 @@ class ReceivePosting(Request):
     raw: Annotated[bytes, Field(description="What the provider posts, as it is.")]
 
 
-def expect_posting(ctx: RequestContext, provider: str, headers: Mapping[str, str]) -> int:
+def max_inbound_bytes(ctx: RequestContext, provider: str, headers: Mapping[str, str]) -> int:
     """How many bytes a provider may post; checked before the body is read.
 
     Raises:
@@ -109,7 +109,7 @@ def expect_posting(ctx: RequestContext, provider: str, headers: Mapping[str, str
     """
     if provider not in _SETTINGS:
         raise InvalidInput(f"provider: must be one of {', '.join(_SETTINGS)}")
-    max_bytes = _provider(ctx, provider).expect(headers, ctx.clock())
+    max_bytes = _provider(ctx, provider).max_bytes(headers, ctx.clock())
     return min(max_bytes or ctx.limits.request_bytes, ctx.limits.request_bytes)
 
 

@@ -44,7 +44,7 @@ from postroom.operations.inboxes import Name
 from postroom.ports.provider import Secret
 
 _BINDING = b"oauth sign-in"
-_BROWSER_SIGN_IN_LIFETIME = timedelta(minutes=30)
+_BROWSER_LIFETIME = timedelta(minutes=30)
 _LONGEST_INTERVAL_S = 60
 _LOOPBACK = r"^http://(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?/[A-Za-z0-9/_-]{0,100}$"
 _GONE = "this sign-in has expired or was started by somebody else; start again"
@@ -121,7 +121,7 @@ async def start_sign_in(ctx: RequestContext, request: StartSignIn) -> StartedSig
     pending = await _pending(ctx, request)
     if pending.provider == "outlook":
         return await _with_device_code(ctx, pending)
-    pending = replace(pending, ends=_in(ctx, _BROWSER_SIGN_IN_LIFETIME))
+    pending = replace(pending, ends=_in(ctx, _BROWSER_LIFETIME))
     started = ctx.providers.start_sign_in(
         pending.provider,
         pending.scopes,

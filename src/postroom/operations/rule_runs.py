@@ -186,5 +186,5 @@ async def list_stopped_rules(
     return tuple(
         StoppedRule(rule.id, rule.name, reason)
         for rule, reason in found
-        if ctx.visible.covers(rule.known_in)
+        if ctx.visible.covers(rule.visible_inboxes)
     )

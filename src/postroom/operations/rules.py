@@ -35,7 +35,7 @@ from postroom.model.rule import (
     Plan,
     PlanItem,
     Rule,
-    shown_action,
+    public_action,
 )
 from postroom.model.view import Everything, Only, only
 from postroom.operations.memories import MemoryAdd
@@ -147,7 +147,7 @@ def _shown_item(item: PlanItem) -> dict[str, object]:
         "subject": item.subject[:_SHOWN_SUBJECT],
         "from": item.sender,
         "date": item.date,
-        "actions": [shown_action(action) for action in item.actions],
+        "actions": [public_action(action) for action in item.actions],
         "why": list(item.why[:_MAX_REASONS]),
     }
 

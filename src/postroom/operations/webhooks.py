@@ -89,7 +89,7 @@ async def list_events(ctx: RequestContext, request: ListEvents) -> Page[Event]:
         newest_first=request.sort == "newest",
     )
     page = ctx.cursors.page(request, await ctx.store.events(query))
-    return replace(page, results=tuple(event.shown_to(ctx.visible) for event in page.results))
+    return replace(page, results=tuple(event.visible_to(ctx.visible) for event in page.results))
 
 
 class StreamEvents(Request):
@@ -131,7 +131,7 @@ async def _events(
                         yield None
                     if revoked.done() or (watched := next_event.result()) is None:
                         return
-                    yield watched.event.shown_to(ctx.visible)
+                    yield watched.event.visible_to(ctx.visible)
                 finally:
                     next_event.cancel()
 

@@ -137,7 +137,7 @@ class RuleJobs:
         store, done = self.services.store, 0
         while await store.next_rule_job_at() is not None:
             now = self.services.clock()
-            if not await store.claim("rule_jobs", holder, now=now, lasting=LEASE):
+            if not await store.claim("rule_jobs", holder, now=now, lifetime=LEASE):
                 break
             jobs = await store.claim_rule_jobs(holder, now=now, until=now + LEASE, limit=_AT_ONCE)
             for job in jobs:
@@ -222,7 +222,11 @@ def _run_on(run: RuleRun, message: NewMessage, parsed: ParsedMessage) -> NewMess
             continue
         definition = definition_of(rule.yaml)
         if isinstance(definition, str):
-            broken.append(RuleEffect(rule.id, rule.name, (), (definition,), seen_in=rule.known_in))
+            broken.append(
+                RuleEffect(
+                    rule.id, rule.name, (), (definition,), visible_inboxes=rule.visible_inboxes
+                )
+            )
         elif not definition.safety.require_plan:
             allowed, refused[rule.id] = permitted(
                 definition, run.callers[rule.id], message.inbox_id
@@ -266,13 +270,15 @@ def _effects(
 ) -> list[RuleEffect]:
     """What each rule did; rules that changed nothing are left out."""
     found = []
-    known_in = {rule.id: rule.known_in for rule in run.rules} if outcomes.outcomes else {}
+    visible_inboxes = (
+        {rule.id: rule.visible_inboxes for rule in run.rules} if outcomes.outcomes else {}
+    )
     made_by = {rule.id: (rule.made_by,) if rule.made_by else () for rule in run.rules}
     for outcome in outcomes.outcomes:
         problems = (*outcome.problems, *refused[outcome.rule_id])
         if outcome.actions or problems:
             caller = run.callers[outcome.rule_id] or NOBODY
-            name, known = outcome.rule.name, known_in[outcome.rule_id]
+            name, known = outcome.rule.name, visible_inboxes[outcome.rule_id]
             found.append(
                 RuleEffect(
                     outcome.rule_id,

@@ -19,15 +19,17 @@ if TYPE_CHECKING:
 _SAMPLE_SIZE = 200
 
 
-async def own_blobs(store: Store, blobs: BlobStore) -> None:
+async def claim_blob_store(store: Store, blobs: BlobStore) -> None:
     """Mark the blobs as ours. Raises Conflict if they belong to another installation."""
     name = await store.ensure_installation_id()
-    if await check_owner(store, blobs, name) is None or blobs.mark.is_outdated:
+    if await check_installation_mark(store, blobs, name) is None or blobs.mark.is_outdated:
         await blobs.mark.write(name)
-        await check_owner(store, blobs, name)  # another installation may have marked them
+        await check_installation_mark(
+            store, blobs, name
+        )  # another installation may have marked them
 
 
-async def check_owner(store: Store, blobs: BlobStore, name: str | None) -> str | None:
+async def check_installation_mark(store: Store, blobs: BlobStore, name: str | None) -> str | None:
     """The installation in the mark of the blobs; None if they have no mark and may be ours.
 
     Blobs have no mark if an older version wrote them, or a copy was interrupted. Raises Conflict
@@ -61,7 +63,7 @@ async def refuse_without_database(blobs: BlobStore) -> None:
 
 async def sweep_blobs(services: Services, *, older_than: timedelta) -> int:
     """Remove old blobs that nothing uses, and return how many. Raises Conflict."""
-    await own_blobs(services.store, services.blobs)
+    await claim_blob_store(services.store, services.blobs)
     return await services.blobs.sweep(services.store.used_blobs, older_than=older_than)
 
 
@@ -89,7 +91,7 @@ async def discard_unused(services: Services, keys: Sequence[BlobKey]) -> None:
         return
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            await own_blobs(services.store, services.blobs)
+            await claim_blob_store(services.store, services.blobs)
             await services.blobs.discard(keys, services.store.used_blobs)
     except (MailError, OSError) as error:
         reason = str(error) or "timed out"

@@ -76,13 +76,13 @@ class SharedCounters:
 
     def _append(self, name: bytes, size: int) -> memoryview[int]:
         start = 1 + self._part[0]
-        first = start + _HEAD + _words(len(name))
+        first = start + _HEAD + _word_count(len(name))
         end = first + size
         if end > len(self._part):
             # The part is full: the request succeeds, and is not counted.
             return memoryview(bytearray(size * _WORD)).cast("q")
         self._part[start], self._part[start + 1] = len(name), size
-        filled = name.ljust(_words(len(name)) * _WORD, b"\0")
+        filled = name.ljust(_word_count(len(name)) * _WORD, b"\0")
         self._part[start + _HEAD : first] = memoryview(filled).cast("q")
         # A process that was killed here may have left a part of its record.
         self._part[first:end] = memoryview(bytes(size * _WORD)).cast("q")
@@ -94,17 +94,17 @@ def _records(part: memoryview[int]) -> Iterator[tuple[Name, memoryview[int]]]:
     at, end = 1, 1 + part[0]
     while at < end:
         length, size = part[at], part[at + 1]
-        first = at + _HEAD + _words(length)
+        first = at + _HEAD + _word_count(length)
         name = part[at + _HEAD : first].tobytes()[:length].decode()
         at = first + size
         yield tuple(name.split("\t")), part[first:at]
 
 
-def _words(length: int) -> int:
+def _word_count(length: int) -> int:
     return -(-length // _WORD)
 
 
-HAPPENED = {
+OUTCOME_COUNTERS = {
     "smtp_connections": "Connections to the SMTP listener.",
     "smtp_accepted": "Mails acknowledged over SMTP.",
     "smtp_refused": "Mails rejected permanently over SMTP.",
@@ -115,7 +115,7 @@ HAPPENED = {
 }
 """Counters of normal operation."""
 
-FAILED = {
+FAILURE_COUNTERS = {
     "smtp_failed": "Mails that could not be stored; the sender retries.",
     "smtp_smuggled": "Mails refused for a bare newline, or for commands sent before our reply.",
     "smtp_looping": "Mails refused as a mail loop (more than 50 Received headers).",
@@ -137,7 +137,7 @@ FAILED = {
 }
 """Counters of failures; the same call writes each to the log."""
 
-COUNTED = HAPPENED | FAILED
+ALL_COUNTERS = OUTCOME_COUNTERS | FAILURE_COUNTERS
 """Every counter, with what it counts."""
 
 _PREFIX = "counter"
@@ -150,7 +150,7 @@ class Counts:
         self.counters = counters or SharedCounters()
 
     def add(self, name: str, count: int = 1) -> None:
-        if name not in HAPPENED:
+        if name not in OUTCOME_COUNTERS:
             raise KeyError(name)
         self.counters.own((_PREFIX, name))[0] += count
 
@@ -166,7 +166,7 @@ class Counts:
 
         A *cause* is an internal error, and is logged with its traceback.
         """
-        if name not in FAILED:
+        if name not in FAILURE_COUNTERS:
             raise KeyError(name)
         self.counters.own((_PREFIX, name))[0] += count
         level = logging.WARNING if cause is None else logging.ERROR
@@ -175,7 +175,7 @@ class Counts:
     def totals(self) -> dict[str, int]:
         """The values of all counters."""
         found = self.counters.totals()
-        return {name: sum(found.get((_PREFIX, name), ())) for name in COUNTED}
+        return {name: sum(found.get((_PREFIX, name), ())) for name in ALL_COUNTERS}
 
     def __getitem__(self, name: str) -> int:
         return self.totals()[name]

@@ -41,7 +41,7 @@ from postroom.model.inbox import INBOX, JUNK
 from postroom.model.message import BlobKey, Direction
 from postroom.model.storage import Added, DeliveryReport, NewAttachment, NewMessage, RecipientStatus
 from postroom.pipeline.apply_rules import run_rules
-from postroom.pipeline.parser import PARSE_FAILED
+from postroom.pipeline.parse_worker import PARSE_FAILED
 from postroom.pipeline.services import Services
 
 CLOCK_SKEW = timedelta(hours=24)
@@ -164,13 +164,15 @@ async def arrived_messages(
     auths = await authenticate_mails(services, mails)
     lists = await services.store.sender_lists({arrival.inbox_id for arrival in arrivals})
     messages = [
-        _arrived_message(services, _sorted(arrival, mail, lists), mail, auth, now)
+        _arrived_message(services, _junk_if_blocked(arrival, mail, lists), mail, auth, now)
         for arrival, mail, auth in zip(arrivals, mails, auths, strict=True)
     ]
     return await run_rules(services, messages, [mail.parsed for mail in mails])
 
 
-def _sorted(arrival: Arrival, mail: ParsedMail, lists: Mapping[str, SenderLists]) -> Arrival:
+def _junk_if_blocked(
+    arrival: Arrival, mail: ParsedMail, lists: Mapping[str, SenderLists]
+) -> Arrival:
     """The arrival, in Junk if its inbox does not take mail of the sender."""
     of_inbox = lists.get(arrival.inbox_id)
     if of_inbox is None or arrival.mailbox != INBOX or arrival.is_imported:

@@ -34,14 +34,20 @@ _MAIL_BEFORE_SEARCH = 2_000
 _PAUSE_S = 30.0
 _LEASE = timedelta(seconds=60)
 _HOLDER = f"proc_{secrets.token_hex(8)}"
+_EMBEDDING = "learn"
+"""The name of the lease for embedding texts."""
 
 
 async def finish_embedding(services: Services, collection: CollectionName) -> None:
     """Embed the rest of a collection before a search, if it is little."""
     if services.embedder is None:
         return
-    model, most = services.embedder.model, EMBED_LIMIT + 1
-    if not 0 < await services.store.count_unembedded(collection, model=model, most=most) < most:
+    model, max_count = services.embedder.model, EMBED_LIMIT + 1
+    if (
+        not 0
+        < await services.store.count_unembedded(collection, model=model, max_count=max_count)
+        < max_count
+    ):
         return
     # One at a time: whoever waits finds it done.
     async with services.embedding_lock:
@@ -96,9 +102,9 @@ async def _embed(services: Services, embedder: Embedder, found: list[Unembedded]
 async def embed_pending(services: Services) -> bool:
     """Embed a batch and remove expired memories; whether there is more to do at once."""
     now = services.clock()
-    if not await services.store.has_ranking_work(now=now, learns=services.embedder is not None):
+    if not await services.store.has_ranking_work(now=now, can_embed=services.embedder is not None):
         return False
-    if not await services.store.claim("learn", _HOLDER, now=now, lasting=_LEASE):
+    if not await services.store.claim(_EMBEDDING, _HOLDER, now=now, lifetime=_LEASE):
         return False
     removed = await services.store.remove_expired(now=now, limit=_EXPIRED_AT_ONCE)
     extracted = await services.store.store_missing_mail_digests(limit=_EXTRACTED_AT_ONCE)
@@ -185,7 +191,7 @@ async def remove_old_tokens(services: Services) -> bool:
 async def sweep(services: Services) -> bool:
     """Remove unused blobs, in one process at a time."""
     holder = services.new_id("proc")
-    if await services.store.claim("sweep", holder, now=services.clock(), lasting=SWEEP_EVERY):
+    if await services.store.claim("sweep", holder, now=services.clock(), lifetime=SWEEP_EVERY):
         removed = await sweep_blobs(services, older_than=SWEEP_OLDER_THAN)
         log.info("blobs.swept", extra={"removed": removed})
     return False

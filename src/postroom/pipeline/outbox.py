@@ -17,7 +17,7 @@ from postroom.model.message import Recipient
 from postroom.model.sending import GIVE_UP_AFTER, TRANSPORTS, Claimed, OutboxJob, Outcome, Transport
 from postroom.model.view import only
 from postroom.pipeline.apply_rules import send_refusal
-from postroom.pipeline.counters import HAPPENED
+from postroom.pipeline.counters import OUTCOME_COUNTERS
 from postroom.pipeline.ingest import (
     Arrival,
     arrived_messages,
@@ -274,7 +274,7 @@ class Outbox:
         if job.account_id is None:
             inside, _ = self._split(job)
             if inside or self.sender is not None:
-                await self._hand_over(job, self.sender)
+                await self._transmit(job, self.sender)
             else:
                 await self._leave(job, NO_RELAY)
             return
@@ -283,7 +283,7 @@ class Outbox:
                 if sender is None:
                     await self._defer(job, "its account was removed")
                 else:
-                    await self._hand_over(job, sender)
+                    await self._transmit(job, sender)
         except NoLogin:
             await self._leave(job, NO_LOGIN.format(job.account_id))
 
@@ -309,7 +309,7 @@ class Outbox:
             return [], list(job.envelope.recipients)
         return self.cells.split(job.envelope.recipients)
 
-    async def _hand_over(self, job: OutboxJob, sender: Sender | None) -> None:
+    async def _transmit(self, job: OutboxJob, sender: Sender | None) -> None:
         """Transmit a mail by the sender, and then to other cells, for which nothing waits."""
 
         async def accepted(addresses: Sequence[str]) -> None:
@@ -332,10 +332,10 @@ class Outbox:
             cells = replace(job.envelope, recipients=tuple(inside))
             outcomes |= await self.cells.transmit(job.message_id, cells, raw)
         await self._settle(job, outcomes)
-        verdicts: Counter[str] = Counter(outcome.verdict for outcome in outcomes.values())
-        for verdict, count in verdicts.items():
-            self._count(f"outbox_{verdict}", count, job.message_id)
-        log.info("message.handed_over", extra={"message_id": job.message_id, **verdicts})
+        results: Counter[str] = Counter(outcome.result for outcome in outcomes.values())
+        for result, count in results.items():
+            self._count(f"outbox_{result}", count, job.message_id)
+        log.info("message.handed_over", extra={"message_id": job.message_id, **results})
 
     async def _refuse_changed(self, job: OutboxJob) -> None:
         """Do not send a mail that is not the one that passed the policies, or was approved."""
@@ -348,7 +348,7 @@ class Outbox:
             self._count("outbox_bounced", count, message_id)
 
     def _count(self, name: str, count: int, message_id: str) -> None:
-        if name in HAPPENED:
+        if name in OUTCOME_COUNTERS:
             self.services.counts.add(name, count)
         elif count:
             context = {"message_id": message_id, "recipients": count}
@@ -369,7 +369,7 @@ class Outbox:
 
     async def _settle_part(self, job: OutboxJob, outcomes: Mapping[str, Outcome]) -> None:
         """Store the outcomes that are final, before a cell may take long."""
-        final = {a: outcome for a, outcome in outcomes.items() if outcome.verdict != "deferred"}
+        final = {a: outcome for a, outcome in outcomes.items() if outcome.result != "deferred"}
         now = self.services.clock()
         recipients = self._recipients(job, final, now)
         if outcomes:
@@ -386,7 +386,7 @@ class Outbox:
     def _wait(self, job: OutboxJob, outcomes: Mapping[str, Outcome]) -> timedelta:
         """The wait until the next attempt; it is shorter if only other cells deferred the mail."""
         inside, _ = self._split(job)
-        deferred = {a for a, outcome in outcomes.items() if outcome.verdict == "deferred"}
+        deferred = {a for a, outcome in outcomes.items() if outcome.result == "deferred"}
         if deferred and deferred <= set(inside):
             return wait_after(job.attempts, CELL_FIRST_WAIT, CELL_LONGEST_WAIT)
         return wait_after(job.attempts)
@@ -437,8 +437,8 @@ def settled(
     address: str, outcome: Outcome, tried_since: datetime | None, now: datetime
 ) -> Recipient:
     """The status of a recipient after an attempt; after 48 hours it is bounced."""
-    if outcome.verdict != "deferred":
-        return Recipient(address, outcome.verdict, outcome.detail)
+    if outcome.result != "deferred":
+        return Recipient(address, outcome.result, outcome.detail)
     if tried_since is not None and now - tried_since >= GIVE_UP_AFTER:
         return Recipient(address, "bounced", f"given up after 48 hours: {outcome.detail}")
     return Recipient(address, "queued", outcome.detail)

@@ -414,8 +414,8 @@ class Pull:
         async for fetched in fetch_batches(self.provider, fetchable):
             yield self._part(fetched, unfetched)
         known = tuple(message for message in changes.messages if message.ref not in refs)
-        gone = [ref for ref in unfetched.entries if ref.scope in changes.dropped]
-        has_changed = unfetched.drop([*changes.gone, *gone])
+        gone = [ref for ref in unfetched.entries if ref.scope in changes.removed_scopes]
+        has_changed = unfetched.drop([*changes.removed, *gone])
         left = tuple(unfetched.entries.values()) if has_changed else None
         yield _Part(changes=replace(changes, messages=known), unfetched=left)
 

@@ -11,7 +11,7 @@ from postroom.errors import NotFound
 from postroom.mail.authentication import Auth
 from postroom.mail.message import PARSER_VERSION, ParsedMessage
 from postroom.model.message import AddressLine, BlobKey
-from postroom.model.storage import NewMessage, Outdated, Reading, Words
+from postroom.model.storage import NewMessage, OutdatedMessage, ParsedValues, StoredParse
 from postroom.pipeline.ingest import (
     ParsedMail,
     authenticate_mails,
@@ -44,7 +44,9 @@ async def reparse(services: Services, *, version: int = PARSER_VERSION) -> Async
         yield len(batch)
 
 
-def _reparsed(services: Services, stored: Outdated, mail: ParsedMail, auth: Auth) -> NewMessage:
+def _reparsed(
+    services: Services, stored: OutdatedMessage, mail: ParsedMail, auth: Auth
+) -> NewMessage:
     """The new content under the old id, with the bcc addresses that are not in the bytes."""
     message = build_message(
         services, mail, stored.inbox_id, auth=auth, received_at=stored.received_at
@@ -65,34 +67,34 @@ async def parse_differences(
 ) -> AsyncIterator[tuple[int, list[str]]]:
     """Compare stored messages with their bytes; yields the size of each batch and its problems."""
     after = 0
-    while batch := await services.store.readings(PARSER_VERSION, after, _AT_ONCE):
-        whole = [reading for reading in batch if reading.raw not in damaged]
+    while batch := await services.store.stored_parses(PARSER_VERSION, after, _AT_ONCE):
+        whole = [stored_parse for stored_parse in batch if stored_parse.raw not in damaged]
         yield len(batch), await _differences(services, whole)
         after = batch[-1].number
 
 
-async def _differences(services: Services, readings: Sequence[Reading]) -> list[str]:
-    readable, raws = list[Reading](), list[bytes]()
-    for reading in readings:
+async def _differences(services: Services, stored_parses: Sequence[StoredParse]) -> list[str]:
+    readable, raws = list[StoredParse](), list[bytes]()
+    for stored_parse in stored_parses:
         with suppress(NotFound):  # removed meanwhile, or reported as missing before
-            raws.append(await services.blobs.read(reading.raw))
-            readable.append(reading)
+            raws.append(await services.blobs.read(stored_parse.raw))
+            readable.append(stored_parse)
     parsed = await services.parser.parse(raws)
     return [
-        f"message {reading.id}: its {name} differs from its bytes (run `postroom reparse --all`)"
-        for reading, mail in zip(readable, parsed, strict=True)
-        for name in _differing_fields(reading.words, _content_of(mail))
+        f"message {stored.id}: its {name} differs from its bytes (run `postroom reparse --all`)"
+        for stored, mail in zip(readable, parsed, strict=True)
+        for name in _differing_fields(stored.values, _content_of(mail))
     ]
 
 
-def _differing_fields(stored: Words, read: Words) -> list[str]:
+def _differing_fields(stored: ParsedValues, read: ParsedValues) -> list[str]:
     """The names of the fields that differ."""
-    names = [field.name for field in fields(Words)]
+    names = [field.name for field in fields(ParsedValues)]
     return [n.replace("_", " ") for n in names if getattr(stored, n) != getattr(read, n)]
 
 
-def _content_of(parsed: ParsedMessage) -> Words:
-    return Words(
+def _content_of(parsed: ParsedMessage) -> ParsedValues:
+    return ParsedValues(
         subject=parsed.subject,
         sender=parsed.sender.address if parsed.sender else "",
         internet_message_id=parsed.internet_message_id,

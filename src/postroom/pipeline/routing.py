@@ -209,7 +209,7 @@ class _Cell:
 
     def record(self, outcomes: Mapping[str, Outcome], now: float) -> None:
         """Note whether it took or refused anything for good, which is an answer."""
-        self.is_failing = all(o.verdict in ("deferred", "unknown") for o in outcomes.values())
+        self.is_failing = all(o.result in ("deferred", "unknown") for o in outcomes.values())
         self.paused_until = now + PAUSE_S
 
 
@@ -268,7 +268,7 @@ class CellSenders:
             return dict.fromkeys(envelope.recipients, outcome)
         with cell.attempt(now):
             outcomes = dict(await cell.sender.transmit(envelope, raw, _accepted))
-            unknown = tuple(a for a, outcome in outcomes.items() if outcome.verdict == "unknown")
+            unknown = tuple(a for a, outcome in outcomes.items() if outcome.result == "unknown")
             if unknown:  # only the connection may have been lost
                 again = replace(envelope, recipients=unknown)
                 outcomes |= await cell.sender.transmit(again, raw, _accepted)
@@ -286,4 +286,4 @@ def _domain(address: str) -> str:
 
 
 def _repeatable(outcome: Outcome) -> Outcome:
-    return Outcome("deferred", UNCONFIRMED) if outcome.verdict == "unknown" else outcome
+    return Outcome("deferred", UNCONFIRMED) if outcome.result == "unknown" else outcome

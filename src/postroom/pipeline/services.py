@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Literal
 from postroom.errors import MailError, ProviderError
 from postroom.mail.authentication import Trust
 from postroom.model.health import CheckResult
-from postroom.model.key import ACCESS_FOR_S, REFRESH_FOR_S, OAuthClient
+from postroom.model.key import ACCESS_LIFETIME_S, REFRESH_LIFETIME_S, OAuthClient
 from postroom.model.limits import Limits
 from postroom.model.page import random_id
 from postroom.model.storage import Gate
 from postroom.model.values import dataclass
 from postroom.pipeline.counters import CallCounts, Counts
 from postroom.pipeline.event_watch import Watch
-from postroom.pipeline.parser import Parser, TextExtractor
+from postroom.pipeline.parse_worker import Parser, TextExtractor
 from postroom.ports.blobs import BlobStore
 from postroom.ports.imap import LiveImap
 from postroom.ports.provider import (
@@ -76,8 +76,8 @@ class OAuthOptions:
     """Whether clients may register, how long tokens last, and how documents are fetched."""
 
     registration: bool = True
-    access_for_s: int = ACCESS_FOR_S
-    refresh_for_s: int = REFRESH_FOR_S
+    access_lifetime_s: int = ACCESS_LIFETIME_S
+    refresh_lifetime_s: int = REFRESH_LIFETIME_S
     documents: Fetcher = field(default_factory=NoFetcher)
     recent: RecentClients = field(default_factory=RecentClients)
 
@@ -170,7 +170,7 @@ log = logging.getLogger(__name__)
 Role = Literal["serving", "relaying", "lending"]
 """A server or a worker; a process that has a relay; a process that only sends for the others."""
 
-Duty = Literal["all", "relay", "nothing"]
+Coverage = Literal["all", "relay", "nothing"]
 """What a stdio server or a command does while it runs."""
 
 LEASE = timedelta(seconds=30)
@@ -180,6 +180,8 @@ RELAY_REMEMBERED = timedelta(days=1)
 """How long a relay counts as present after its process stopped: it may restart."""
 
 RELAY_SEEN = "relayed"
+_RECENT = "lately"
+"""Role and holder of the heartbeat that outlives such a process."""
 
 
 @asynccontextmanager
@@ -206,11 +208,11 @@ async def _renew(services: Services, roles: Sequence[Role], holder: str) -> None
 async def _beat(services: Services, roles: Sequence[Role], holder: str) -> None:
     try:
         for role in roles:
-            await services.store.add_heartbeat(role, holder, now=services.clock(), lasting=LEASE)
+            await services.store.add_heartbeat(role, holder, now=services.clock(), lifetime=LEASE)
         if not {"relaying", "lending"}.isdisjoint(roles):
             now = services.clock()
             await services.store.add_heartbeat(
-                RELAY_SEEN, "lately", now=now, lasting=RELAY_REMEMBERED
+                RELAY_SEEN, _RECENT, now=now, lifetime=RELAY_REMEMBERED
             )
     except MailError as error:
         log.warning("heartbeat.failed", extra={"error": str(error)})
@@ -223,16 +225,16 @@ async def run_when_unattended(
 ) -> None:
     """Run the pipeline while no server or worker does, or only our relay, until cancelled."""
     blocks = {"all": run_all, "relay": run_relay, "nothing": nullcontext}
-    duty = await _duty(services, before="all")
+    coverage = await _needed_coverage(services, before="all")
     while True:
         position = services.store.notifier.position("heartbeats")
-        async with blocks[duty]():
-            while (next_duty := await _duty(services, before=duty)) == duty:
+        async with blocks[coverage]():
+            while (next_coverage := await _needed_coverage(services, before=coverage)) == coverage:
                 position = await wait_for_notification(services, "heartbeats", position, RENEW_S)
-        duty = next_duty
+        coverage = next_coverage
 
 
-async def _duty(services: Services, *, before: Duty) -> Duty:
+async def _needed_coverage(services: Services, *, before: Coverage) -> Coverage:
     """Which background jobs no other process runs; *before* if the store is unavailable."""
     now = services.clock()
     try:

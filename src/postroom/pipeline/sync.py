@@ -424,10 +424,10 @@ async def sync_once(services: Services, account: Account) -> bool:
 
 
 async def _claim(
-    services: Services, account_id: str, holder: str, lasting: timedelta | None = None
+    services: Services, account_id: str, holder: str, lifetime: timedelta | None = None
 ) -> bool:
-    name, lasting = sync_lease(account_id), LEASE if lasting is None else lasting
-    return await services.store.claim(name, holder, now=services.clock(), lasting=lasting)
+    name, lifetime = sync_lease(account_id), LEASE if lifetime is None else lifetime
+    return await services.store.claim(name, holder, now=services.clock(), lifetime=lifetime)
 
 
 async def _renew(

@@ -12,7 +12,7 @@ UsedBlobs = Callable[[Sequence[BlobKey]], Awaitable[frozenset[BlobKey]]]
 """Returns those of the blobs that are in use."""
 
 
-class OwnerMark(Protocol):
+class InstallationMark(Protocol):
     """The id of the installation that owns the blobs, stored beside them."""
 
     @property
@@ -43,12 +43,12 @@ class BlobStore(Protocol):
     """
 
     @property
-    def mark(self) -> OwnerMark: ...
+    def mark(self) -> InstallationMark: ...
 
-    async def put(self, contents: Iterable[bytes], *, anew: bool = False) -> list[BlobKey]:
+    async def put(self, contents: Iterable[bytes], *, overwrite: bool = False) -> list[BlobKey]:
         """Store each content and return its key; when this returns, all of it is on disk.
 
-        A blob that exists is written again only with *anew*, to replace what may be damaged.
+        A blob that exists is written again only with *overwrite*, to replace what may be damaged.
 
         Raises:
             StorageFull: there is no space; existing blobs are not damaged.
@@ -73,7 +73,7 @@ class BlobStore(Protocol):
     def stream(self, key: BlobKey) -> AsyncIterator[bytes]:
         """Yield the bytes in pieces. Raises NotFound at the first piece."""
 
-    async def damage(self, key: BlobKey, size: int) -> str | None:
+    async def find_damage(self, key: BlobKey, size: int) -> str | None:
         """Read a blob and describe its damage; None if it is intact."""
 
     async def discard(self, keys: Sequence[BlobKey], used: UsedBlobs) -> None:
@@ -101,7 +101,7 @@ class EstimatesSize(Protocol):
 class SupportsLinks(Protocol):
     """A blob store that can give out links to blobs."""
 
-    async def link(self, key: BlobKey, *, lasting: timedelta) -> str:
+    async def link(self, key: BlobKey, *, lifetime: timedelta) -> str:
         """A URL that gives the content to anyone who has it, for a limited time.
 
         Raises:

@@ -47,11 +47,11 @@ class ImapSession(Protocol):
         criteria: ImapCriteria,
         *,
         limit: int,
-        most: int,
+        max_matches: int,
         uidvalidity: int | None = None,
         below: int | None = None,
     ) -> ImapFound:
-        """The newest *limit* matches with a UID *below* one; no UIDs if more than *most* match."""
+        """The newest *limit* matches with a UID *below* one; no UIDs of more than *max_matches*."""
 
     async def summaries(
         self,
@@ -67,15 +67,15 @@ class ImapSession(Protocol):
     async def describe(self, at: ImapLocator) -> ImapDescription | None:
         """Flags, header and structure of a message; None if it is gone."""
 
-    async def pieces(
+    async def fetch_sections(
         self, at: ImapLocator, sections: Sequence[ImapSection], sized: Sequence[str] = ()
     ) -> ImapPieces:
         """Read sections of a message, and the decoded sizes of the parts *sized*."""
 
-    async def source(self, at: ImapLocator, most_bytes: int) -> tuple[bytes, int] | None:
+    async def source(self, at: ImapLocator, max_bytes: int) -> tuple[bytes, int] | None:
         """The first bytes of the raw message, and its size; None if it is gone."""
 
-    async def whole(self, at: ImapLocator, most_bytes: int) -> ImapCopyOf | None:
+    async def fetch_message(self, at: ImapLocator, max_bytes: int) -> ImapCopyOf | None:
         """A whole message with flags and date. Raises TooLarge."""
 
     async def exists(self, at: ImapLocator, *, for_writing: bool = True) -> bool:

@@ -58,7 +58,7 @@ class Sender(Protocol):
         """Close the connection."""
 
 
-class Known(Protocol):
+class StoredRefs(Protocol):
     """What is stored of an account, for providers that do not report removals."""
 
     async def scopes(self) -> frozenset[str]: ...
@@ -81,7 +81,7 @@ class Provider(Protocol):
         """Log in and find out what the account can do."""
 
     def changes(
-        self, since: Checkpoint | None, known: Known
+        self, since: Checkpoint | None, known: StoredRefs
     ) -> AsyncGenerator[RemoteChanges, None]:
         """What changed since a checkpoint, newest first; with None, everything.
 
@@ -249,14 +249,14 @@ class InboundMail:
 class Inbound(Protocol):
     """Reads the postings of one provider."""
 
-    def expect(self, headers: Mapping[str, str], at: datetime) -> int | None:
+    def max_bytes(self, headers: Mapping[str, str], at: datetime) -> int | None:
         """The maximum size of the body with these headers; None if there is no maximum.
 
         Raises:
             Unauthenticated: the headers show that it is not from the provider.
         """
 
-    async def read(self, posting: InboundRequest) -> Sequence[InboundMail]:
+    async def read(self, request: InboundRequest) -> Sequence[InboundMail]:
         """The mails of a posting; none if it is about something else.
 
         Raises:
@@ -287,7 +287,7 @@ class Bucket(Protocol):
 class Leases(Protocol):
     """Names that one holder can have at a time."""
 
-    async def claim(self, name: str, holder: str, *, now: datetime, lasting: timedelta) -> bool:
+    async def claim(self, name: str, holder: str, *, now: datetime, lifetime: timedelta) -> bool:
         """Take or renew a lease; False while another holder has it."""
 
 

@@ -23,8 +23,14 @@ from postroom.model.account import (
     SignIn,
 )
 from postroom.model.limits import attachment_mb
+from postroom.model.network_policy import (
+    ANY_NETWORK,
+    AnyNetwork,
+    Network,
+    NetworkPolicy,
+    PublicNetworks,
+)
 from postroom.model.values import dataclass
-from postroom.model.view import ANYWHERE, Anywhere, Network, PublicOnly, Reach
 from postroom.ports.provider import Provider, Secret, Sender, SupportsAliases, Vault
 
 if TYPE_CHECKING:
@@ -247,19 +253,21 @@ class Accounts:
 
     def _refuse_servers(self, account: Account) -> None:
         """Refuse servers and files that a key must not name. Raises InvalidInput."""
-        reach, options = self._reach(account), account.options
-        if account.provider != "imap" or isinstance(reach, Anywhere):
+        network_policy, options = self._network_policy(account), account.options
+        if account.provider != "imap" or isinstance(network_policy, AnyNetwork):
             return
         from postroom.providers.allowed_hosts import IMAP_PORTS, SMTP_PORTS, check_file, check_host
 
-        check_host(reach, options["host"], options["port"], IMAP_PORTS, "")
+        check_host(network_policy, options["host"], options["port"], IMAP_PORTS, "")
         if options.get("smtp_host"):
-            check_host(reach, options["smtp_host"], options["smtp_port"], SMTP_PORTS, "smtp_")
+            check_host(
+                network_policy, options["smtp_host"], options["smtp_port"], SMTP_PORTS, "smtp_"
+            )
         if options.get("ca_file"):
-            check_file(reach, "ca_file")
+            check_file(network_policy, "ca_file")
 
-    def _reach(self, account: Account) -> Reach:
-        return PublicOnly(self.allowed) if account.options.get(PUBLIC_ONLY) else ANYWHERE
+    def _network_policy(self, account: Account) -> NetworkPolicy:
+        return PublicNetworks(self.allowed) if account.options.get(PUBLIC_ONLY) else ANY_NETWORK
 
     def _imap(self, account: Account, secret: Secret) -> ImapAccount:
         from postroom.model.imap import ImapAccount
@@ -274,7 +282,7 @@ class Accounts:
             security=options["security"],
             ca_file=_path(options.get("ca_file")),
             is_unverified=bool(options.get("insecure")) and not options.get("ca_file"),
-            reach=self._reach(account),
+            network_policy=self._network_policy(account),
         )
 
     def _smtp(self, account: Account, secret: Secret) -> SmtpRelay:
@@ -293,7 +301,7 @@ class Accounts:
             username=options.get("smtp_user") or None,
             password=secret.get("smtp_password") or secret["password"],
             ca_file=_path(options.get("ca_file")),
-            reach=self._reach(account),
+            network_policy=self._network_policy(account),
         )
         return SmtpRelay(address, account.address.rpartition("@")[2])
 

@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 from postroom.blocking import in_own_thread
 from postroom.errors import InvalidInput
 from postroom.model.event import WEBHOOK_URL
+from postroom.model.network_policy import PublicNetworks
 from postroom.model.values import dataclass
-from postroom.model.view import PublicOnly
 
 
 def connection_error(error: BaseException) -> str:
@@ -180,31 +180,35 @@ def unreachable(host: str, port: int) -> str:
     )
 
 
-def check_host(reach: PublicOnly, host: str, port: int, ports: Collection[int], name: str) -> None:
+def check_host(
+    network_policy: PublicNetworks, host: str, port: int, ports: Collection[int], name: str
+) -> None:
     """Refuse a host or port that is not allowed, without resolving it. Raises InvalidInput.
 
     *name* is the prefix of the fields in the request.
     """
-    address, guard = literal_address(host), AddressGuard(reach.networks)
+    address, guard = literal_address(host), AddressGuard(network_policy.networks)
     if address is not None and not guard.is_allowed(address):
         raise InvalidInput(f"{name}host: this address is not on the public Internet; {_HINT}")
-    if address is None and is_loopback(host) and not reach.networks:
+    if address is None and is_loopback(host) and not network_policy.networks:
         raise InvalidInput(f"{name}host: this name is that of this machine; {_HINT}")
     is_named = address is None or guard.is_in_allowed_network(address)
-    if port not in ports and not (reach.networks and is_named):
+    if port not in ports and not (network_policy.networks and is_named):
         allowed = ", ".join(str(number) for number in sorted(ports))
         raise InvalidInput(f"{name}port: must be one of {allowed}; for others, {_HINT}")
 
 
-def check_file(reach: PublicOnly, name: str) -> None:
+def check_file(network_policy: PublicNetworks, name: str) -> None:
     """Refuse a file of this machine, whether or not it exists. Raises InvalidInput."""
-    if not reach.networks:
+    if not network_policy.networks:
         raise InvalidInput(f"{name}: a key cannot name files of this machine; {_HINT}")
 
 
-async def connect(reach: PublicOnly, host: str, port: int, ports: Collection[int]) -> socket.socket:
+async def connect(
+    network_policy: PublicNetworks, host: str, port: int, ports: Collection[int]
+) -> socket.socket:
     """Connect to a host after a check of its addresses. Raises OSError."""
-    guard = AddressGuard(reach.networks)
+    guard = AddressGuard(network_policy.networks)
     try:
         address = await guard.resolve(host, port)
     except UnicodeError as error:

@@ -152,17 +152,17 @@ class Mailgun:
     window: timedelta
     leases: Leases
 
-    def expect(self, headers: Mapping[str, str], at: datetime) -> int | None:
+    def max_bytes(self, headers: Mapping[str, str], at: datetime) -> int | None:
         """Accept any headers: the signature is in the form."""
         return None
 
-    async def read(self, posting: InboundRequest) -> Sequence[InboundMail]:
-        kind = posting.headers.get("content-type", "")
-        token = self._check(await in_thread(read_form, kind, posting.body, _SIGNATURE), posting.at)
-        form = await in_thread(read_form, kind, posting.body)
+    async def read(self, request: InboundRequest) -> Sequence[InboundMail]:
+        kind = request.headers.get("content-type", "")
+        token = self._check(await in_thread(read_form, kind, request.body, _SIGNATURE), request.at)
+        form = await in_thread(read_form, kind, request.body)
         name = f"mailgun:{hashlib.sha256(token.encode()).hexdigest()}"
         mail = await in_thread(_fingerprint, form)
-        if not await self.leases.claim(name, mail, now=posting.at, lasting=2 * self.window):
+        if not await self.leases.claim(name, mail, now=request.at, lifetime=2 * self.window):
             raise refuse("Mailgun", "its token was used for another mail")
         raw = form.fields.get("body-mime")
         if raw is None:
@@ -227,23 +227,23 @@ class SendGrid:
     public_key: ec.EllipticCurvePublicKey
     window: timedelta
 
-    def expect(self, headers: Mapping[str, str], at: datetime) -> int | None:
+    def max_bytes(self, headers: Mapping[str, str], at: datetime) -> int | None:
         check_time("SendGrid", headers.get(TIMESTAMP, ""), at, self.window)
         return None
 
-    async def read(self, posting: InboundRequest) -> Sequence[InboundMail]:
-        self.expect(posting.headers, posting.at)
-        return (await in_thread(self._read, posting),)
+    async def read(self, request: InboundRequest) -> Sequence[InboundMail]:
+        self.max_bytes(request.headers, request.at)
+        return (await in_thread(self._read, request),)
 
-    def _read(self, posting: InboundRequest) -> InboundMail:
-        signature = decode_base64(posting.headers.get(SIGNATURE, ""))
-        signed = hashlib.sha256(posting.headers.get(TIMESTAMP, "").encode("utf-8", "replace"))
-        signed.update(posting.body)
+    def _read(self, request: InboundRequest) -> InboundMail:
+        signature = decode_base64(request.headers.get(SIGNATURE, ""))
+        signed = hashlib.sha256(request.headers.get(TIMESTAMP, "").encode("utf-8", "replace"))
+        signed.update(request.body)
         try:
             self.public_key.verify(signature, signed.digest(), ec.ECDSA(Prehashed(hashes.SHA256())))
         except InvalidSignature:
             raise refuse("SendGrid", INVALID_SIGNATURE) from None
-        form = read_form(posting.headers.get("content-type", ""), posting.body)
+        form = read_form(request.headers.get("content-type", ""), request.body)
         recipients = texts_of(read_json(form.text("envelope") or "{}").get("to"))
         raw = form.fields.get("email")
         return InboundMail(raw if raw is not None else _mail_of_sendgrid(form), recipients)

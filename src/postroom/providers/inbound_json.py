@@ -59,16 +59,16 @@ class Postmark:
 
     login: str = field(repr=False)
 
-    def expect(self, headers: Mapping[str, str], at: datetime) -> int | None:
+    def max_bytes(self, headers: Mapping[str, str], at: datetime) -> int | None:
         scheme, _, credentials = headers.get("authorization", "").partition(" ")
         is_known = hmac.compare_digest(decode_base64(credentials.strip()), self.login.encode())
         if scheme.lower() != "basic" or not is_known:
             raise refuse("Postmark", "the name or password in the webhook's URL is wrong")
         return None
 
-    async def read(self, posting: InboundRequest) -> Sequence[InboundMail]:
-        self.expect(posting.headers, posting.at)
-        return (await in_thread(self._handed, posting.body),)
+    async def read(self, request: InboundRequest) -> Sequence[InboundMail]:
+        self.max_bytes(request.headers, request.at)
+        return (await in_thread(self._handed, request.body),)
 
     @staticmethod
     def _handed(body: bytes) -> InboundMail:
@@ -131,13 +131,13 @@ class Resend:
     window: timedelta
     fetcher: Fetcher
 
-    def expect(self, headers: Mapping[str, str], at: datetime) -> int | None:
+    def max_bytes(self, headers: Mapping[str, str], at: datetime) -> int | None:
         inbound_forms.check_time("Resend", headers.get("svix-timestamp", ""), at, self.window)
         return inbound_forms.NOTICE_BYTES
 
-    async def read(self, posting: InboundRequest) -> Sequence[InboundMail]:
-        self._check(posting)
-        notice = read_json(posting.body)
+    async def read(self, request: InboundRequest) -> Sequence[InboundMail]:
+        self._check(request)
+        notice = read_json(request.body)
         if notice.get("type") != "email.received":
             return ()
         data = object_of(notice.get("data"))
@@ -147,13 +147,13 @@ class Resend:
         lists = (texts_of(data.get(name)) for name in ("received_for", "to", "cc", "bcc"))
         return (InboundMail(await self._fetch(email_id), sum(lists, ())),)
 
-    def _check(self, posting: InboundRequest) -> None:
-        values = [posting.headers.get(f"svix-{name}", "") for name in ("id", "timestamp")]
-        signed = ".".join([*values, ""]).encode("utf-8", "replace") + posting.body
-        listed = posting.headers.get("svix-signature", "").split(" ")
+    def _check(self, request: InboundRequest) -> None:
+        values = [request.headers.get(f"svix-{name}", "") for name in ("id", "timestamp")]
+        signed = ".".join([*values, ""]).encode("utf-8", "replace") + request.body
+        listed = request.headers.get("svix-signature", "").split(" ")
         signatures = [decode_base64(item[3:]) for item in listed if item.startswith("v1,")]
         inbound_forms.check_hmac("Resend", self.signing_key, signed, signatures)
-        inbound_forms.check_time("Resend", values[1], posting.at, self.window)
+        inbound_forms.check_time("Resend", values[1], request.at, self.window)
 
     async def _fetch(self, email_id: str) -> bytes:
         login = {"Authorization": f"Bearer {self.api_key}"}
@@ -189,14 +189,14 @@ class Ses:
     bucket: Bucket | None = None
     _keys: dict[str, rsa.RSAPublicKey] = field(default_factory=dict)
 
-    def expect(self, headers: Mapping[str, str], at: datetime) -> int | None:
+    def max_bytes(self, headers: Mapping[str, str], at: datetime) -> int | None:
         return inbound_forms.NOTICE_BYTES
 
-    async def read(self, posting: InboundRequest) -> Sequence[InboundMail]:
-        if not any(topic.encode() in posting.body for topic in self.topics):
+    async def read(self, request: InboundRequest) -> Sequence[InboundMail]:
+        if not any(topic.encode() in request.body for topic in self.topics):
             raise refuse("Amazon SES", _UNKNOWN_TOPIC)
-        notice = read_json(posting.body)
-        await self._check(notice, posting.at)
+        notice = read_json(request.body)
+        await self._check(notice, request.at)
         if notice["Type"] == "SubscriptionConfirmation":
             url = text_of(notice.get("SubscribeURL"))
             if not _CONFIRMATION.fullmatch(url):

@@ -78,7 +78,7 @@ class WebSender(ABC):
             outcome = Outcome("deferred" if error.retryable else "failed", str(error)[:500])
             if error.retryable and is_submitted:
                 outcome = Outcome("unknown", UNKNOWN.format(str(error)[:200]))
-        if drafts and outcome.verdict in ("deferred", "failed"):
+        if drafts and outcome.result in ("deferred", "failed"):
             with suppress(MailError), response_errors(self.name):
                 await self._discard(drafts)
         return dict.fromkeys(envelope.recipients, outcome)

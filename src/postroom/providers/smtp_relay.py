@@ -26,8 +26,8 @@ from aiosmtplib.protocol import normalize_message_line_endings
 
 from postroom.errors import InvalidInput, ProviderAuthFailed, ProviderError
 from postroom.mail.dkim import add_signature
-from postroom.model.sending import Envelope, Outcome, Verdict
-from postroom.model.view import ANYWHERE, Anywhere, Reach
+from postroom.model.network_policy import ANY_NETWORK, AnyNetwork, NetworkPolicy
+from postroom.model.sending import DeliveryResult, Envelope, Outcome
 from postroom.ports.provider import Accepted
 from postroom.providers import allowed_hosts
 from postroom.providers.allowed_hosts import SMTP_PORTS, connection_error, unreachable
@@ -150,7 +150,7 @@ class SmtpRelay:
     ) -> Mapping[str, Outcome]:
         outcomes: dict[str, Outcome] = {}
         try:
-            await self._hand_over(envelope, self.sign(raw), accepted, outcomes)
+            await self._transmit(envelope, self.sign(raw), accepted, outcomes)
         except _Refusal as refusal:
             for recipient in envelope.recipients:
                 outcomes.setdefault(recipient, refusal.outcome)
@@ -175,7 +175,7 @@ class SmtpRelay:
         while self._idle:
             await self._idle.pop().quit()
 
-    async def _hand_over(
+    async def _transmit(
         self, envelope: Envelope, raw: bytes, accepted: Accepted, outcomes: dict[str, Outcome]
     ) -> None:
         connection = await self._start_mail(envelope, raw)
@@ -201,7 +201,7 @@ class SmtpRelay:
                 return connection
             except _Refusal as refusal:
                 is_reused = connection.used > 0
-                if connection.client.is_connected and refusal.outcome.verdict == "failed":
+                if connection.client.is_connected and refusal.outcome.result == "failed":
                     self._return_to_pool(connection)
                     raise
                 connection.client.close()
@@ -227,7 +227,7 @@ class SmtpRelay:
         try:
             return await self._open()
         except _Refusal as refusal:
-            if isinstance(self.address.reach, Anywhere):
+            if isinstance(self.address.network_policy, AnyNetwork):
                 raise
             reason = unreachable(self.address.host, self.address.port)
             if _is_login_error(refusal):
@@ -241,8 +241,8 @@ class SmtpRelay:
         except ValueError as error:
             raise _deferred(f"no connection to the relay: {error}") from error
         sock = None
-        if not isinstance(address.reach, Anywhere):
-            checked = (address.reach, address.host, address.port, SMTP_PORTS)
+        if not isinstance(address.network_policy, AnyNetwork):
+            checked = (address.network_policy, address.host, address.port, SMTP_PORTS)
             try:
                 async with asyncio.timeout(self.response_s):
                     sock = await allowed_hosts.connect(*checked)
@@ -360,12 +360,12 @@ def _deferred(detail: str) -> _Refusal:
 
 
 def _outcome(code: int, text: str) -> Outcome:
-    verdict: Verdict = "deferred"
+    result: DeliveryResult = "deferred"
     if 200 <= code < 300:
-        verdict = "sent"
+        result = "sent"
     elif 500 <= code < 600:
-        verdict = "failed"
-    return Outcome(verdict, _printable(f"{code} {text}"))
+        result = "failed"
+    return Outcome(result, _printable(f"{code} {text}"))
 
 
 def _printable(text: str) -> str:
@@ -390,7 +390,7 @@ class RelayAddress:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     ca_file: Path | None = None
-    reach: Reach = ANYWHERE
+    network_policy: NetworkPolicy = ANY_NETWORK
 
 
 def parse_relay_url(url: str) -> RelayAddress:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from postroom.model.rule import Action, Facts, shown_action
+from postroom.model.rule import Action, Facts, public_action
 from postroom.rules.definition import Definition
 from postroom.rules.planning import outcomes_of
 
@@ -80,7 +80,7 @@ def shown_outcome(outcome: Outcome) -> dict[str, object]:
         "subject": outcome.subject,
         "from": outcome.sender,
         "rules": list(outcome.rules),
-        "actions": [shown_action(action) for action in outcome.actions],
+        "actions": [public_action(action) for action in outcome.actions],
         "why": list(outcome.why),
     }
 
@@ -100,8 +100,8 @@ def shown_test(test: BackTest) -> dict[str, object]:
         {
             "place": one.after.place,
             "subject": one.after.subject,
-            "before": [shown_action(action) for action in one.before.actions],
-            "after": [shown_action(action) for action in one.after.actions],
+            "before": [public_action(action) for action in one.before.actions],
+            "after": [public_action(action) for action in one.after.actions],
         }
         for one in test.changed
     ]

@@ -290,7 +290,9 @@ _MAX_IDENTITIES = 1_000
 _ADDRESS = re.compile(r"[^\s@<>\"'(),;:]+@[^\s@<>\"'(),;:]+")
 
 
-async def origin_of(ctx: RequestContext, outgoing_mail: OutgoingMail) -> tuple[Inbox, Parent]:
+async def inbox_and_parent(
+    ctx: RequestContext, outgoing_mail: OutgoingMail
+) -> tuple[Inbox, Parent]:
     """The inbox that sends, and the message that the mail answers."""
     if outgoing_mail.in_reply_to and outgoing_mail.in_reply_to.startswith("msg_"):
         answered = await message_of(ctx, outgoing_mail.in_reply_to)

@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple, TypeVar
 from pydantic import Field
 
 from postroom.admission.spool import release
-from postroom.approval import list_addresses
+from postroom.approval import list_some
 from postroom.blocking import in_thread
 from postroom.calls.context import RequestContext
 from postroom.calls.request import argument
@@ -22,7 +22,7 @@ from postroom.mail.compose import compose
 from postroom.mail.html.html import html_to_text
 from postroom.model.inbox import Inbox
 from postroom.model.key import NOTICES
-from postroom.model.memory import TiedMemory
+from postroom.model.memory import DisclosedMemory
 from postroom.model.message import AddressLine, Recipient
 from postroom.model.sending import Sent, StoredDraft, overall_status, waits_until
 from postroom.model.storage import NewMessage, NewSend, ReplyLimit
@@ -46,7 +46,7 @@ from postroom.sending.outgoing_mail import (
     Parent,
     collect,
     identity_of,
-    origin_of,
+    inbox_and_parent,
     outgoing_of,
     recipients_of,
     refuse_oversize,
@@ -215,14 +215,14 @@ async def _send(
             payload=payload,
             idempotency_key=request.idempotency_key,
             allow_duplicate=request.allow_duplicate,
-            most_per_hour=ctx.limits.sends_per_hour if ctx.caller.is_metered else None,
+            max_per_hour=ctx.limits.sends_per_hour if ctx.caller.is_metered else None,
             answered=None if outgoing_mail.is_forward else parent.message_id,
             send_at=outgoing_mail.send_at,
             warnings=warnings,
             draft_id=draft.id if draft else None,
             draft_revision=draft.revision if draft else 0,
             reply_limit=reply_limit(ctx, outgoing_mail),
-            outside=tuple(outside),
+            external_recipients=tuple(outside),
             authors=authors,
             gate=ctx.gate,
             via="" if ctx.caller == NOTICES else ctx.via,
@@ -272,7 +272,7 @@ async def _compose(
         raise InvalidInput("to: at least one recipient is required")
     if count > ctx.limits.recipients:
         raise InvalidInput(f"to: {count} recipients; the limit is {ctx.limits.recipients}")
-    inbox, parent = await origin_of(ctx, outgoing_mail)
+    inbox, parent = await inbox_and_parent(ctx, outgoing_mail)
     await refuse_unsendable(ctx, inbox, is_draft=is_draft)
     sender = await identity_of(ctx, outgoing_mail, inbox, parent)
     files = await collect(ctx, outgoing_mail.attachments_in)
@@ -320,12 +320,12 @@ async def warn_of_disclosure(
     return tuple(_sentence(memory) for memory in tied)
 
 
-def _sentence(memory: TiedMemory) -> str:
-    about, sources = list_addresses(memory.about), list_addresses(memory.sources)
+def _sentence(memory: DisclosedMemory) -> str:
+    about, sources = list_some(memory.about), list_some(memory.sources)
     whose = f"is about {about}" if memory.about else f"comes from {sources}"
     return (
         f"this mail repeats the memory {memory.key} ({memory.namespace}), which {whose}, "
-        f"to {list_addresses(memory.others)}; check that they may know it"
+        f"to {list_some(memory.others)}; check that they may know it"
     )
 
 

@@ -39,12 +39,12 @@ T = TypeVar("T")
 _AT_ONCE = 500
 
 
-def _has_ranking_work(tx: Transaction, now: datetime, *, learns: bool) -> bool:
+def _has_ranking_work(tx: Transaction, now: datetime, *, can_embed: bool) -> bool:
     return (
         sql_memories.has_expired(tx, now)
         or mail_texts.has_missing_digests(tx)
         or ranking_index.has_unindexed(tx)
-        or (learns and ranking_index.has_unembedded(tx))
+        or (can_embed and ranking_index.has_unembedded(tx))
     )
 
 

@@ -42,10 +42,9 @@ from postroom.store.sql import events as sql_events
 from postroom.store.sql import inboxes as sql_inboxes
 from postroom.store.sql import installation as sql_health
 from postroom.store.sql import installation as sql_installation
-from postroom.store.sql import rule_jobs
+from postroom.store.sql import rule_jobs, statements
 from postroom.store.sql import rule_plans as sql_plans
 from postroom.store.sql import rules as sql_rules
-from postroom.store.sql import values as sql_values
 from postroom.store.sql.accounts import accounts as sql_accounts
 from postroom.store.sql.accounts import identities as sql_identities
 from postroom.store.sql.accounts import pushes, remotes
@@ -371,8 +370,8 @@ class Store(MemoryStore, WebhookStore):
     installation_id = reads(sql_installation.installation_id)
     replace_installation_id = writes_unaudited(sql_installation.replace_installation_id)
     count_messages = reads(message_reads.count_messages)
-    used_blobs = reads(sql_values.used_blobs)
-    readings = reads(lifecycle.readings)
+    used_blobs = reads(statements.used_blobs)
+    stored_parses = reads(lifecycle.stored_parses)
     ping = writes_unaudited(sql_installation.ping)
 
     async def installation_mark(self) -> str:
@@ -392,7 +391,7 @@ class Store(MemoryStore, WebhookStore):
         """Every blob that must exist, with its size in bytes."""
         after = ""
         while found := await self.engine.read(
-            partial(sql_values.blobs_after, after=after, limit=_AT_ONCE)
+            partial(statements.blobs_after, after=after, limit=_AT_ONCE)
         ):
             for key, size in found:
                 yield key, size

@@ -26,7 +26,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from postroom.admission.rate_limits import RateLimits
-from postroom.admission.spool import stranger
+from postroom.admission.spool import keyless_client
 from postroom.app import App
 from postroom.calls.oauth import (
     TokenRequest,
@@ -103,8 +103,8 @@ class Endpoints:
             chunks, bodies = aiter(request.stream()), self._app.request_bodies
             try:
                 rates.take(sender)
-                async with bodies.body(chunks, stranger(sender), _MAX_BYTES, stated) as body:
-                    with self._app.concurrency_limit.place():
+                async with bodies.body(chunks, keyless_client(sender), _MAX_BYTES, stated) as body:
+                    with self._app.concurrency_limit.slot():
                         return await endpoint(request, body)
             except MailError as error:
                 return _error(error)

@@ -21,7 +21,7 @@ from postroom.model import account, agent, event, imap, inbox, message, rule, se
 from postroom.model.memory import Memory
 from postroom.model.message import ActionResult
 from postroom.model.page import Page, Receipt, is_page
-from postroom.model.view import Everything, Only, View, named_in
+from postroom.model.view import Everything, Only, View, view_names
 
 ROWS = (message.MessageRow, message.ThreadMessage, message.ThreadRow)
 """Shapes of list rows."""
@@ -143,7 +143,7 @@ def _writer(kind: type) -> Callable[[Any], Any]:
 
 
 def _view_json(view: View) -> list[str] | None:
-    named = named_in(view)
+    named = view_names(view)
     return None if named is None else list(named)
 
 

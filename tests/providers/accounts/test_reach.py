@@ -20,7 +20,7 @@ from postroom.config import read_settings
 from postroom.errors import InvalidInput, MailError, ProviderAuthFailed, ProviderError
 from postroom.model.imap import ImapAccount, ImapTimeouts
 from postroom.model.key import AGENT, OWNER, Caller
-from postroom.model.view import PublicOnly
+from postroom.model.network_policy import PublicNetworks
 from postroom.operations.accounts import add_account, log_in_account
 from postroom.operations.imap.accounts import verify_live_account
 from postroom.pipeline.sync import sync_once
@@ -41,7 +41,7 @@ ACCOUNT: dict[str, Any] = {
     "password": "secret",
 }
 LOOPBACK = "127.0.0.0/8,::1/128"
-HERE = PublicOnly((ip_network("127.0.0.0/8"),))
+HERE = PublicNetworks((ip_network("127.0.0.0/8"),))
 HOSTS = [host.strip("[]").replace("%25", "%") for host in PRIVATE] + [
     "localhost", "LOCALHOST", "localhost.", "mail.localhost", "ip6-localhost.localhost",
 ]  # fmt: skip
@@ -192,7 +192,7 @@ async def test_silence_is_like_a_closed_port() -> None:
     said = set()
     async with saying(None) as silent:
         for port in (silent, free_port()):
-            account = ImapAccount("work", "127.0.0.1", "a", "b", port, "none", reach=HERE)
+            account = ImapAccount("work", "127.0.0.1", "a", "b", port, "none", network_policy=HERE)
             with pytest.raises(Unreachable) as refused:
                 await connect(account, timeouts)
             said.add(str(refused.value).replace(str(port), "PORT"))
@@ -237,7 +237,9 @@ async def test_we_connect_to_the_address_that_was_checked(
     """A second lookup would lead elsewhere."""
     async with scripted() as server:
         lookups["mail.example.com"] = ["127.0.0.1", "127.0.0.99"]
-        account = ImapAccount("work", "mail.example.com", "a", "b", server.port, "none", reach=HERE)
+        account = ImapAccount(
+            "work", "mail.example.com", "a", "b", server.port, "none", network_policy=HERE
+        )
         client = await connect(account, ImapTimeouts())
         client.connection.close("done")
     assert lookups["mail.example.com"] == ["127.0.0.99"]

@@ -95,9 +95,9 @@ def test_half_a_million_texts_make_one_command_each_or_none():
 
 
 SAYS: dict[str, Callable[[ImapSession, str], object]] = {
-    "find": lambda s, text: s.find(text, ImapCriteria(), limit=1, most=9),
-    "query": lambda s, text: s.find("INBOX", ImapCriteria(query=text), limit=1, most=9),
-    "subject": lambda s, text: s.find("INBOX", ImapCriteria(subject=text), limit=1, most=9),
+    "find": lambda s, text: s.find(text, ImapCriteria(), limit=1, max_matches=9),
+    "query": lambda s, text: s.find("INBOX", ImapCriteria(query=text), limit=1, max_matches=9),
+    "subject": lambda s, text: s.find("INBOX", ImapCriteria(subject=text), limit=1, max_matches=9),
     "describe": lambda s, text: s.describe(ImapLocator("default", text, 7, 1)),
     "copy": lambda s, text: s.copy(AT, text),
     "move": lambda s, text: s.move(AT, text),
@@ -157,8 +157,8 @@ async def test_a_plain_name_goes_without_quotes_and_others_with():
         connected(local(server.port)) as live,
         live.session("default") as session,
     ):
-        await session.find("INBOX", ImapCriteria(), limit=1, most=9)
-        await session.find("With space", ImapCriteria(), limit=1, most=9)
+        await session.find("INBOX", ImapCriteria(), limit=1, max_matches=9)
+        await session.find("With space", ImapCriteria(), limit=1, max_matches=9)
 
     examined = [line for line in server.commands() if line.startswith(b"EXAMINE")]
     assert [b"EXAMINE INBOX", b'EXAMINE "With space"'] == examined
@@ -170,8 +170,8 @@ async def test_a_charset_is_named_only_when_a_text_needs_one():
         connected(local(server.port)) as live,
         live.session("default") as session,
     ):
-        await session.find("INBOX", ImapCriteria(subject="Hello"), limit=1, most=9)
-        await session.find("INBOX", ImapCriteria(subject="Hallö"), limit=1, most=9)
+        await session.find("INBOX", ImapCriteria(subject="Hello"), limit=1, max_matches=9)
+        await session.find("INBOX", ImapCriteria(subject="Hallö"), limit=1, max_matches=9)
 
     searches = [line for line in server.commands() if b"SUBJECT" in line]
     assert [False, True] == [b"CHARSET UTF-8" in line for line in searches]

@@ -48,7 +48,7 @@ class Page:
 
     async def read(self, session: ImapSession) -> None:
         if self.found is None:
-            self.found = await session.find(self.mailbox, ALL, limit=SIZE, most=20_000)
+            self.found = await session.find(self.mailbox, ALL, limit=SIZE, max_matches=20_000)
         missing = [uid for uid in self.found.uids if uid not in self.rows]
         self.fetched += missing
         if missing:

@@ -30,7 +30,7 @@ QUICK = ImapTimeouts(connect_s=2, greeting_s=0.3, socket_s=0.3)
 async def ask_everything(session: ImapSession) -> None:
     """What the tools ask of a server when they read."""
     await session.mailboxes()
-    found = await session.find("INBOX", ImapCriteria(subject="Hello"), limit=5, most=20_000)
+    found = await session.find("INBOX", ImapCriteria(subject="Hello"), limit=5, max_matches=20_000)
     rows: dict[int, ImapSummary] = {}
     await session.summaries("INBOX", 7, found.uids or [1], snippet_chars=300, into=rows)
     await session.describe(AT)

@@ -81,7 +81,7 @@ async def test_work_that_is_cancelled_half_way_takes_its_connection_along():
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
         found = await live.read(
-            "default", lambda session: session.find("INBOX", ALL, limit=1, most=9)
+            "default", lambda session: session.find("INBOX", ALL, limit=1, max_matches=9)
         )
 
     assert 5 == found.total

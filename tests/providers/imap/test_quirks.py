@@ -16,10 +16,10 @@ PLAIN = "IMAP4rev1 LITERAL+"
 
 
 async def find(
-    live: ImapAccounts, criteria: ImapCriteria = ALL, *, limit: int = 3, most: int = 20_000
+    live: ImapAccounts, criteria: ImapCriteria = ALL, *, limit: int = 3, max_matches: int = 20_000
 ) -> ImapFound:
     async with live.session("default") as session:
-        return await session.find("INBOX", criteria, limit=limit, most=most)
+        return await session.find("INBOX", criteria, limit=limit, max_matches=max_matches)
 
 
 def nothing(told: WatchedEvent) -> bytes | None:
@@ -84,7 +84,7 @@ async def test_a_server_that_cannot_count_lists_in_one_line():
         connected(local(server.port)) as live,
     ):
         found = await find(live)
-        refused = await find(live, most=9_999)
+        refused = await find(live, max_matches=9_999)
 
     assert (10_000, (10_000, 9_999, 9_998)) == (found.total, found.uids)
     assert (10_000, ()) == (refused.total, refused.uids)
@@ -164,7 +164,7 @@ async def test_a_name_that_is_no_utf7_can_be_opened():
         live.session("default") as session,
     ):
         names = [mailbox.name for mailbox in await session.mailboxes()]
-        found = await session.find("R&D", ALL, limit=5, most=10)
+        found = await session.find("R&D", ALL, limit=5, max_matches=10)
 
     assert "R&D" in names
     assert 2 == found.total
@@ -177,7 +177,7 @@ async def test_a_server_of_rev2_alone_has_names_in_utf8():
         connected(local(server.port)) as live,
         live.session("default") as session,
     ):
-        found = await session.find("Entwürfe", ALL, limit=5, most=10)
+        found = await session.find("Entwürfe", ALL, limit=5, max_matches=10)
 
     assert 2 == found.total
 

@@ -26,7 +26,7 @@ ALL = ImapCriteria()
 async def find(
     live: ImapAccounts, box: Outside, criteria: ImapCriteria = ALL, **more: int
 ) -> ImapFound:
-    options = {"limit": 10, "most": 20_000, **more}
+    options = {"limit": 10, "max_matches": 20_000, **more}
     async with live.session("default") as session:
         return await session.find(box.name, criteria, **options)
 
@@ -59,7 +59,7 @@ async def test_a_mailbox_of_any_name_is_listed_searched_and_read(live, server, n
         uid = box.append(mail("Hello"))
         async with connected(account(server, "dave")) as mine, mine.session("default") as session:
             names = [mailbox.name for mailbox in await session.mailboxes()]
-            found = await session.find(name, ALL, limit=10, most=100)
+            found = await session.find(name, ALL, limit=10, max_matches=100)
             described = await session.describe(at(box, uid))
 
     assert name in names
@@ -96,7 +96,7 @@ async def test_too_many_matches_are_counted_and_not_listed(live, box):
     for number in range(3):
         box.append(mail(f"Mail {number}"))
 
-    found = await find(live, box, most=2)
+    found = await find(live, box, max_matches=2)
 
     assert (3, ()) == (found.total, found.uids)
 
@@ -161,7 +161,7 @@ async def test_a_message_is_described_with_its_parts_and_stays_unread(live, box)
     async with live.session("default") as session:
         described = await session.describe(at(box, uid))
         section = ImapSection("1", 4, 5)
-        pieces = await session.pieces(at(box, uid), [section], ["2"])
+        pieces = await session.fetch_sections(at(box, uid), [section], ["2"])
 
     assert ["1", "2"] == [part.number for part in described.structure.children]
     assert b"morn" == pieces.sections[section]
@@ -243,7 +243,7 @@ async def test_what_is_not_there_is_not_found(live, box):
         assert not await session.exists(at(box, 4711))
         assert not await session.exists(at(box, 0))
         with pytest.raises(NotFound):
-            await session.find("no such mailbox", ALL, limit=1, most=1)
+            await session.find("no such mailbox", ALL, limit=1, max_matches=1)
 
 
 async def test_a_wrong_password_is_told_as_such_and_not_repeated(server):

@@ -51,7 +51,7 @@ async def carry(app, source_id, target_id, path, kind):
     """Export an inbox to a place and import that place into another inbox."""
     with open_target(path, kind) as target:
         await export_mail(app.services, source_id, target)
-    source = open_source(path, kind=kind, mailbox="Inbox", most_bytes=1_000_000)
+    source = open_source(path, kind=kind, mailbox="Inbox", max_bytes=1_000_000)
     return await import_mail(app.services, source, target_id, takes_any=True)
 
 

@@ -456,7 +456,7 @@ def test_the_doctor_tells_a_database_that_does_not_answer(postroom, data, monkey
     data.mkdir(mode=0o700)
     monkeypatch.setenv("POSTROOM_PORT", "0")
     monkeypatch.setenv("POSTROOM_DATABASE_URL", "postgresql://me@127.0.0.1:9/postroom")
-    monkeypatch.setattr(engine, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(engine, "RETRY_S", 0.0)
 
     result = postroom("doctor", "-o", "json")
 

@@ -92,10 +92,10 @@ async def test_a_body_that_does_not_come_is_given_up_and_the_connection_ends(
     services, serving, monkeypatch
 ):
     def impatient(key_id):
-        return replace(known(key_id), silence_s=0.01)
+        return replace(keyed_client(key_id), silence_s=0.01)
 
-    known = surface.known
-    monkeypatch.setattr(surface, "known", impatient)
+    keyed_client = surface.keyed_client
+    monkeypatch.setattr(surface, "keyed_client", impatient)
     key = await services.owner_key()
     async with (
         serving(build(services)) as port,

@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 import pytest
 
 from postroom.errors import StorageFull
-from postroom.pipeline.counters import COUNTED, SharedCounters
+from postroom.pipeline.counters import ALL_COUNTERS, SharedCounters
 from postroom.surfaces.rest.http_messages import KINDS
 from postroom.surfaces.rest.metrics import Metrics
 from postroom.surfaces.rest.pages import ASSETS
@@ -83,7 +83,7 @@ async def test_metrics_count_what_happens_by_itself(app, key):
         text = (await rest.send("GET", "/metrics")).text
 
     assert "\npostroom_smtp_accepted_total 3\n" in text
-    assert all(f"\npostroom_{name}_total " in text for name in COUNTED)
+    assert all(f"\npostroom_{name}_total " in text for name in ALL_COUNTERS)
 
 
 async def test_what_we_cannot_explain_is_logged_and_not_shown(app, key, caplog):

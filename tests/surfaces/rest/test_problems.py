@@ -89,7 +89,7 @@ async def test_who_comes_too_soon_is_told_when_to_come_back(app, key, kind):
 
 
 async def test_more_than_can_be_done_at_once_is_refused_until_there_is_room(app, key):
-    app.concurrency_limit.most = 2
+    app.concurrency_limit.limit = 2
     begun, go_on = asyncio.Semaphore(0), asyncio.Event()
 
     async def run(_ctx, request: inboxes.ListInboxes) -> None:

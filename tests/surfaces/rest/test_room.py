@@ -40,36 +40,36 @@ def call(name, **arguments):
     ],
 )
 async def test_who_finds_no_room_is_told_when_to_come_back(app, both, method, path, body):
-    app.concurrency_limit.taken = app.concurrency_limit.most
+    app.concurrency_limit.running = app.concurrency_limit.limit
 
     response = await both.send(method, path, json=body, headers=JSON)
 
     assert (503, "1") == (response.status_code, response.headers["retry-after"])
     assert "unavailable" == response.json()["code"]
-    app.concurrency_limit.taken -= 1
+    app.concurrency_limit.running -= 1
     again = await both.send(method, path, json=body, headers=JSON)
     assert 503 != again.status_code
 
 
 async def test_a_full_server_still_says_that_it_lives(app, both):
-    app.concurrency_limit.taken = app.concurrency_limit.most
+    app.concurrency_limit.running = app.concurrency_limit.limit
 
     assert "ok" == (await both.get("/healthz"))["status"]
 
 
 async def test_a_place_is_free_again_after_an_error(app, both):
-    app.concurrency_limit.most = 1
+    app.concurrency_limit.limit = 1
 
     for _ in range(2):
         assert 404 == (await both.problem("GET", "/v1/messages/msg_none"))["status"]
         assert 401 == (await both.send("POST", "/mcp", headers={"Authorization": ""})).status_code
 
-    assert 0 == app.concurrency_limit.taken
+    assert 0 == app.concurrency_limit.running
 
 
 @pytest.mark.parametrize("is_mcp", [False, True], ids=["rest", "mcp"])
 async def test_who_waits_for_mail_takes_no_room(app, both, ctx, inbox, is_mcp, monkeypatch):
-    app.concurrency_limit.most = 1
+    app.concurrency_limit.limit = 1
     is_waiting, after = asyncio.Event(), Watch.after
 
     def told(*args):
@@ -83,7 +83,7 @@ async def test_who_waits_for_mail_takes_no_room(app, both, ctx, inbox, is_mcp, m
     waiting = asyncio.create_task(both.send(how[0], how[1], json=how[2], headers=JSON))
     await is_waiting.wait()
 
-    assert 0 == app.concurrency_limit.taken
+    assert 0 == app.concurrency_limit.running
     assert 0 == (await both.get("/v1/messages", inbox_id=inbox.id))["total"]
     await deliver(ctx, inbox, mail("At last"))
     assert "At last" in (await waiting).text
@@ -100,5 +100,5 @@ async def test_who_asks_too_fast_waits_for_the_refusal_and_takes_no_room_meanwhi
     while 'code="rate_limited"} 1' not in (await both.send("GET", "/metrics")).text:
         pass
 
-    assert (False, 0) == (refused.done(), app.concurrency_limit.taken)
+    assert (False, 0) == (refused.done(), app.concurrency_limit.running)
     refused.cancel()

@@ -60,7 +60,7 @@ async def test_a_page_hears_of_mail_without_a_place_among_running_requests(
         event = await stream.next()
 
         assert ("message.received", message_id) == (event["type"], event["message_id"])
-        assert 0 == office.app.concurrency_limit.taken
+        assert 0 == office.app.concurrency_limit.running
 
 
 async def test_a_page_that_connects_again_hears_what_it_missed(

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.model.view import EVERYTHING, NOTHING, Everything, Only, View, named_in, only, view_of
+from postroom.model.view import (
+    EVERYTHING,
+    NOTHING,
+    Everything,
+    Only,
+    View,
+    only,
+    view_names,
+    view_of,
+)
 from postroom.surfaces.to_json import to_json
 
 NAMES = st.text("abc", min_size=1, max_size=2)
@@ -49,8 +58,8 @@ def test_who_is_limited_is_shown_only_what_is_wholly_theirs(view: View, other: V
 
 @given(VIEWS)
 def test_a_view_is_written_and_read_again(view: View) -> None:
-    assert view == view_of(named_in(view))
-    assert hash(view) == hash(view_of(named_in(view)))
+    assert view == view_of(view_names(view))
+    assert hash(view) == hash(view_of(view_names(view)))
 
 
 def test_a_view_is_shown_in_the_order_in_which_it_was_named() -> None:

@@ -11,11 +11,17 @@ import pytest
 
 from postroom.admission import spool
 from postroom.admission import spool as module
-from postroom.admission.spool import MAX_AT_ONCE, MEMORY_BYTES, RequestBodies, known, stranger
+from postroom.admission.spool import (
+    MAX_AT_ONCE,
+    MEMORY_BYTES,
+    RequestBodies,
+    keyed_client,
+    keyless_client,
+)
 from postroom.errors import RateLimited, StorageFull, TooLarge, TooSlow, Unavailable
 
 MB = 1024 * 1024
-ANA = known("key_ana")
+ANA = keyed_client("key_ana")
 
 
 @pytest.fixture
@@ -107,25 +113,25 @@ async def test_a_key_with_too_many_bodies_on_their_way_keeps_nobody_else_out(arr
 
         with pytest.raises(RateLimited):
             await whole(arrivals, pieces(b"x"))
-        assert b"x" == await whole(arrivals, pieces(b"x"), known("key_bo"))
-        assert b"x" == await whole(arrivals, pieces(b"x"), stranger("192.0.2.1"))
+        assert b"x" == await whole(arrivals, pieces(b"x"), keyed_client("key_bo"))
+        assert b"x" == await whole(arrivals, pieces(b"x"), keyless_client("192.0.2.1"))
 
 
 async def test_one_address_cannot_keep_the_other_strangers_out(arrivals):
     async with Stalled(arrivals) as stalled:
-        await stalled.begin(32, lambda n: stranger(f"2001:db8::{n:x}"))
+        await stalled.begin(32, lambda n: keyless_client(f"2001:db8::{n:x}"))
 
         with pytest.raises(RateLimited):
-            await whole(arrivals, pieces(b"x"), stranger("2001:db8::ffff"))
-        assert b"x" == await whole(arrivals, pieces(b"x"), stranger("2001:db8:0:1::1"))
+            await whole(arrivals, pieces(b"x"), keyless_client("2001:db8::ffff"))
+        assert b"x" == await whole(arrivals, pieces(b"x"), keyless_client("2001:db8:0:1::1"))
 
 
 async def test_strangers_hold_so_much_together_and_no_more(arrivals):
     async with Stalled(arrivals) as stalled:
-        await stalled.begin(MAX_AT_ONCE, lambda n: stranger(f"192.0.2.{n}"))
+        await stalled.begin(MAX_AT_ONCE, lambda n: keyless_client(f"192.0.2.{n}"))
 
         with pytest.raises(RateLimited):
-            await whole(arrivals, pieces(b"x"), stranger("198.51.100.1"))
+            await whole(arrivals, pieces(b"x"), keyless_client("198.51.100.1"))
         assert b"x" == await whole(arrivals, pieces(b"x"))
 
 
@@ -133,18 +139,18 @@ async def test_bytes_count_until_the_answer_is_there(arrivals, monkeypatch):
     monkeypatch.setattr(module, "MAX_BYTES", 100)
     async with AsyncExitStack() as stack:
         for address in ("192.0.2.1", "192.0.2.2"):
-            body = arrivals.body(pieces(b"x" * 40), stranger(address), MB)
+            body = arrivals.body(pieces(b"x" * 40), keyless_client(address), MB)
             await stack.enter_async_context(body)
         with pytest.raises(RateLimited):
-            await whole(arrivals, pieces(b"x" * 40), stranger("192.0.2.3"))
+            await whole(arrivals, pieces(b"x" * 40), keyless_client("192.0.2.3"))
         assert b"x" * 60 == await whole(arrivals, pieces(b"x" * 60))
 
-    assert b"x" * 40 == await whole(arrivals, pieces(b"x" * 40), stranger("192.0.2.3"))
+    assert b"x" * 40 == await whole(arrivals, pieces(b"x" * 40), keyless_client("192.0.2.3"))
 
 
 async def test_large_bodies_are_in_memory_one_after_the_other(arrivals, monkeypatch):
     monkeypatch.setattr(spool, "MAX_BYTES_AT_ONCE", 1)
-    monkeypatch.setattr(module, "WAIT_FOR_TURN_S", 0.01)
+    monkeypatch.setattr(module, "MEMORY_WAIT_S", 0.01)
     large = [bytes(MEMORY_BYTES)] * 2
 
     async with AsyncExitStack() as stack:
@@ -165,7 +171,7 @@ async def test_a_full_disk_is_said(tmp_path):
 
 async def test_whoever_waits_for_something_else_keeps_no_memory(arrivals, monkeypatch):
     monkeypatch.setattr(spool, "MAX_BYTES_AT_ONCE", 1)
-    monkeypatch.setattr(module, "WAIT_FOR_TURN_S", 0.01)
+    monkeypatch.setattr(module, "MEMORY_WAIT_S", 0.01)
     large = [bytes(MEMORY_BYTES)] * 2
 
     async with arrivals.body(pieces(*large), ANA, MB):
@@ -179,7 +185,7 @@ async def test_whoever_waits_for_something_else_keeps_no_memory(arrivals, monkey
 
 async def test_one_address_does_not_have_all_bytes_of_strangers(arrivals, monkeypatch):
     monkeypatch.setattr(module, "MAX_BYTES", 100)
-    one, other = stranger("192.0.2.1"), stranger("192.0.2.2")
+    one, other = keyless_client("192.0.2.1"), keyless_client("192.0.2.2")
 
     async with arrivals.body(pieces(bytes(50)), one, MB):
         with pytest.raises(RateLimited):

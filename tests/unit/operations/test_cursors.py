@@ -14,7 +14,7 @@ from postroom.calls.context import Cursors
 from postroom.calls.request import Paged
 from postroom.errors import InvalidInput
 from postroom.model.imap import ImapCriteria
-from postroom.model.page import Found, Place
+from postroom.model.page import Found, SortKey
 from postroom.operations.imap.search import SearchPosition as LivePosition
 from postroom.operations.imap.search import open_position, seal_position
 from postroom.operations.mail.messages import ListMessages, SearchMessages
@@ -27,13 +27,13 @@ ASKED = SearchMessages(q="invoice")
 LIVE = LivePosition("work", "INBOX", ImapCriteria(query="word"), 7, 12, 40)
 
 
-def sealed(place: Place, request: Paged = ASKED, cursors: Cursors = OURS) -> str:
+def sealed(place: SortKey, request: Paged = ASKED, cursors: Cursors = OURS) -> str:
     cursor = cursors.page(request, Found((), 9, 0, place)).next_cursor
     assert cursor is not None
     return cursor
 
 
-def opened(cursor: str, request: Paged = ASKED, cursors: Cursors = OURS) -> Place | None:
+def opened(cursor: str, request: Paged = ASKED, cursors: Cursors = OURS) -> SortKey | None:
     return cursors.slice(request.model_copy(update={"cursor": cursor})).after
 
 

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, suppress
 import pytest
 
 from postroom.admission import rate_limits as module
-from postroom.admission.rate_limits import AT_ONCE, MANY, MAX_WAITING, FairQueue
+from postroom.admission.rate_limits import LONG_QUEUE, MAX_RUNNING_PER_KEY, MAX_WAITING, FairQueue
 from postroom.errors import RateLimited
 
 
@@ -33,7 +33,7 @@ async def settle() -> None:
 @pytest.fixture
 def fair_queue(monkeypatch: pytest.MonkeyPatch) -> FairQueue:
     """No turn ends by itself, and whoever has asked once is remembered."""
-    monkeypatch.setattr(module, "LASTS_S", 3600.0)
+    monkeypatch.setattr(module, "COUNTED_AS_RUNNING_S", 3600.0)
     monkeypatch.setattr(module, "RECENT_S", 3600.0)
     return FairQueue()
 
@@ -61,7 +61,7 @@ async def test_a_greedy_key_has_a_few_turns_and_the_others_do_not_wait(
     tasks = callers.come("greedy", 50)
     await settle()
 
-    assert AT_ONCE == callers.inside
+    assert MAX_RUNNING_PER_KEY == callers.inside
     await asyncio.wait_for(ask(fair_queue, "other"), 1)
     callers.leave.set()
     await asyncio.gather(*tasks)
@@ -71,21 +71,21 @@ async def test_a_greedy_key_has_a_few_turns_and_the_others_do_not_wait(
 @pytest.fixture
 def never_paid(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a key takes is so much that it has to make way for an hour."""
-    monkeypatch.setattr(module, "SHARE", 1e-12)
-    monkeypatch.setattr(module, "SLACK_S", 3600.0)
+    monkeypatch.setattr(module, "TIME_SHARE", 1e-12)
+    monkeypatch.setattr(module, "BURST_S", 3600.0)
 
 
 @pytest.mark.usefixtures("never_paid")
 async def test_who_has_many_waiting_makes_way_after_its_turns(fair_queue: FairQueue) -> None:
     await ask(fair_queue, "other")
     callers = Callers(fair_queue)
-    tasks = callers.come("greedy", AT_ONCE + MANY + 1)
+    tasks = callers.come("greedy", MAX_RUNNING_PER_KEY + LONG_QUEUE + 1)
     await settle()
     callers.leave.set()
-    await asyncio.gather(*tasks[:AT_ONCE])
+    await asyncio.gather(*tasks[:MAX_RUNNING_PER_KEY])
     await settle()
 
-    assert AT_ONCE == callers.inside
+    assert MAX_RUNNING_PER_KEY == callers.inside
     await asyncio.wait_for(ask(fair_queue, "other"), 1)
     for task in tasks:
         task.cancel()
@@ -97,18 +97,18 @@ async def test_who_has_many_waiting_makes_way_after_its_turns(fair_queue: FairQu
 async def test_who_has_a_few_waiting_does_not_make_way(fair_queue: FairQueue) -> None:
     await ask(fair_queue, "other")
     callers = Callers(fair_queue)
-    tasks = callers.come("busy", AT_ONCE + MANY)
+    tasks = callers.come("busy", MAX_RUNNING_PER_KEY + LONG_QUEUE)
     await settle()
     callers.leave.set()
     await asyncio.gather(*tasks)
 
-    assert AT_ONCE + MANY == callers.inside
+    assert MAX_RUNNING_PER_KEY + LONG_QUEUE == callers.inside
 
 
 async def test_who_has_too_many_waiting_is_told_to_wait_for_answers(fair_queue: FairQueue) -> None:
     await ask(fair_queue, "other")
     callers = Callers(fair_queue)
-    tasks = callers.come("greedy", AT_ONCE + MAX_WAITING)
+    tasks = callers.come("greedy", MAX_RUNNING_PER_KEY + MAX_WAITING)
     await settle()
 
     with pytest.raises(RateLimited):
@@ -124,7 +124,7 @@ async def test_who_leaves_while_waiting_takes_no_turn_along(
     await ask(fair_queue, "other")
     callers = Callers(fair_queue)
     async with AsyncExitStack() as stack:
-        for _ in range(AT_ONCE):
+        for _ in range(MAX_RUNNING_PER_KEY):
             await stack.enter_async_context(fair_queue.of("greedy"))
         [leaving] = callers.come("greedy", 1)
         await settle()
@@ -133,10 +133,10 @@ async def test_who_leaves_while_waiting_takes_no_turn_along(
         leaving.cancel()
         with suppress(asyncio.CancelledError):
             await leaving
-    tasks = callers.come("greedy", AT_ONCE)
+    tasks = callers.come("greedy", MAX_RUNNING_PER_KEY)
     await settle()
 
-    assert AT_ONCE == callers.inside
+    assert MAX_RUNNING_PER_KEY == callers.inside
     callers.leave.set()
     await asyncio.gather(*tasks)
 
@@ -144,7 +144,7 @@ async def test_who_leaves_while_waiting_takes_no_turn_along(
 async def test_who_waits_for_something_else_keeps_nobody_from_a_turn(
     fair_queue: FairQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LASTS_S", 0.0)
+    monkeypatch.setattr(module, "COUNTED_AS_RUNNING_S", 0.0)
     await ask(fair_queue, "other")
     callers = Callers(fair_queue)
     tasks = callers.come("greedy", 10)

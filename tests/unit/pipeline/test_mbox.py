@@ -42,8 +42,8 @@ def pieces(data: bytes, size: int) -> list[bytes]:
     return [data[at : at + size] for at in range(0, len(data), size)]
 
 
-def split(data: bytes, *, size: int = 1 << 16, most_bytes: int = 10_000, **options) -> list[bytes]:
-    entries = split_mbox(pieces(data, size), most_bytes=most_bytes, **options)
+def split(data: bytes, *, size: int = 1 << 16, max_bytes: int = 10_000, **options) -> list[bytes]:
+    entries = split_mbox(pieces(data, size), max_bytes=max_bytes, **options)
     return [entry.raw for entry in entries]
 
 
@@ -61,7 +61,7 @@ def test_any_bytes_come_back_as_they_were(mails, size):
 def test_each_offset_is_that_of_a_from_line(mails):
     data = write(mails)
 
-    entries = list(split_mbox([data], most_bytes=10_000))
+    entries = list(split_mbox([data], max_bytes=10_000))
 
     assert all(data[entry.offset :].startswith(b"From ana@") for entry in entries)
 
@@ -106,7 +106,7 @@ def test_a_last_mail_without_its_empty_line_keeps_its_newline():
 
 
 def test_what_stands_before_the_first_mail_is_reported():
-    entries = list(split_mbox([b"junk\n\n" + FROM + b"A: 1\n\n\n"], most_bytes=100))
+    entries = list(split_mbox([b"junk\n\n" + FROM + b"A: 1\n\n\n"], max_bytes=100))
 
     assert [MboxEntry(0, 6, None), MboxEntry(6, 7, b"A: 1\n\n")] == entries
 
@@ -120,7 +120,7 @@ def test_a_mail_that_is_too_large_is_passed_over_and_the_next_is_read():
     huge = FROM + b"A: 1\n\n" + b"x" * 5_000 + b"\n\n"
     data = huge + FROM + b"B: 2\n\ntwo\n\n"
 
-    entries = list(split_mbox(pieces(data, 64), most_bytes=1_000))
+    entries = list(split_mbox(pieces(data, 64), max_bytes=1_000))
 
     assert [(0, None), (len(huge), b"B: 2\n\ntwo\n")] == [(e.offset, e.raw) for e in entries]
 
@@ -128,7 +128,7 @@ def test_a_mail_that_is_too_large_is_passed_over_and_the_next_is_read():
 def test_a_mail_at_the_limit_is_read_even_when_all_of_it_is_quoted():
     mail = b"From \n" * 100
 
-    assert [mail] == split(write([mail]), size=64, most_bytes=len(mail))
+    assert [mail] == split(write([mail]), size=64, max_bytes=len(mail))
 
 
 def test_memory_does_not_grow_with_a_mail_that_never_ends():
@@ -142,7 +142,7 @@ def test_memory_does_not_grow_with_a_mail_that_never_ends():
             yield b"x" * 100_000
 
     tracemalloc.start()
-    entries = list(split_mbox(endless(), most_bytes=1_000_000))
+    entries = list(split_mbox(endless(), max_bytes=1_000_000))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 

@@ -12,7 +12,7 @@ import pytest
 
 from postroom.mail.parse import parse_message
 from postroom.model.limits import Limits
-from postroom.pipeline.parser import Parser
+from postroom.pipeline.parse_worker import Parser
 from tests.mails import mail
 
 BIG = mail("Big", attachments=[("a.bin", "application/x-bin", b"x" * 300_000)])
@@ -79,7 +79,7 @@ async def test_a_mail_that_kills_the_worker_is_kept_and_the_others_are_read() ->
     ("work", "end"), [("while True: pass", -signal.SIGXCPU), ("bytearray(600 * 2**20)", 1)]
 )
 def test_a_worker_has_its_bounds(work: str, end: int) -> None:
-    code = f"from postroom.pipeline.parser import set_limits\nset_limits(cpu_s=1)\n{work}"
+    code = f"from postroom.pipeline.parse_worker import set_limits\nset_limits(cpu_s=1)\n{work}"
 
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, check=False, capture_output=True, timeout=300)

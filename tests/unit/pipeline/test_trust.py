@@ -73,7 +73,7 @@ async def test_reading_again_believes_whom_the_settings_trust_now(app: App, inbo
 
 async def test_imported_mail_keeps_its_verdicts(app: App, inbox: Inbox, tmp_path: Path) -> None:
     (tmp_path / "one.eml").write_bytes(vouched())
-    source = open_source(tmp_path / "one.eml", kind=None, mailbox="Inbox", most_bytes=10_000)
+    source = open_source(tmp_path / "one.eml", kind=None, mailbox="Inbox", max_bytes=10_000)
 
     counters = await import_mail(trusting(app), iter(source), inbox.id)
 

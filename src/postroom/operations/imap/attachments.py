@@ -14,7 +14,7 @@ from postroom.mail.parse import Words, parse_message
 from postroom.model.imap import ImapLocator, ImapSection, LiveAttachment
 from postroom.model.limits import MB, Limits
 from postroom.operations.imap.accounts import Issues
-from postroom.pipeline.parser import extract_text
+from postroom.pipeline.parse_worker import extract_text
 from postroom.ports.imap import ImapSession
 
 MAX_ATTACHMENTS = 50
@@ -77,7 +77,7 @@ class PdfReader:
     async def _read_batch(self, batch: list[RemotePart]) -> None:
         sections = [ImapSection(part.number, part.size_bytes) for part in batch]
         self.issues.stage = "fetch_attachment"
-        pieces = await self.session.pieces(self.at, sections)
+        pieces = await self.session.fetch_sections(self.at, sections)
         self.issues.stage = "extract"
         for part, section in zip(batch, sections, strict=True):
             fill(part, {part.number: pieces.sections[section]})
@@ -168,7 +168,7 @@ class TextReader:
     async def read_without_structure(self, header: bytes) -> Text:
         """The text of a message without a known structure, from its first bytes."""
         section = ImapSection("TEXT", _UNSTRUCTURED_BYTES)
-        pieces = await self.session.pieces(self.at, [section])
+        pieces = await self.session.fetch_sections(self.at, [section])
         body = pieces.sections[section]
         parsed = await in_thread(parse_message, header + body, self.limits)
         return Text(parsed.text, parsed.html, len(body) == _UNSTRUCTURED_BYTES)
@@ -203,7 +203,7 @@ class TextReader:
     async def _fetch(self, sections: list[ImapSection], sized: list[str]) -> None:
         if not sections and not sized:
             return
-        pieces = await self.session.pieces(self.at, sections, sized)
+        pieces = await self.session.fetch_sections(self.at, sections, sized)
         for section in sections:
             before = self.contents.get(section.number, b"")
             self.contents[section.number] = before + pieces.sections[section]

@@ -161,13 +161,13 @@ async def copy_live_message(ctx: RequestContext, request: CopyLiveMessage) -> Li
 
 
 async def _fetch_message(
-    live: LiveImap, at: ImapLocator, steps: Steps, most_bytes: int
+    live: LiveImap, at: ImapLocator, steps: Steps, max_bytes: int
 ) -> ImapCopyOf | None:
     """The message with its flags and date."""
     copies: list[ImapCopyOf] = []
 
     async def work(session: ImapSession) -> None:
-        copy = await session.whole(at, most_bytes)
+        copy = await session.fetch_message(at, max_bytes)
         if copy is None:
             raise gone(at)
         copies[:] = [copy]

@@ -187,7 +187,7 @@ class _Search:
                 mailbox,
                 self.criteria,
                 limit=self.request.limit,
-                most=MAX_MATCHES,
+                max_matches=MAX_MATCHES,
                 uidvalidity=self.position.uidvalidity if self.position else None,
                 below=self.position.below if self.position else None,
             )
@@ -196,7 +196,7 @@ class _Search:
                     f"{found.total} messages match, more than the {MAX_MATCHES} allowed; narrow "
                     "the search with from, to, subject, query or a date and try again",
                     total=found.total,
-                    most=MAX_MATCHES,
+                    max_matches=MAX_MATCHES,
                 )
             self.found = found
         self.issues.stage = "fetch"

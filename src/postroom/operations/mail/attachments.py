@@ -317,4 +317,4 @@ async def _link(ctx: RequestContext, key: BlobKey, lasting_s: int) -> tuple[str,
             "with your key, or set POSTROOM_BLOBS_URL=s3://…"
         )
     until = ctx.clock().replace(microsecond=0) + timedelta(seconds=lasting_s)
-    return await ctx.blobs.link(key, lasting=timedelta(seconds=lasting_s)), until
+    return await ctx.blobs.link(key, lifetime=timedelta(seconds=lasting_s)), until

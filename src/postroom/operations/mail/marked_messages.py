@@ -11,7 +11,7 @@ from postroom.calls.operation import MessageId, inbox_of, message_of, operation
 from postroom.calls.request import Request, argument
 from postroom.mail.addresses import parse_address
 from postroom.mail.message import ParsedMessage
-from postroom.model.approval import Asked, ReplyVerdict, ReplyVerdicts
+from postroom.model.approval import GateRequest, ReplyVerdict, ReplyVerdicts
 from postroom.model.inbox import Inbox
 from postroom.model.key import AGENT_ID, OWNER, Scope
 from postroom.model.message import Mark, MarkedMessage, Message
@@ -95,7 +95,7 @@ async def check_reply(ctx: RequestContext, request: CheckReply) -> ReplyVerdicts
     found = []
     for author, name in agents[:_MAX_AGENTS]:
         digest = hashlib.sha256(message.id.encode()).hexdigest()
-        mail = Asked(
+        mail = GateRequest(
             0, digest, inbox.address, to, outside, (author,), 0, 0, message.thread_id, (),
             ctx.clock(),
         )  # fmt: skip

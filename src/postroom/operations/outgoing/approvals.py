@@ -25,7 +25,7 @@ from postroom.mail.verification import read_back
 from postroom.model.approval import (
     OPEN_POLICY,
     Approval,
-    Asked,
+    GateRequest,
     Hold,
     InboxPolicy,
     Policy,
@@ -334,7 +334,7 @@ async def check_policy(ctx: RequestContext, request: CheckPolicy) -> Verdict:
     answered = parsed.in_reply_to and await ctx.store.message_by_internet_id(
         inbox.id, as_key(parsed.in_reply_to)
     )
-    mail = Asked(
+    mail = GateRequest(
         0,
         hashlib.sha256(request.raw).hexdigest(),
         sender,
@@ -359,9 +359,9 @@ async def recipients_outside(
     return tuple(route.address for route in routes.values() if route.status == "queued")
 
 
-async def verdict_of(ctx: RequestContext, mail: Asked, inbox: Inbox) -> Verdict:
+async def verdict_of(ctx: RequestContext, mail: GateRequest, inbox: Inbox) -> Verdict:
     """What the policies say of a mail from an inbox."""
-    outside = tuple(mail.outside)
+    outside = tuple(mail.external_recipients)
     try:
         hold = await ctx.store.evaluate_mail(mail, inbox.id, ctx.gate)
     except Forbidden as refused:

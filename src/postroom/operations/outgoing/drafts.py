@@ -52,7 +52,7 @@ from postroom.sending.outgoing_mail import (
     OutgoingMail,
     check_files,
     collect,
-    origin_of,
+    inbox_and_parent,
     sending_inbox,
 )
 from postroom.sending.replies import reply_mail_of
@@ -139,7 +139,7 @@ async def _answered(ctx: RequestContext, arguments: dict[str, Any]) -> Message:
     if answered.startswith("msg_"):
         return await message_of(ctx, answered)
     composed = {"to": [], "subject": "", **arguments}
-    inbox, parent = await origin_of(ctx, await _mail_of(ctx, composed))
+    inbox, parent = await inbox_and_parent(ctx, await _mail_of(ctx, composed))
     if parent.message_id is None:
         raise NotFound(f"no message {answered} in the inbox {inbox.id}; give to and subject")
     return await message_of(ctx, parent.message_id)

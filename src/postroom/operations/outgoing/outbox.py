@@ -14,8 +14,8 @@ from postroom.model.key import Scope
 from postroom.model.message import Message, Recipient
 from postroom.model.sending import (
     CANCELLED,
-    LEFT,
     PAUSED,
+    POSSIBLY_SENT_STATUSES,
     HeldMail,
     OutboxEntry,
     OutboxPage,
@@ -69,7 +69,7 @@ async def retry_message(ctx: RequestContext, request: RetryMessage) -> Sent:
         ctx.visible,
         ctx.clock(),
         authors=ctx.caller.authors,
-        outside=outside_of(ctx, to, await inboxes_for(ctx, to)),
+        external_recipients=outside_of(ctx, to, await inboxes_for(ctx, to)),
         gate=ctx.gate,
         disclosures=await warn_of_disclosure(ctx, words, to),
     )
@@ -95,7 +95,7 @@ async def cancel_message(ctx: RequestContext, request: CancelMessage) -> Sent:
     cancelled = await ctx.store.cancel_mail(message.id, ctx.visible, draft, ctx.clock())
     if cancelled.draft_id is None:
         sent = sent_of(await message_of(ctx, request.message_id))
-        have = [r.address for r in sent.recipients if r.status in LEFT]
+        have = [r.address for r in sent.recipients if r.status in POSSIBLY_SENT_STATUSES]
         return replace(sent, warnings=(f"{', '.join(have)}: {_HAVE_IT}",))
     await discard_unused(ctx, cancelled.unused)
     return replace(

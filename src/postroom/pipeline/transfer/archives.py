@@ -207,13 +207,13 @@ class MboxEntry:
 
 
 def split_mbox(
-    chunks: Iterable[bytes], *, most_bytes: int, quoting: Quoting = "mboxrd"
+    chunks: Iterable[bytes], *, max_bytes: int, quoting: Quoting = "mboxrd"
 ) -> Iterator[MboxEntry]:
     """Yield each mail of an mbox, with one mail and one chunk in memory.
 
     Text before the first `From ` line is an entry too, unless it is white space.
     """
-    splitter = _Splitter(most_bytes, quoting)
+    splitter = _Splitter(max_bytes, quoting)
     for chunk in chunks:
         yield from splitter.feed(chunk)
     yield from splitter.finish()
@@ -223,7 +223,7 @@ def split_mbox(
 class _Splitter:
     """The unread part of an mbox; two leading newlines make the first line like any other."""
 
-    most_bytes: int
+    max_bytes: int
     quoting: Quoting
     buffer: bytearray = field(default_factory=lambda: bytearray(b"\n\n"))
     base: int = -2
@@ -301,7 +301,7 @@ class _Splitter:
 
     def _drop_oversized(self) -> None:
         """Drop an entry over the limit; quoting adds at most one byte to six."""
-        if self.dropped + len(self.buffer) - self.start <= self.most_bytes * 7 // 6 + 8:
+        if self.dropped + len(self.buffer) - self.start <= self.max_bytes * 7 // 6 + 8:
             return
         keep = max(self.scanned - 3, self.start)
         del self.buffer[self.start : keep]

@@ -24,7 +24,7 @@ from postroom.model.view import EVERYTHING
 from postroom.pipeline.apply_rules import ArrivalFacts, facts_of
 from postroom.pipeline.ingest import Arrival, check_size, effective_date, receive_many, searchable
 from postroom.pipeline.maintenance import compact_all, compact_some
-from postroom.pipeline.parser import Parser
+from postroom.pipeline.parse_worker import Parser
 from postroom.pipeline.services import Services
 from postroom.pipeline.transfer.archives import (
     NO_HEADER,

@@ -209,7 +209,7 @@ class Source:
     path: Path
     kind: SourceKind
     mailbox: str
-    most_bytes: int
+    max_bytes: int
     quoting: Quoting = "mboxrd"
     total_bytes: int = 0
     done_bytes: int = 0
@@ -233,7 +233,7 @@ class Source:
     def _entries(self, place: str, chunks: Iterator[bytes]) -> Iterator[SourceMail | Unreadable]:
         """The mails of an mbox; what cannot be read ends it."""
         number = 0
-        entries = split_mbox(chunks, most_bytes=self.most_bytes, quoting=self.quoting)
+        entries = split_mbox(chunks, max_bytes=self.max_bytes, quoting=self.quoting)
         try:
             for number, entry in enumerate(entries, start=1):
                 where = f"{place}: mail {number} at byte {entry.offset}"
@@ -263,7 +263,7 @@ class Source:
 
     def _member(self, place: str, name: str, content: Bounded) -> Iterator[SourceMail | Unreadable]:
         try:
-            raw = _read_up_to(content, self.most_bytes + 1)
+            raw = _read_up_to(content, self.max_bytes + 1)
             if raw.startswith(b"From "):
                 rest = iter(partial(content.read, _CHUNK_BYTES), b"")
                 yield from self._entries(place, chain([raw], rest))
@@ -289,7 +289,7 @@ class Source:
     def _file(self, path: Path, mailbox: str, flags: tuple[str, ...]) -> SourceMail | Unreadable:
         try:
             with opened(path) as (disk, file):
-                raw = _read_up_to(file, self.most_bytes + 1)
+                raw = _read_up_to(file, self.max_bytes + 1)
                 self.done_bytes += os.fstat(disk.fileno()).st_size
         except OSError as error:
             return Unreadable(str(path), _reason(error))
@@ -297,13 +297,13 @@ class Source:
 
 
 def open_source(
-    path: Path, *, kind: Kind | None, mailbox: str, most_bytes: int, quoting: Quoting = "mboxrd"
+    path: Path, *, kind: Kind | None, mailbox: str, max_bytes: int, quoting: Quoting = "mboxrd"
 ) -> Source:
     """Detect the format of a path. Raises InvalidInput if it holds no mail."""
     if not is_mailbox_name(mailbox):
         raise InvalidInput("mailbox: give a name of 1 to 256 printable characters other than *")
     try:
-        source = Source(path, kind or _kind_of(path), mailbox, most_bytes, quoting)
+        source = Source(path, kind or _kind_of(path), mailbox, max_bytes, quoting)
         source.total_bytes = _size_of(source)
     except OSError as error:
         raise InvalidInput(f"{path}: {_reason(error)}") from None

@@ -10,7 +10,7 @@ from typing import Self, TypeAlias
 from postroom.errors import ProviderError
 from postroom.model.account import Checkpoint, RemoteChanges, RemoteMessage, RemoteRef
 from postroom.model.inbox import DRAFTS, INBOX
-from postroom.ports.provider import Known
+from postroom.ports.provider import StoredRefs
 from postroom.providers.imap.errors import imap_errors
 from postroom.providers.imap.mailboxes import (
     MAX_UIDS,
@@ -96,7 +96,7 @@ class ImapReader:
     _next_check: float = 0.0
     _next_full_pass: float = 0.0
 
-    async def changes(self, since: Checkpoint | None, known: Known) -> Parts:
+    async def changes(self, since: Checkpoint | None, known: StoredRefs) -> Parts:
         """The changes; only those of Inbox if IDLE reported them and no full pass is due."""
         self.labels.add(await known.labels())
         state = ImapCheckpoint.from_json(since)
@@ -135,7 +135,7 @@ class ImapReader:
         state.update(key_of(inbox), uidnext=max(newest + 1, at.uidnext))
         return self._messages(inbox, scope, rows)
 
-    async def _all_changes(self, state: ImapCheckpoint, known: Known) -> Parts:
+    async def _all_changes(self, state: ImapCheckpoint, known: StoredRefs) -> Parts:
         with imap_errors(self.boxes.account):
             await self.boxes.load()
             found = await self.boxes.positions([b for b in self.boxes.all if b.name != DRAFTS])
@@ -150,10 +150,10 @@ class ImapReader:
         scopes = {scope_of(box, position.uidvalidity) for box, position in now}
         left = [s for s in await known.scopes() - scopes if s.partition("/")[2] not in closed]
         state.boxes = {name: at for name, at in state.boxes.items() if name in there}
-        yield RemoteChanges(state.to_json(), dropped=tuple(sorted(left)), total=total)
+        yield RemoteChanges(state.to_json(), removed_scopes=tuple(sorted(left)), total=total)
 
     async def _mailbox_changes(
-        self, box: RemoteMailbox, status: Position, state: ImapCheckpoint, known: Known
+        self, box: RemoteMailbox, status: Position, state: ImapCheckpoint, known: StoredRefs
     ) -> Parts:
         name = key_of(box)
         at = state.boxes.get(name)
@@ -242,7 +242,7 @@ class ImapReader:
                 yield await self._describe(box, scope, chunk), below
 
     async def _since(
-        self, box: RemoteMailbox, at: MailboxCheckpoint, position: Position, known: Known
+        self, box: RemoteMailbox, at: MailboxCheckpoint, position: Position, known: StoredRefs
     ) -> AsyncIterator[tuple[Messages, tuple[RemoteRef, ...]]]:
         """New, changed and deleted messages."""
         scope = scope_of(box, position.uidvalidity)

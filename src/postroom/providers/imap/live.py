@@ -97,11 +97,11 @@ class Session:
         criteria: ImapCriteria,
         *,
         limit: int,
-        most: int,
+        max_matches: int,
         uidvalidity: int | None = None,
         below: int | None = None,
     ) -> ImapFound:
-        request = SearchRequest(criteria, limit, most, below)
+        request = SearchRequest(criteria, limit, max_matches, below)
 
         async def search(name: bytes) -> ImapFound:
             def check(opened: Position) -> None:
@@ -190,7 +190,7 @@ class Session:
             structured,
         )
 
-    async def pieces(
+    async def fetch_sections(
         self, at: ImapLocator, sections: Sequence[ImapSection], sized: Sequence[str] = ()
     ) -> ImapPieces:
         sized = sized if self.client.can("BINARY") else ()
@@ -206,7 +206,7 @@ class Session:
             except Refused:
                 if not sized:
                     raise
-                return await self.pieces(at, sections)
+                return await self.fetch_sections(at, sections)
         if row is None:
             account_id = self.account.account_id
             raise untrusted(NotFound(f"{account_id}: the message is no longer in {at.mailbox}"))
@@ -218,18 +218,18 @@ class Session:
             {n: row.number(b"BINARY.SIZE[%s]" % n.encode()) for n in sized},
         )
 
-    async def source(self, at: ImapLocator, most_bytes: int) -> tuple[bytes, int] | None:
-        items = b"UID RFC822.SIZE BODY.PEEK[]<0.%d>" % most_bytes
+    async def source(self, at: ImapLocator, max_bytes: int) -> tuple[bytes, int] | None:
+        items = b"UID RFC822.SIZE BODY.PEEK[]<0.%d>" % max_bytes
         with imap_errors(self.account):
-            row = await self._row(at, items, 2 * most_bytes)
+            row = await self._row(at, items, 2 * max_bytes)
         if row is None:
             return None
-        raw = row.data(b"BODY[]")[:most_bytes]
+        raw = row.data(b"BODY[]")[:max_bytes]
         size = row.number(b"RFC822.SIZE")
         # QUIRK: some servers estimate RFC822.SIZE; the length of a whole message is exact.
-        return raw, max(size, len(raw)) if len(raw) == most_bytes else len(raw)
+        return raw, max(size, len(raw)) if len(raw) == max_bytes else len(raw)
 
-    async def whole(self, at: ImapLocator, most_bytes: int) -> ImapCopyOf | None:
+    async def fetch_message(self, at: ImapLocator, max_bytes: int) -> ImapCopyOf | None:
         with imap_errors(self.account):
             row = await self._row(at, b"UID FLAGS INTERNALDATE", 0)
             if row is None:
@@ -237,12 +237,12 @@ class Session:
             raw = bytearray()
             while True:
                 section = ImapSection("", _CHUNK_BYTES, len(raw))
-                chunk = (await self.pieces(at, [section])).sections[section]
+                chunk = (await self.fetch_sections(at, [section])).sections[section]
                 raw += chunk
                 if len(chunk) < _CHUNK_BYTES:
                     break
-                if len(raw) > most_bytes:
-                    raise TooLarge(f"the message is over the limit of {most_bytes} bytes")
+                if len(raw) > max_bytes:
+                    raise TooLarge(f"the message is over the limit of {max_bytes} bytes")
         flags = tuple(f for f in row.flags or () if is_flag(f) and f.lower() != r"\recent")
         return ImapCopyOf(bytes(raw), flags, row.arrived_at)
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from postroom.model.imap import ImapAccount, ImapTimeouts
-from postroom.model.view import Anywhere
+from postroom.model.network_policy import AnyNetwork
 from postroom.providers import allowed_hosts
 from postroom.providers.allowed_hosts import IMAP_PORTS, unreachable
 from postroom.providers.imap.client import Client
@@ -45,7 +45,7 @@ async def connect(account: ImapAccount, timeouts: ImapTimeouts) -> Client:
     try:
         return await _connect(account, timeouts)
     except ImapFault as fault:
-        if isinstance(account.reach, Anywhere):
+        if isinstance(account.network_policy, AnyNetwork):
             raise
         if isinstance(fault, LoginRefused):
             raise LoginRefused(fault.command, fault.word, "", "") from None
@@ -73,8 +73,8 @@ async def _open(account: ImapAccount, timeouts: ImapTimeouts) -> Connection:
     try:
         async with asyncio.timeout(timeouts.connect_s):
             target: dict[str, Any] = {"host": account.host, "port": account.port}
-            if not isinstance(account.reach, Anywhere):
-                checked = (account.reach, account.host, account.port, IMAP_PORTS)
+            if not isinstance(account.network_policy, AnyNetwork):
+                checked = (account.network_policy, account.host, account.port, IMAP_PORTS)
                 target = {"sock": await allowed_hosts.connect(*checked)}
             _, connection = await asyncio.get_running_loop().create_connection(
                 lambda: Connection(socket_s=timeouts.socket_s),

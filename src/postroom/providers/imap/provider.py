@@ -21,7 +21,7 @@ from postroom.model.account import (
 )
 from postroom.model.imap import ImapAccount, ImapTimeouts
 from postroom.model.inbox import INBOX, SENT
-from postroom.ports.provider import Known
+from postroom.ports.provider import StoredRefs
 from postroom.providers.imap.changes import ImapReader, Parts, ref_of
 from postroom.providers.imap.client import Client
 from postroom.providers.imap.errors import Refused, imap_errors
@@ -88,7 +88,7 @@ class ImapProvider:
         await self._boxes.close()
         await self._listener.close()
 
-    def changes(self, since: Checkpoint | None, known: Known) -> Parts:
+    def changes(self, since: Checkpoint | None, known: StoredRefs) -> Parts:
         return self._reader.changes(since, known)
 
     async def read_states(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
@@ -207,7 +207,7 @@ class ImapProvider:
                 if place is None:
                     return Pushed()
                 scope, uid = scope_of(box, place[0]), place[1]
-        return Pushed(entered=((ref_of(scope, uid), (box.name,)),))
+        return Pushed(added_refs=((ref_of(scope, uid), (box.name,)),))
 
     # Notifications.
 

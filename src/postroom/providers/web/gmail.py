@@ -24,7 +24,7 @@ from postroom.model.account import (
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
 from postroom.model.limits import attachment_mb
 from postroom.model.sending import Envelope, Outcome
-from postroom.ports.provider import Known
+from postroom.ports.provider import StoredRefs
 from postroom.providers.sending import BeforeSubmit, WebSender, with_bcc
 from postroom.providers.server_text import plain_name
 from postroom.providers.web.api import ApiRefused, checks_responses, message_count, message_errors
@@ -146,7 +146,7 @@ class GmailProvider(HistoryReader):
                 chunk = ids[start:][:_BATCH]
                 yield (await self._read(chunk, chunk))[0]
 
-    async def _full_listing(self, since: Checkpoint | None, known: Known) -> Parts:
+    async def _full_listing(self, since: Checkpoint | None, known: StoredRefs) -> Parts:
         profile, at = await self.client.profile(), since or {}
         total = message_count(profile.get("messagesTotal"))
         look_again = bool(at.get("look_again"))
@@ -165,7 +165,7 @@ class GmailProvider(HistoryReader):
                 if (start // _BATCH) % _NEW_MAIL_EVERY == 0:
                     async for part in self._new_mail(listing):
                         yield part
-        yield RemoteChanges({"history": history}, gone=missing_refs(before, listed, total))
+        yield RemoteChanges({"history": history}, removed=missing_refs(before, listed, total))
 
     async def _since(self, position: str) -> Parts:
         changed: dict[str, None] = {}
@@ -285,7 +285,7 @@ class GmailProvider(HistoryReader):
         if key is None:
             copy = await in_thread(with_bcc, raw, push.recipients)
             key = await self.client.insert(copy, [IDS[SENT]])
-        return Pushed(entered=((RemoteRef("", key), (SENT,)),))
+        return Pushed(added_refs=((RemoteRef("", key), (SENT,)),))
 
 
 def _move(name: str) -> tuple[list[str], list[str]]:

@@ -22,7 +22,7 @@ from postroom.model.account import (
 )
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
 from postroom.model.limits import attachment_mb
-from postroom.ports.provider import Known
+from postroom.ports.provider import StoredRefs
 from postroom.providers.sending import with_bcc
 from postroom.providers.web.api import ApiRefused, checks_responses, message_errors, none_if_404
 from postroom.providers.web.graph_client import (
@@ -134,7 +134,7 @@ class GraphProvider:
 
     # Changes at the provider.
 
-    async def changes(self, since: Checkpoint | None, known: Known) -> Parts:
+    async def changes(self, since: Checkpoint | None, known: StoredRefs) -> Parts:
         await self.folders.load()
         state: dict[str, Any] = dict((since or {}).get("folders", {}))
         synced = {key: name for key, name in self.folders.names.items() if name != DRAFTS}
@@ -152,10 +152,10 @@ class GraphProvider:
                     yield replace(part, checkpoint={"folders": dict(state)})
         dropped = tuple(sorted(await known.scopes() - set(synced)))
         state = {key: at for key, at in state.items() if key in synced}
-        yield RemoteChanges({"folders": state}, dropped=dropped)
+        yield RemoteChanges({"folders": state}, removed_scopes=dropped)
 
     async def _folder_changes(
-        self, key: str, name: str, at: Checkpoint | None, known: Known
+        self, key: str, name: str, at: Checkpoint | None, known: StoredRefs
     ) -> Parts:
         """The changes of one folder; a listing from the start also finds deleted messages."""
         is_full = at is None
@@ -266,7 +266,7 @@ class GraphProvider:
         found = await self.client.find(folder, message_id)
         copy = await in_thread(with_bcc, raw, push.recipients)
         key = found[0] if found else await self._copy(folder, message_id, copy)
-        return Pushed(entered=((RemoteRef(folder, key), (SENT,)),))
+        return Pushed(added_refs=((RemoteRef(folder, key), (SENT,)),))
 
     async def _copy(self, folder: str, message_id: str, raw: bytes) -> str:
         """Store a mail in a folder; a large one is completed in Drafts and then moved."""

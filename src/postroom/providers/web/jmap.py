@@ -22,7 +22,7 @@ from postroom.model.account import (
 )
 from postroom.model.inbox import ARCHIVE, DRAFTS, JUNK, SENT, STANDARD_MAILBOXES
 from postroom.model.limits import attachment_mb
-from postroom.ports.provider import Known
+from postroom.ports.provider import StoredRefs
 from postroom.providers.server_text import Labels, keyword_of, longer_keywords_of
 from postroom.providers.web.api import checks_responses, message_count
 from postroom.providers.web.jmap_client import (
@@ -165,7 +165,7 @@ class JmapProvider(HistoryReader):
 
     # Changes at the provider.
 
-    async def changes(self, since: Checkpoint | None, known: Known) -> Parts:
+    async def changes(self, since: Checkpoint | None, known: StoredRefs) -> Parts:
         self.labels.add(await known.labels())
         async for part in super().changes(since, known):
             yield part
@@ -174,7 +174,7 @@ class JmapProvider(HistoryReader):
         async for page in self._pages({"filter": {"inMailbox": folder}}):
             yield (await self._describe(_ids(page)))[0]
 
-    async def _full_listing(self, since: Checkpoint | None, known: Known) -> Parts:
+    async def _full_listing(self, since: Checkpoint | None, known: StoredRefs) -> Parts:
         before = await known.keys("")
         state = self._latest = (since or {}).get("state") or str(
             (await self.client.call("Email/get", {"ids": []}))["state"]
@@ -192,7 +192,7 @@ class JmapProvider(HistoryReader):
             yield RemoteChanges(listing, messages, total=total)
             async for part in self._new_mail(listing):
                 yield part
-        yield RemoteChanges({"state": state}, gone=missing_refs(before, listed, total))
+        yield RemoteChanges({"state": state}, removed=missing_refs(before, listed, total))
         self.state = state
 
     async def _pages(self, query: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
@@ -283,7 +283,7 @@ class JmapProvider(HistoryReader):
     async def push(self, push: Push) -> Pushed:
         if push.kind == "delete":
             await self.destroy([ref.key for ref, _ in push.refs])
-            return Pushed(left=tuple(ref for ref, _ in push.refs))
+            return Pushed(removed_refs=tuple(ref for ref, _ in push.refs))
         if push.kind == "drop_draft":
             await self.delete_drafts(push.internet_message_id or "none")
             return Pushed()
@@ -305,7 +305,7 @@ class JmapProvider(HistoryReader):
         if push.move_to is None:
             return Pushed()
         name = self.mailboxes.names[next(iter(patch["mailboxIds"]))]
-        return Pushed(entered=tuple((ref, (name,)) for ref, _ in push.refs))
+        return Pushed(added_refs=tuple((ref, (name,)) for ref, _ in push.refs))
 
     async def destroy(self, keys: Sequence[str]) -> None:
         """Delete messages; those that are gone already are no error."""
@@ -324,7 +324,7 @@ class JmapProvider(HistoryReader):
         # name the recipients of blind copies.
         found = await self.find(SENT, push.internet_message_id or "none")
         key = found[0] if found else (await self.import_into(SENT, raw))[0]
-        return Pushed(entered=((RemoteRef("", key), (SENT,)),))
+        return Pushed(added_refs=((RemoteRef("", key), (SENT,)),))
 
     async def find(self, mailbox: str, message_id: str) -> list[str]:
         """The messages of a mailbox with this Message-ID; servers match substrings, we compare."""

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from postroom.errors import MailError, ProviderError
 from postroom.model.account import Checkpoint, RemoteChanges, RemoteMessage, RemoteRef
-from postroom.ports.provider import Known
+from postroom.ports.provider import StoredRefs
 from postroom.providers.server_text import plain_name
 
 Parts: TypeAlias = AsyncGenerator[RemoteChanges, None]
@@ -85,10 +85,10 @@ class HistoryReader(ABC):
         """The changes since a position. Raises HistoryExpired."""
 
     @abstractmethod
-    def _full_listing(self, since: Checkpoint | None, known: Known) -> Parts:
+    def _full_listing(self, since: Checkpoint | None, known: StoredRefs) -> Parts:
         """List every message, newest first, from the position of *since* if it has one."""
 
-    async def changes(self, since: Checkpoint | None, known: Known) -> Parts:
+    async def changes(self, since: Checkpoint | None, known: StoredRefs) -> Parts:
         await self.folders.load()
         names, at = dict(self.folders.names), since or {}
         before = at.get(self.names_key, {})
@@ -99,7 +99,7 @@ class HistoryReader(ABC):
         async for part in self._changes(since, known):
             yield replace(part, checkpoint={**part.checkpoint, self.names_key: names})
 
-    async def _changes(self, since: Checkpoint | None, known: Known) -> Parts:
+    async def _changes(self, since: Checkpoint | None, known: StoredRefs) -> Parts:
         if since is not None and not since.get("listing"):
             try:
                 async for part in self._since(since[self.position_key]):
@@ -116,7 +116,7 @@ class HistoryReader(ABC):
         with suppress(*self.refusals):
             async for part in self._since(self._latest):
                 self._latest = part.checkpoint[self.position_key]
-                yield replace(part, checkpoint=listing, gone=())
+                yield replace(part, checkpoint=listing, removed=())
 
 
 class FolderPaths(FolderNames):

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Literal, Self
 
 from postroom.errors import Conflict, MailError
-from postroom.model.storage import Reading, Words
+from postroom.model.storage import ParsedValues, StoredParse
 from postroom.store.sql import installation
 from postroom.store.sql.audit import AUDIT_COLUMNS, START, AuditHmac, entry_content
 from postroom.store.transaction import Engine, Row, Transaction
@@ -163,7 +163,7 @@ class MigrationLease:
 
     def _claim(self, tx: Transaction) -> bool:
         now = datetime.now(UTC)
-        return installation.claim(tx, _NAME, self._holder, now=now, lasting=_LASTING)
+        return installation.claim(tx, _NAME, self._holder, now=now, lifetime=_LASTING)
 
     async def _renew(self) -> None:
         while True:
@@ -297,7 +297,7 @@ def problems(tx: Transaction) -> tuple[str, ...]:
     )
 
 
-def readings(tx: Transaction, version: int, after: int, limit: int) -> list[Reading]:
+def stored_parses(tx: Transaction, version: int, after: int, limit: int) -> list[StoredParse]:
     """The next messages that this version of the parser has read, and what it stored."""
     rows = tx.all(READINGS, version=version, after=after, limit=limit)
     if not rows:
@@ -305,13 +305,13 @@ def readings(tx: Transaction, version: int, after: int, limit: int) -> list[Read
     files: dict[int, list[str]] = {}
     for message, sha256 in tx.all(FILES, first=rows[0][0], last=rows[-1][0]):
         files.setdefault(message, []).append(sha256)
-    return [_reading(row, tuple(files.get(row[0], ()))) for row in rows]
+    return [_stored_parse(row, tuple(files.get(row[0], ()))) for row in rows]
 
 
-def _reading(row: Row, files: tuple[str, ...]) -> Reading:
+def _stored_parse(row: Row, files: tuple[str, ...]) -> StoredParse:
     number, id_, raw, subject, sender, internet_id, snippet, text, searchable = row
-    words = Words(subject, sender, internet_id, snippet, text, searchable, files)
-    return Reading(number, id_, raw, words)
+    values = ParsedValues(subject, sender, internet_id, snippet, text, searchable, files)
+    return StoredParse(number, id_, raw, values)
 
 
 _BATCH_SIZE = 2_000

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from postroom.blocking import in_thread
 from postroom.store.open import open_on
-from postroom.store.postgres.connection import PATIENCE_S
+from postroom.store.postgres.connection import RETRY_S
 from postroom.store.postgres.engine import PostgresEngine
 from postroom.store.store import Store
 
 
 async def open_store(
-    url: str, folder: Path, audit_key: bytes | None = None, *, patience_s: float = PATIENCE_S
+    url: str, folder: Path, audit_key: bytes | None = None, *, patience_s: float = RETRY_S
 ) -> Store:
     """Connect, upgrade the schema, and return the store on it.
 

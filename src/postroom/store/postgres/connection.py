@@ -61,7 +61,7 @@ does not identify what a standby holds, so nothing is cached there.
 
 MIN_SERVER_VERSION = 140_000
 
-PATIENCE_S = 10.0
+RETRY_S = 10.0
 """How long work is retried while the server does not answer, unless the settings say otherwise."""
 
 PAUSE_S = 0.1

@@ -24,8 +24,8 @@ from psycopg.errors import LockNotAvailable
 from postroom.errors import Conflict, MailError, Unavailable
 from postroom.store.maintenance.lifecycle import MIGRATED, refuse_migrated
 from postroom.store.postgres.connection import (
-    PATIENCE_S,
     PAUSE_S,
+    RETRY_S,
     PostgresReadTransaction,
     PostgresTransaction,
     connect,
@@ -34,9 +34,9 @@ from postroom.store.postgres.connection import (
     postgres_errors,
     translated,
 )
-from postroom.store.postgres.health import Hosts, Liveness, StuckWriter
+from postroom.store.postgres.liveness import Hosts, Liveness, StuckWriter
 from postroom.store.postgres.migrations import PARTITIONS, WRITING, migrate
-from postroom.store.sql.values import scalar
+from postroom.store.sql.statements import scalar
 from postroom.store.thread_pool import Job, ThreadPool, WriteQueue, start_thread, wait_for_thread
 from postroom.store.transaction import ReadCache, Subscriptions, Topic, Transaction
 
@@ -67,7 +67,7 @@ class Writer:
     and a second attempt looks for it first; holding the lock means that the first attempt is over.
     """
 
-    def __init__(self, hosts: Hosts, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, hosts: Hosts, patience_s: float = RETRY_S) -> None:
         self._hosts, self.patience_s = hosts, patience_s
         self._name = secrets.token_hex(8)
         self._mark = 0
@@ -180,7 +180,7 @@ class PostgresEngine:
     Work that is interrupted by an unavailable server is retried on a new connection.
     """
 
-    def __init__(self, url: str, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, url: str, patience_s: float = RETRY_S) -> None:
         self._hosts, self._patience_s = (hosts := Hosts(url)), patience_s
         self.notifier = PostgresNotifier(hosts)
         self._local = threading.local()
@@ -195,10 +195,10 @@ class PostgresEngine:
 
     @classmethod
     def open(
-        cls, url: str, partitions: int = PARTITIONS, *, patience_s: float = PATIENCE_S
+        cls, url: str, partitions: int = PARTITIONS, *, patience_s: float = RETRY_S
     ) -> PostgresEngine:
         """Connect and upgrade the schema; *patience_s* is for work later on. Raises MailError."""
-        deadline, is_reachable = time.monotonic() + PATIENCE_S, False
+        deadline, is_reachable = time.monotonic() + RETRY_S, False
         while True:
             try:
                 with connect(url) as connection:

@@ -36,7 +36,7 @@ _MAX_CACHED = 1_000_000
 """Twelve megabytes of documents and weights."""
 
 _MAX_CACHED_OF_PART = 100_000
-"""The same for a view of some inboxes, of which there can be several."""
+"""The same for the mail of some inboxes, of which there can be several."""
 
 
 class TermCache:
@@ -60,7 +60,7 @@ class TermCache:
             self._size -= len(documents)
 
 
-class View:
+class VisibleDocuments:
     """The visible documents of a collection (None: all) and their statistics, until it changes."""
 
     def __init__(self, collection: ArrayCollection, visible: Mask | None) -> None:
@@ -161,14 +161,14 @@ class ArrayCollection(RankedCollection[Mask, Numbers | np.intp]):
         self._inboxes: NDArray[np.int64] = np.zeros(0, np.int64)
         self.is_live: Mask = np.zeros(1024, np.bool_)
         self.lengths: Floats = np.zeros(1024, np.float32)
-        self._views: OrderedDict[InboxNumbers, View] = OrderedDict()
+        self._visible_by_inboxes: OrderedDict[InboxNumbers, VisibleDocuments] = OrderedDict()
         self.vectors.reset()
 
     def _prepare(self, statistics: Statistics) -> None:
         self.is_live = grown(self.is_live, statistics.size)
         self.lengths = grown(self.lengths, statistics.size)
         self.vectors.is_current = False
-        self._views = OrderedDict()
+        self._visible_by_inboxes = OrderedDict()
 
     def _read_segment(self, documents: bytes, lengths: bytes, deleted: bytes) -> Numbers | np.intp:
         found = np.frombuffer(documents, _NUMBER).astype(np.intp)
@@ -220,7 +220,7 @@ class ArrayCollection(RankedCollection[Mask, Numbers | np.intp]):
         return [numbers[index] for index in np.flatnonzero(missing).tolist()]
 
     def with_terms(self, tx: Transaction, terms: Sequence[str], among: Mask) -> list[int]:
-        entries = self.view().entries(tx, terms)
+        entries = self.visible_documents().entries(tx, terms)
         if len(entries) < len(set(terms)):
             return []
         documents = reduce(np.intersect1d, [documents for documents, _ in entries.values()])
@@ -236,8 +236,10 @@ class ArrayCollection(RankedCollection[Mask, Numbers | np.intp]):
         inboxes: InboxNumbers | None = None,
     ) -> Ranked:
         if inboxes is None:
-            return scoring.rank(tx, self.view(), query, allowed, page)
-        return scoring.rank(tx, self.view(inboxes), query, allowed, page, names=self.sources)
+            return scoring.rank(tx, self.visible_documents(), query, allowed, page)
+        return scoring.rank(
+            tx, self.visible_documents(inboxes), query, allowed, page, ids=self.sources
+        )
 
     def rank_keywords(
         self,
@@ -247,21 +249,23 @@ class ArrayCollection(RankedCollection[Mask, Numbers | np.intp]):
         needs_all: bool,
         page: Slice,
     ) -> Ranked:
-        return scoring.rank_keywords(tx, self.view(), keywords, needs_all=needs_all, page=page)
+        return scoring.rank_keywords(
+            tx, self.visible_documents(), keywords, needs_all=needs_all, page=page
+        )
 
-    def view(self, inboxes: InboxNumbers = EVERYTHING) -> View:
+    def visible_documents(self, inboxes: InboxNumbers = EVERYTHING) -> VisibleDocuments:
         """The documents of some inboxes. Call `read_sources` first."""
-        view = self._views.pop(inboxes, None)
-        if view is None:
+        visible_documents = self._visible_by_inboxes.pop(inboxes, None)
+        if visible_documents is None:
             visible = None
             if not isinstance(inboxes, Everything):
                 is_named = np.isin(self._inboxes[: self.size], inboxes.named)
                 visible = self.is_live[: self.size] & is_named
-            view = View(self, visible)
-        self._views[inboxes] = view
-        if len(self._views) > _MAX_VIEWS:
-            self._views.popitem(last=False)
-        return view
+            visible_documents = VisibleDocuments(self, visible)
+        self._visible_by_inboxes[inboxes] = visible_documents
+        if len(self._visible_by_inboxes) > _MAX_VIEWS:
+            self._visible_by_inboxes.popitem(last=False)
+        return visible_documents
 
     def read(self, tx: Transaction, terms: Sequence[str]) -> dict[str, list[_Part]]:
         """The documents and frequencies of each term that occurs."""

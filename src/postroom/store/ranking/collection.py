@@ -16,10 +16,10 @@ from typing import Generic, TypeVar
 
 from postroom.errors import InvalidInput
 from postroom.model.memory import CollectionName, EmbeddedQuery
-from postroom.model.page import Place, Slice
+from postroom.model.page import Slice, SortKey
 from postroom.model.view import Numbers as InboxNumbers
 from postroom.store.ranking.index import find_collection, inboxes_of_messages
-from postroom.store.sql.values import any_of, from_text
+from postroom.store.sql.statements import any_of, from_text
 from postroom.store.transaction import Row, Transaction
 
 CURSOR_OUTDATED = (
@@ -27,7 +27,7 @@ CURSOR_OUTDATED = (
     " first page"
 )
 _KEY_PARTS, _STATE_PARTS = 2, 6
-"""The parts of a cursor: the last document, and `RankingState.place` without counts."""
+"""The parts of a cursor: the last document, and `RankingState.cursor_part` without counts."""
 
 K1, B = 1.2, 0.75
 """The usual constants of BM25: saturation of frequencies, and normalization by length."""
@@ -42,7 +42,7 @@ MAX_FREQUENCY = 255
 STEPS = 10_000
 """Relevance is rounded to four digits, so that equal values are equal in a sort."""
 
-NAME_BITS = 48
+ID_BITS = 48
 """The low bits of a sort key; the others hold the relevance."""
 
 LOWEST_BEST = 1e-6
@@ -92,12 +92,12 @@ class RankingState:
         return max(sum(self.statistics.idf(count) for count in self.counts), LOWEST_BEST)
 
     @property
-    def place(self) -> Place:
+    def cursor_part(self) -> SortKey:
         """The part of a cursor that holds this state."""
         return (*astuple(self.statistics), self.last_embedded, *self.thresholds, *self.counts)
 
 
-def resume(after: Place | None, terms: Sequence[str]) -> RankingState | None:
+def resume(after: SortKey | None, terms: Sequence[str]) -> RankingState | None:
     """The state that a cursor carries.
 
     Raises:
@@ -114,29 +114,29 @@ def resume(after: Place | None, terms: Sequence[str]) -> RankingState | None:
     )
 
 
-def sort_key(after: Place) -> int:
+def sort_key(after: SortKey) -> int:
     """The sort key of the last row of the page before."""
-    return int(after[0]) << NAME_BITS | int(after[1])
+    return int(after[0]) << ID_BITS | int(after[1])
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """One page of documents, best first, by their names: their numbers, or those of messages."""
+    """One page of documents, best first; `ids` are their numbers, or those of messages."""
 
-    names: tuple[int, ...]
+    ids: tuple[int, ...]
     relevances: tuple[float, ...]
     total: int
     offset: int
-    next: Place | None
+    next: SortKey | None
 
     @classmethod
     def of(cls, shown: Sequence[int], total: int, offset: int, state: RankingState) -> Ranked:
-        """A page from its sort keys: the relevance in steps, then the name."""
-        found = [divmod(key, 1 << NAME_BITS) for key in shown]
+        """A page from its sort keys: the relevance in steps, then the id."""
+        found = [divmod(key, 1 << ID_BITS) for key in shown]
         has_more = len(shown) > 0 and offset + len(shown) < total
-        following = (*found[-1], *state.place) if has_more else None
+        following = (*found[-1], *state.cursor_part) if has_more else None
         relevances = tuple(step / STEPS for step, _ in found)
-        return cls(tuple(name for _, name in found), relevances, total, offset, following)
+        return cls(tuple(one for _, one in found), relevances, total, offset, following)
 
 
 STATE = """

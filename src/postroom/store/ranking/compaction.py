@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from postroom.mail.text.terms import count_terms
 from postroom.store.ranking.index import text_of
-from postroom.store.sql.values import any_of, dumps, from_text
+from postroom.store.sql.statements import any_of, dumps, from_text
 from postroom.store.transaction import Row, Transaction
 
 MERGED_SEGMENTS = 8
@@ -176,6 +176,6 @@ def _store_tombstones(tx: Transaction, collection: int, segment: int, deleted: b
 
 def _return_to_buffer(tx: Transaction, collection: int, live: Sequence[Row]) -> None:
     for document, source, kind in live:
-        counts = count_terms(text_of(tx, kind, source).words)
+        counts = count_terms(text_of(tx, kind, source).for_terms)
         tx.run(RESTORE_TERMS, collection=collection, document=document, terms=dumps(counts))
     tx.run(ADD_BUFFERED, collection=collection, count=len(live))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from postroom.extras import is_installed
 from postroom.model.memory import MAIL_COLLECTION, CollectionName, Unembedded, Vector, summary_of
 from postroom.model.values import dataclass
-from postroom.store.sql.values import any_of, dumps, from_text
+from postroom.store.sql.statements import any_of, dumps, from_text
 from postroom.store.transaction import Row, Transaction
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ MESSAGE_TEXT = """
 class DocumentText:
     """The text that is split into terms, and the text that is embedded."""
 
-    words: str
-    meaning: str
+    for_terms: str
+    for_embedding: str
 
 
 def text_of(tx: Transaction, kind: str, source: int) -> DocumentText:
@@ -133,11 +133,11 @@ DELETE_VECTORS = """
 
 def find_collection(tx: Transaction, collection: CollectionName) -> int | None:
     """The number of a collection, if it exists."""
-    row = tx.one(FIND_COLLECTION, **_named(collection))
+    row = tx.one(FIND_COLLECTION, **_collection_params(collection))
     return int(row[0]) if row else None
 
 
-def _named(collection: CollectionName) -> dict[str, str]:
+def _collection_params(collection: CollectionName) -> dict[str, str]:
     return {"kind": collection[0], "name": collection[1]}
 
 
@@ -145,7 +145,7 @@ def collection_for(tx: Transaction, collection: CollectionName) -> int:
     """The number of a collection, which is created on first use."""
     found = find_collection(tx, collection)
     if found is None:
-        row = tx.one(CREATE_COLLECTION, **_named(collection))
+        row = tx.one(CREATE_COLLECTION, **_collection_params(collection))
         found = int(row[0]) if row else 0
     return found
 
@@ -192,9 +192,11 @@ def has_unembedded(tx: Transaction) -> bool:
     return tx.one("SELECT 1 FROM ranking_documents WHERE vector IS NULL LIMIT 1") is not None
 
 
-def count_unembedded(tx: Transaction, collection: CollectionName, model: str, most: int) -> int:
-    """The number of documents without a vector of a model, up to *most*."""
-    row = tx.one(COUNT_PENDING, **_named(collection), model=model, limit=most)
+def count_unembedded(
+    tx: Transaction, collection: CollectionName, model: str, max_count: int
+) -> int:
+    """The number of documents without a vector of a model, up to *max_count*."""
+    row = tx.one(COUNT_PENDING, **_collection_params(collection), model=model, limit=max_count)
     return int(row[0]) if row else 0
 
 
@@ -202,7 +204,7 @@ def unembedded(tx: Transaction, collection: CollectionName | None, limit: int) -
     """Documents without a vector, of one collection or of all, newest first."""
     which, params = "l.collection >= 0", dict[str, str]()
     if collection is not None:
-        which, params = "s.kind = :kind AND s.name = :name", _named(collection)
+        which, params = "s.kind = :kind AND s.name = :name", _collection_params(collection)
     return _with_texts(tx, tx.all(UNEMBEDDED.format(which=which), **params, limit=limit))
 
 
@@ -210,12 +212,12 @@ def embedded_by_others(
     tx: Transaction, collection: CollectionName, model: str, limit: int
 ) -> list[Unembedded]:
     """Documents whose vector was made by another model."""
-    rows = tx.all(OF_OTHER_MODELS, **_named(collection), model=model, limit=limit)
+    rows = tx.all(OF_OTHER_MODELS, **_collection_params(collection), model=model, limit=limit)
     return _with_texts(tx, rows)
 
 
 def _with_texts(tx: Transaction, rows: Sequence[Row]) -> list[Unembedded]:
-    return [Unembedded(row[0], row[1], text_of(tx, row[3], row[2]).meaning) for row in rows]
+    return [Unembedded(row[0], row[1], text_of(tx, row[3], row[2]).for_embedding) for row in rows]
 
 
 def store_vectors(
@@ -300,7 +302,7 @@ def index_messages(tx: Transaction, numbers: Sequence[int]) -> None:
     inboxes = inboxes_of_messages(tx, numbers)
     for number in numbers:
         if number in inboxes and number not in indexed:
-            index_document(tx, collection, number, text_of(tx, "mail", number).words)
+            index_document(tx, collection, number, text_of(tx, "mail", number).for_terms)
     row = tx.one(INDEXED_RANGE, collection=collection)
     if row and row[2] > MAX_MAIL and row[3] % CHECK_EVERY < len(numbers):
         _trim_inboxes(tx, collection)
@@ -354,7 +356,7 @@ def unembedded_mail(tx: Transaction, numbers: Sequence[int], model: str) -> list
              WHERE s.kind = :kind AND s.name = :name AND l.item {among}
                AND (l.vector IS NULL OR l.model < :model OR l.model > :model)""",
         model=model,
-        **_named(MAIL_COLLECTION),
+        **_collection_params(MAIL_COLLECTION),
         **params,
     )
     return _with_texts(tx, rows)

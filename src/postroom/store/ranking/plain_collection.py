@@ -20,10 +20,10 @@ from postroom.model.view import Everything
 from postroom.model.view import Numbers as InboxNumbers
 from postroom.store.ranking.collection import (
     CURSOR_OUTDATED,
+    ID_BITS,
     K1,
     LONG_DOCUMENT,
     LOWEST_BEST,
-    NAME_BITS,
     STEPS,
     TERMS_ONLY,
     B,
@@ -45,7 +45,7 @@ _SINGLE = "f"
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class VisibleDocuments:
     """The visible documents of a collection, and their statistics."""
 
     visible: frozenset[int] | set[int]
@@ -102,7 +102,7 @@ class PlainCollection(RankedCollection[Documents, "array[int]"]):
         return [number for number in numbers if number not in indexed]
 
     def with_terms(self, tx: Transaction, terms: Sequence[str], among: Documents) -> list[int]:
-        found = self._read(tx, terms, View(self._live & among, self.statistics))
+        found = self._read(tx, terms, VisibleDocuments(self._live & among, self.statistics))
         if len(found) < len(set(terms)):
             return []
         return sorted(frozenset.intersection(*map(frozenset, found.values())))
@@ -118,17 +118,19 @@ class PlainCollection(RankedCollection[Documents, "array[int]"]):
         resumed = resume(page.after, query.terms)
         if resumed is not None and resumed.thresholds != TERMS_ONLY:
             raise InvalidInput(CURSOR_OUTDATED)
-        view = self._view(inboxes)
-        weights = self._weights(tx, view, query.terms, resumed)
+        visible_documents = self._visible_documents(inboxes)
+        weights = self._weights(tx, visible_documents, query.terms, resumed)
         scores: Weights = {}
         for own in weights.values():
             _add_weights(scores, own)
-        state = resumed or RankingState(view.statistics, _counts(weights, query.terms), TERMS_ONLY)
+        state = resumed or RankingState(
+            visible_documents.statistics, _counts(weights, query.terms), TERMS_ONLY
+        )
         hits = {d: score for d, score in scores.items() if score > 0 and d in allowed}
         shares = [min(share, 1.0) for share in _divided(hits.values(), state.max_score)]
         relevances = array(_SINGLE, [share * share for share in shares])
-        names = None if inboxes is None else self._sources
-        return _page(zip(hits, relevances, strict=True), page, state, names)
+        ids = None if inboxes is None else self._sources
+        return _page(zip(hits, relevances, strict=True), page, state, ids)
 
     def rank_keywords(
         self,
@@ -140,8 +142,8 @@ class PlainCollection(RankedCollection[Documents, "array[int]"]):
     ) -> Ranked:
         all_terms = list(dict.fromkeys(t for terms, _ in keywords for t in terms))
         resumed = resume(page.after, all_terms)
-        view = self._view(None)
-        weights = self._weights(tx, view, all_terms, resumed)
+        visible_documents = self._visible_documents(None)
+        weights = self._weights(tx, visible_documents, all_terms, resumed)
         scores: Weights = {}
         counts: dict[int, int] = {}
         for terms, allowed in keywords:
@@ -152,26 +154,34 @@ class PlainCollection(RankedCollection[Documents, "array[int]"]):
         hits = {document: scores[document] for document, n in counts.items() if n >= needed}
         best = max(hits.values(), default=LOWEST_BEST)
         state = resumed or RankingState(
-            view.statistics, _counts(weights, all_terms), (_bits(max(best, LOWEST_BEST)), 0)
+            visible_documents.statistics,
+            _counts(weights, all_terms),
+            (_bits(max(best, LOWEST_BEST)), 0),
         )
         relevances = _divided(hits.values(), _from_bits(state.thresholds[0]))
         return _page(zip(hits, relevances, strict=True), page, state)
 
-    def _view(self, inboxes: InboxNumbers | None) -> View:
+    def _visible_documents(self, inboxes: InboxNumbers | None) -> VisibleDocuments:
         if inboxes is None or isinstance(inboxes, Everything):
-            return View(self._live, self.statistics)
+            return VisibleDocuments(self._live, self.statistics)
         visible = {d for d in self._live if inboxes.sees(self._inboxes.get(d, 0))}
         words = sum(self._lengths[document] for document in visible)
-        return View(visible, Statistics(max(visible, default=-1) + 1, len(visible), words))
+        return VisibleDocuments(
+            visible, Statistics(max(visible, default=-1) + 1, len(visible), words)
+        )
 
     def _weights(
-        self, tx: Transaction, view: View, terms: Sequence[str], resumed: RankingState | None
+        self,
+        tx: Transaction,
+        visible_documents: VisibleDocuments,
+        terms: Sequence[str],
+        resumed: RankingState | None,
     ) -> dict[str, Weights]:
         """The live documents of each term, and its weight in each.
 
         For a *resumed* list, only documents that existed then, with the weights of then.
         """
-        statistics, found = view.statistics, self._read(tx, terms, view)
+        statistics, found = visible_documents.statistics, self._read(tx, terms, visible_documents)
         counts = {term: len(own) for term, own in found.items()}
         if resumed is not None and resumed.statistics != statistics:
             statistics = resumed.statistics
@@ -185,16 +195,20 @@ class PlainCollection(RankedCollection[Documents, "array[int]"]):
             if term in found
         }
 
-    def _read(self, tx: Transaction, terms: Sequence[str], view: View) -> dict[str, dict[int, int]]:
+    def _read(
+        self, tx: Transaction, terms: Sequence[str], visible_documents: VisibleDocuments
+    ) -> dict[str, dict[int, int]]:
         """The visible documents and frequencies of each term that occurs."""
         found: dict[str, dict[int, int]] = {}
         for term, segment, packed in self._postings(tx, terms):
             count, own = len(packed) // 3, self._segments[segment]
             documents = [own[doc_id] for doc_id in array(DOC_ID, packed[: 2 * count])]
-            _add_visible(found.setdefault(term, {}), documents, packed[2 * count :], view)
+            _add_visible(
+                found.setdefault(term, {}), documents, packed[2 * count :], visible_documents
+            )
         for term in terms:
             if term in self._buffer:
-                _add_visible(found.setdefault(term, {}), *self._buffer[term], view)
+                _add_visible(found.setdefault(term, {}), *self._buffer[term], visible_documents)
         return found
 
     def _bm25(self, frequencies: Mapping[int, int], norms: _Norms, idf: float) -> Weights:
@@ -221,10 +235,15 @@ class _Norms(dict[int, float]):
 
 
 def _add_visible(
-    found: dict[int, int], documents: Iterable[int], frequencies: Iterable[int], view: View
+    found: dict[int, int],
+    documents: Iterable[int],
+    frequencies: Iterable[int],
+    visible_documents: VisibleDocuments,
 ) -> None:
     pairs = zip(documents, frequencies, strict=True)
-    found.update((document, count) for document, count in pairs if document in view.visible)
+    found.update(
+        (document, count) for document, count in pairs if document in visible_documents.visible
+    )
 
 
 def _add_weights(scores: Weights, weights: Weights) -> None:
@@ -250,12 +269,12 @@ def _page(
     relevances: Iterable[tuple[int, float]],
     page: Slice,
     state: RankingState,
-    names: Mapping[int, int] | None = None,
+    ids: Mapping[int, int] | None = None,
 ) -> Ranked:
     """One page, best first; the highest name first among equals."""
     keys = sorted(
         (
-            _steps(relevance) << NAME_BITS | (document if names is None else names[document])
+            _steps(relevance) << ID_BITS | (document if ids is None else ids[document])
             for document, relevance in relevances
         ),
         reverse=True,

@@ -15,8 +15,8 @@ from postroom.model.memory import EmbeddedQuery
 from postroom.model.page import Slice
 from postroom.store.ranking.collection import (
     CURSOR_OUTDATED,
+    ID_BITS,
     LOWEST_BEST,
-    NAME_BITS,
     STEPS,
     TERMS_ONLY,
     Ranked,
@@ -24,11 +24,11 @@ from postroom.store.ranking.collection import (
     resume,
     sort_key,
 )
-from postroom.store.ranking.vectors import Floats, Mask, Reach
+from postroom.store.ranking.vectors import Floats, Mask, SearchBounds
 from postroom.store.transaction import Transaction
 
 if TYPE_CHECKING:
-    from postroom.store.ranking.array_collection import Entries, View
+    from postroom.store.ranking.array_collection import Entries, VisibleDocuments
 
 TERM_WEIGHT, VECTOR_WEIGHT = 0.5, 0.5
 """Reciprocal ranks, and BM25 divided by the best score, gave worse results than terms alone."""
@@ -44,29 +44,31 @@ _EQUAL_WITHIN = 3 / STEPS
 
 def rank(
     tx: Transaction,
-    view: View,
+    visible_documents: VisibleDocuments,
     query: EmbeddedQuery,
     allowed: Mask,
     page: Slice,
-    names: NDArray[np.int64] | None = None,
+    ids: NDArray[np.int64] | None = None,
 ) -> Ranked:
-    """See `RankedCollection.rank`; *names* maps documents to the numbers that are returned."""
+    """See `RankedCollection.rank`; *ids* maps documents to the numbers that are returned."""
     resumed = resume(page.after, query.terms)
-    scores, state = _score_terms(tx, view, query.terms, resumed)
+    scores, state = _score_terms(tx, visible_documents, query.terms, resumed)
     hits = (scores > 0) & allowed
     total = int(np.count_nonzero(hits))
     if not _uses_vectors(query, resumed):
         documents = _best(scores, hits, _needed(page, total), state.max_score)
         relevance = _relevance(scores[documents], state.max_score)
-        return _page(documents, relevance, total, page, state, names)
+        return _page(documents, relevance, total, page, state, ids)
     best = _compared(scores, hits, resumed, state.max_score)
-    vectors, is_live = view.collection.vectors, view.collection.is_live
+    vectors, is_live = visible_documents.collection.vectors, visible_documents.collection.is_live
     vectors.refresh(tx, query.model)
-    before = None if resumed is None else Reach(resumed.last_embedded, resumed.thresholds[0])
-    near, cosines, reach = vectors.near(query.vector or b"", best, view.visible, before)
+    before = None if resumed is None else SearchBounds(resumed.last_embedded, resumed.thresholds[0])
+    near, cosines, bounds = vectors.near(
+        query.vector or b"", best, visible_documents.visible, before
+    )
     threshold = _float_bits(scores[best])
     state = resumed or replace(
-        state, thresholds=(reach.distance, threshold), last_embedded=reach.last_embedded
+        state, thresholds=(bounds.distance, threshold), last_embedded=bounds.last_embedded
     )
     counts = is_live[near] & allowed[near]
     near, cosines = near[counts], cosines[counts]
@@ -77,17 +79,22 @@ def rank(
     documents = np.concatenate([near, best[hits[best]]])
     relevance = np.float32(TERM_WEIGHT) * _relevance(scores[documents], state.max_score)
     relevance[: len(near)] += np.float32(VECTOR_WEIGHT) * cosines
-    return _page(documents, relevance, total, page, state, names)
+    return _page(documents, relevance, total, page, state, ids)
 
 
 def _score_terms(
-    tx: Transaction, view: View, terms: Sequence[str], resumed: RankingState | None
+    tx: Transaction,
+    visible_documents: VisibleDocuments,
+    terms: Sequence[str],
+    resumed: RankingState | None,
 ) -> tuple[Floats, RankingState]:
-    scores = np.zeros(view.size, np.float32)
-    entries = view.entries(tx, terms, resumed)
+    scores = np.zeros(visible_documents.size, np.float32)
+    entries = visible_documents.entries(tx, terms, resumed)
     for documents, weights in entries.values():
         np.add.at(scores, documents, weights)
-    return scores, resumed or RankingState(view.statistics, _counts(entries, terms), TERMS_ONLY)
+    return scores, resumed or RankingState(
+        visible_documents.statistics, _counts(entries, terms), TERMS_ONLY
+    )
 
 
 def _counts(entries: Mapping[str, Entries], terms: Sequence[str]) -> tuple[int, ...]:
@@ -133,7 +140,7 @@ def _relevance(scores: Floats, max_score: float) -> Floats:
 
 def rank_keywords(
     tx: Transaction,
-    view: View,
+    visible_documents: VisibleDocuments,
     keywords: Sequence[tuple[Sequence[str], Mask]],
     *,
     needs_all: bool,
@@ -142,11 +149,11 @@ def rank_keywords(
     """See `RankedCollection.rank_keywords`."""
     all_terms = list(dict.fromkeys(t for terms, _ in keywords for t in terms))
     resumed = resume(page.after, all_terms)
-    entries = view.entries(tx, all_terms, resumed)
-    scores = np.zeros(view.size, np.float32)
-    counts = np.zeros(view.size, np.uint16)
+    entries = visible_documents.entries(tx, all_terms, resumed)
+    scores = np.zeros(visible_documents.size, np.float32)
+    counts = np.zeros(visible_documents.size, np.uint16)
     for terms, mask in keywords:
-        found, has_all = _keyword(view.size, entries, terms)
+        found, has_all = _keyword(visible_documents.size, entries, terms)
         has_all &= mask
         scores += np.where(has_all, found, np.float32(0))
         counts += has_all
@@ -154,7 +161,7 @@ def rank_keywords(
     total = int(np.count_nonzero(hits))
     best_score = scores.max(where=hits, initial=np.float32(LOWEST_BEST))
     state = resumed or RankingState(
-        view.statistics, _counts(entries, all_terms), (_float_bits(best_score), 0)
+        visible_documents.statistics, _counts(entries, all_terms), (_float_bits(best_score), 0)
     )
     max_score = _from_bits(state.thresholds[0])
     documents = _best(scores, hits, _needed(page, total), float(max_score))
@@ -184,12 +191,12 @@ def _page(
     total: int,
     page: Slice,
     state: RankingState,
-    names: NDArray[np.int64] | None = None,
+    ids: NDArray[np.int64] | None = None,
 ) -> Ranked:
     """One page, best first; the highest name first among equals."""
     steps = np.clip(np.rint(relevance * STEPS), 1, STEPS).astype(np.int64)
     # One sort key for each: relevance, then name.
-    keys = np.sort(steps << NAME_BITS | (documents if names is None else names[documents]))[::-1]
+    keys = np.sort(steps << ID_BITS | (documents if ids is None else ids[documents]))[::-1]
     offset = page.offset
     if page.after is not None:
         offset = int(np.count_nonzero(keys >= sort_key(page.after)))

@@ -29,7 +29,7 @@ from postroom.store.ranking.index import MAIL_CHARS, MAX_MAIL, count_unembedded
 from postroom.store.search.index import IndexSearcher, SearchQuery
 from postroom.store.sql.memories.memories import conditions_of
 from postroom.store.sql.messages.message_search import message_row, message_rows, search_query_of
-from postroom.store.sql.values import any_of, from_text, moment, seconds, visible_numbers
+from postroom.store.sql.statements import any_of, from_text, moment, seconds, visible_numbers
 from postroom.store.transaction import Row, Transaction, remembered
 
 EXCERPT_CHARS = 200
@@ -60,15 +60,15 @@ class MemorySearcher:
             allowed = _allowed(tx, collection, query)
             ranked = collection.rank(tx, embedded, allowed, query.page)
         terms = set(embedded.terms)
-        rows = _rows(tx, collection.number, ranked.names)
+        rows = _rows(tx, collection.number, ranked.ids)
         return _found(ranked, rows, lambda row: around(row[3], terms, EXCERPT_CHARS))
 
     def find_embedded(
         self, tx: Transaction, query: MemoryQuery, embedded: EmbeddedQuery, max_unembedded: int
     ) -> Found[MemoryHit] | None:
         """`find`, or None if up to *max_unembedded* memories must be embedded first."""
-        collection, most = collection_of(query.namespace), max_unembedded + 1
-        if 0 < count_unembedded(tx, collection, embedded.model, most) <= max_unembedded:
+        collection, max_count = collection_of(query.namespace), max_unembedded + 1
+        if 0 < count_unembedded(tx, collection, embedded.model, max_count) <= max_unembedded:
             return None
         return self.find(tx, query, embedded)
 
@@ -82,7 +82,7 @@ class MemorySearcher:
             ranked = collection.rank_keywords(tx, allowed, needs_all=needs_all, page=query.page)
         terms = {term for keyword in keywords if keyword.phrase is None for term in keyword.terms}
         phrases = [keyword.phrase for keyword in keywords if keyword.phrase is not None]
-        rows = _rows(tx, collection.number, ranked.names)
+        rows = _rows(tx, collection.number, ranked.ids)
         return _found(ranked, rows, lambda row: _marked(row, terms, phrases))
 
     def find_similar(
@@ -95,7 +95,7 @@ class MemorySearcher:
             page = Slice(limit=2 * _MAX_SIMILAR)
             allowed = _allowed(tx, collection, query)
             ranked = collection.rank(tx, EmbeddedQuery(terms[:_TERMS_COMPARED]), allowed, page)
-        rows = _rows(tx, collection.number, ranked.names).values()
+        rows = _rows(tx, collection.number, ranked.ids).values()
         compared = [(_overlap(terms, row[3]), row) for row in rows if row[1] != memory.key]
         close = [(share, row) for share, row in compared if share >= _MIN_OVERLAP]
         return tuple(
@@ -165,7 +165,7 @@ def _found(ranked: Ranked, rows: dict[int, Row], excerpt: Callable[[Row], str]) 
             updated_at=moment(row[8]),
             stale=bool(row[7]) or None,
         )
-        for document, relevance in zip(ranked.names, ranked.relevances, strict=True)
+        for document, relevance in zip(ranked.ids, ranked.relevances, strict=True)
         if (row := rows.get(document)) is not None
     )
     return Found(hits, ranked.total, ranked.offset, ranked.next)
@@ -219,7 +219,7 @@ class MailSearcher:
             visible = visible_numbers(tx, query.visible)
             ranked = collection.rank(tx, embedded, allowed, query.page, inboxes=visible)
             complete = collection.count_complete(allowed, embedded)
-        rows = {row[-1]: row for row in message_rows(tx, ranked.names, scope.inboxes)}
+        rows = {row[-1]: row for row in message_rows(tx, ranked.ids, scope.inboxes)}
         found = _message_rows(tx, ranked, rows, set(embedded.terms))
         unranked = len(numbers) - complete
         return Found(found, ranked.total, ranked.offset, ranked.next, unranked)
@@ -260,7 +260,7 @@ def _filter_query(tx: Transaction, query: MessageQuery) -> SearchQuery:
 def _message_rows(
     tx: Transaction, ranked: Ranked, rows: Mapping[int, Row], terms: set[str]
 ) -> tuple[MessageRow, ...]:
-    among, params = any_of("number", ranked.names)
+    among, params = any_of("number", ranked.ids)
     inboxes, scope = any_of("inbox", sorted({row[-2] for row in rows.values()}))
     texts: dict[int, str] = dict(
         tx.all(TEXTS.format(inboxes=inboxes, among=among), **params, **scope)
@@ -272,6 +272,6 @@ def _message_rows(
             ),
             relevance=relevance,
         )
-        for number, relevance in zip(ranked.names, ranked.relevances, strict=True)
+        for number, relevance in zip(ranked.ids, ranked.relevances, strict=True)
         if number in rows
     )

@@ -57,7 +57,7 @@ def grown(array: NDArray[Values], size: int, *, axis: int = 0, fill: int = 0) ->
     return np.concatenate([array, np.full(shape, fill, array.dtype)], axis)
 
 
-class Reach(NamedTuple):
+class SearchBounds(NamedTuple):
     """The last vector that was compared, and the largest distance of sketches."""
 
     last_embedded: int
@@ -146,28 +146,28 @@ class Vectors:
         query_vector: Vector,
         also: NDArray[np.intp],
         visible: Mask | None = None,
-        resumed: Reach | None = None,
-    ) -> tuple[Numbers, Floats, Reach]:
-        """The documents near a query, their cosines, and the reach of the search.
+        resumed: SearchBounds | None = None,
+    ) -> tuple[Numbers, Floats, SearchBounds]:
+        """The documents near a query, their cosines, and the bounds of the search.
 
         Only *visible* documents count (None: all). Among many, sketches select the vectors that are
-        compared; the documents in *also* are always compared. A *resumed* list has the reach of its
+        compared; the documents in *also* are always compared. A *resumed* list has those of its
         first page.
         """
         query = np.frombuffer(query_vector, "<f4").astype(np.float32)
         rows = self._visible_rows(visible, resumed)
         embedded = self._embedded_at[rows]
         if not len(embedded) or self._rows.shape[1] != len(query):
-            return np.zeros(0, np.uint32), np.zeros(0, np.float32), Reach(-1, len(query))
+            return np.zeros(0, np.uint32), np.zeros(0, np.float32), SearchBounds(-1, len(query))
         query = query / max(float(np.linalg.norm(query)), 1e-6)
         chosen, max_distance = self._select(query, rows, also, resumed and resumed.distance)
         compared = rows if chosen is None else chosen
         cosines = self._cosines(query, compared)
         near = cosines >= (MIN_COSINE if chosen is None else MIN_COSINE_OF_MANY)
-        reach = Reach(int(embedded[-1]), max_distance)
-        return self._documents[compared][near], cosines[near], reach
+        bounds = SearchBounds(int(embedded[-1]), max_distance)
+        return self._documents[compared][near], cosines[near], bounds
 
-    def _visible_rows(self, visible: Mask | None, resumed: Reach | None) -> Rows:
+    def _visible_rows(self, visible: Mask | None, resumed: SearchBounds | None) -> Rows:
         """The rows of visible documents that were embedded when the list was started."""
         count = self._count
         if resumed is not None:

@@ -44,7 +44,7 @@ from postroom.store.search.segments.segment import (
     messages_by_doc_id,
     segment_numbers,
 )
-from postroom.store.sql.values import any_of, flag_names
+from postroom.store.sql.statements import any_of, flag_names
 from postroom.store.transaction import Engine, Transaction, remembered
 
 if TYPE_CHECKING:

@@ -17,12 +17,12 @@ from postroom.model.event import AuditEntry, AuditQuery, AuditRecord, Via
 from postroom.model.memory import DEFAULT_NAMESPACE
 from postroom.model.message import ActionResult
 from postroom.model.page import Found, random_id
-from postroom.model.rule import Action, shown_action
+from postroom.model.rule import Action, public_action
 from postroom.model.sending import Sent
 from postroom.model.storage import Added
 from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING, Everything, Only, View, view_of
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     Conditions,
     Listing,
     any_of,
@@ -67,7 +67,7 @@ ANY_RULE = "rule"
 SIDE_EFFECTS = frozenset({"webhook", "forward", "reply", "remember"})
 """The actions that do not change the message."""
 
-SEEN_IN = "seen_in"
+VISIBILITY_KEY = "seen_in"
 """In what is stored about an effect of a rule: the inboxes with which the rule is known."""
 
 _NOT_OF_MEMORY = "(namespace IS NULL AND substr(action, 1, 7) <> 'memory_')"
@@ -166,7 +166,7 @@ def add_action_entries(
         if not acts and not problems and (namespace is not None or actions):
             continue
         more = {"failed": list(problems)} if problems else {}
-        details = {**record.details, "actions": [shown_action(action) for action in acts], **more}
+        details = {**record.details, "actions": [public_action(action) for action in acts], **more}
         entry = replace(record, details=details, namespace=namespace)
         add_entry(tx, entry, record.targets[0], inbox_id)
 
@@ -268,14 +268,14 @@ def _shown_to(tx: Transaction, visible: View, entry: AuditEntry) -> AuditEntry:
     What it changed in a message is shown, because they see the message.
     """
     details = dict(entry.details)
-    is_recorded = SEEN_IN in details
-    known_in = view_of(details.pop(SEEN_IN, None))
+    is_recorded = VISIBILITY_KEY in details
+    visible_inboxes = view_of(details.pop(VISIBILITY_KEY, None))
     is_actor = entry.actor.startswith(_RULE_IDS)
     if isinstance(visible, Everything) or not (
         is_recorded or is_actor or entry.action in _OF_PLANS
     ):
         return replace(entry, details=details)
-    if visible.covers(known_in) or (not is_recorded and _is_known(tx, entry.actor, visible)):
+    if visible.covers(visible_inboxes) or (not is_recorded and _is_known(tx, entry.actor, visible)):
         return replace(entry, details=details)
     changes = [
         action for action in details.get("actions", ()) if action["type"] not in SIDE_EFFECTS
@@ -309,10 +309,10 @@ def _conditions(tx: Transaction, query: AuditQuery) -> Conditions:
 
 def _is_known(tx: Transaction, rule_id: str, visible: View) -> bool:
     """Whether a rule, or a plan without one, exists for a caller."""
-    return visible.covers(rule_known_in(tx, rule_id))
+    return visible.covers(rule_visible_inboxes(tx, rule_id))
 
 
-def rule_known_in(tx: Transaction, rule_id: str) -> View:
+def rule_visible_inboxes(tx: Transaction, rule_id: str) -> View:
     """The inboxes with which a rule, or a plan without one, is known; once removed, all."""
     for table in ("rules", "plans"):
         sql = f"SELECT inboxes, visible_inboxes FROM {table} WHERE id = :id"

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from postroom.model.approval import RecipientLists
 from postroom.model.key import Key, KeyChange, OAuthClient, OAuthToken, WebSession
 from postroom.model.page import Found, Slice
-from postroom.model.view import named_in
-from postroom.store.sql.values import (
+from postroom.model.view import view_names
+from postroom.store.sql.statements import (
     Conditions,
     Listing,
     any_of,
@@ -51,9 +51,9 @@ def add_key(tx: Transaction, key: Key, secret_hash: bytes, *, replaces: bool) ->
         name=key.name,
         secret_hash=secret_hash,
         scopes=dumps(key.scopes),
-        inboxes=dumps(named_in(key.inboxes)),
-        namespaces=dumps(named_in(key.namespaces)),
-        accounts=dumps(named_in(key.accounts)),
+        inboxes=dumps(view_names(key.inboxes)),
+        namespaces=dumps(view_names(key.namespaces)),
+        accounts=dumps(view_names(key.accounts)),
         created_at=seconds(key.created_at),
         approval=key.approval,
         recipients=dumps(key.recipients),
@@ -151,7 +151,7 @@ def remove_key(tx: Transaction, key_id: str) -> bool:
 MAX_UNUSED_CLIENTS = 500
 """Clients that registered and that nobody has let in yet; the oldest make way."""
 
-_KEPT_FOR = timedelta(days=1)
+_TOKEN_RETENTION = timedelta(days=1)
 """How long a token stays after its end, so that one that comes again is known."""
 
 _RETURNS_WITHIN = timedelta(days=90)
@@ -171,7 +171,7 @@ _UNFINISHED_GRANTS = """
 _SURPLUS_TOKENS = """
     DELETE FROM oauth_tokens WHERE secret_hash IN (
         SELECT secret_hash FROM oauth_tokens WHERE key_id = :key_id
-         ORDER BY created_at DESC, secret_hash LIMIT 100 OFFSET :most)
+         ORDER BY created_at DESC, secret_hash LIMIT 100 OFFSET :max_tokens)
 """
 _SURPLUS_CLIENTS = f"""
     DELETE FROM oauth_clients WHERE id IN (
@@ -276,9 +276,9 @@ def exchange_token(
     return next(iter(keys_by_id(tx, [key_id])), None)
 
 
-def remove_surplus_tokens(tx: Transaction, key_id: str, most: int = MAX_TOKENS) -> None:
+def remove_surplus_tokens(tx: Transaction, key_id: str, max_tokens: int = MAX_TOKENS) -> None:
     """Remove the oldest tokens of a grant that has too many: its client refreshes all the time."""
-    tx.run(_SURPLUS_TOKENS, key_id=key_id, most=most)
+    tx.run(_SURPLUS_TOKENS, key_id=key_id, max_tokens=max_tokens)
 
 
 def remove_token(tx: Transaction, secret_hash: bytes) -> bool:
@@ -314,7 +314,7 @@ def signed_in_grants(tx: Transaction, key_ids: Sequence[str], now: datetime) -> 
 
 def remove_expired_tokens(tx: Transaction, now: datetime) -> None:
     """Remove tokens a while after their end, and clients that did not come back."""
-    before = seconds(now - _KEPT_FOR)
+    before = seconds(now - _TOKEN_RETENTION)
     tx.run("DELETE FROM oauth_tokens WHERE expires_at <= :before", before=before)
     tx.run("DELETE FROM oauth_clients WHERE expires_at <= :now", now=seconds(now))
 

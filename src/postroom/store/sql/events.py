@@ -19,7 +19,7 @@ from postroom.model.message import Recipient
 from postroom.model.page import Found, random_id
 from postroom.model.values import dataclass
 from postroom.model.view import NOTHING, Everything, only
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     Conditions,
     Listing,
     dumps,
@@ -34,8 +34,8 @@ from postroom.store.sql.webhooks import (
     add_webhook,
     find_webhook,
     insert_delivery,
-    known_in,
     read_event,
+    visible_inboxes,
 )
 from postroom.store.transaction import Row, Transaction
 from postroom.store.webhooks import DERIVED
@@ -70,7 +70,7 @@ INSERT_REMOVED_EVENTS = """
 """A message that was removed may have got another event since."""
 
 
-class About(NamedTuple):
+class MessageRef(NamedTuple):
     """The message that an event is about."""
 
     inbox: int
@@ -79,7 +79,7 @@ class About(NamedTuple):
 
 
 def add_event(
-    tx: Transaction, event: EventType, at: datetime, about: About, data: dict[str, object]
+    tx: Transaction, event: EventType, at: datetime, about: MessageRef, data: dict[str, object]
 ) -> int:
     """Insert an event and its webhook deliveries, and return its number."""
     number = insert_numbered(tx, "events", **event_row(event, at, about, data))
@@ -91,7 +91,7 @@ def add_event(
 
 
 def event_row(
-    event: EventType, at: datetime, about: About, data: dict[str, object]
+    event: EventType, at: datetime, about: MessageRef, data: dict[str, object]
 ) -> dict[str, object]:
     """The columns of a new event."""
     return {
@@ -195,7 +195,7 @@ def remove_events(tx: Transaction, which: str, **params: object) -> None:
 
 
 def add_outcomes(
-    tx: Transaction, recipients: Iterable[Recipient], at: datetime, about: About
+    tx: Transaction, recipients: Iterable[Recipient], at: datetime, about: MessageRef
 ) -> None:
     """Insert one event per delivery status of a sent message, with its recipients."""
     by_status: dict[str, list[Recipient]] = {}
@@ -316,7 +316,7 @@ DELIVERY_EXISTS = """
 
 
 @dataclass(frozen=True, slots=True)
-class Signer:
+class WebhookAuthority:
     """The key on whose authority a rule calls webhooks, and the inboxes that it sees.
 
     A rule without a recorded key has the authority "".
@@ -327,16 +327,21 @@ class Signer:
 
 
 def insert_rule_delivery(
-    tx: Transaction, target: str, event: int, inbox: int, signer: Signer, now: datetime
+    tx: Transaction,
+    target: str,
+    event: int,
+    inbox: int,
+    webhook_authority: WebhookAuthority,
+    now: datetime,
 ) -> None:
     """Insert a delivery of an event to one webhook, once, unless it is disabled.
 
     Raises NotFound. A webhook for a URL is created on first use; renewing it shows its secret.
     """
     if target.startswith("whk_"):
-        webhook = _named(tx, target, signer.visible)
+        webhook = _webhook_number(tx, target, webhook_authority.visible)
     else:
-        webhook = _at_url(tx, target, inbox, signer, now)
+        webhook = _at_url(tx, target, inbox, webhook_authority, now)
     is_enabled = scalar(tx, "SELECT is_enabled FROM webhooks WHERE number = :n", n=webhook)
     if not is_enabled:
         return
@@ -344,17 +349,19 @@ def insert_rule_delivery(
         insert_delivery(tx, webhook, event, inbox, seconds(now))
 
 
-def _named(tx: Transaction, webhook_id: str, visible: Visible) -> int:
+def _webhook_number(tx: Transaction, webhook_id: str, visible: Visible) -> int:
     row = find_webhook(tx, webhook_id, visible)
     if row is None:
         raise NotFound(f"webhook: {webhook_id} no longer exists")
     return int(row[-1])
 
 
-def _at_url(tx: Transaction, url: str, inbox: int, signer: Signer, now: datetime) -> int:
+def _at_url(
+    tx: Transaction, url: str, inbox: int, webhook_authority: WebhookAuthority, now: datetime
+) -> int:
     inbox_id = scalar(tx, "SELECT id FROM inboxes WHERE number = :inbox", inbox=inbox) or ""
     for row in tx.all(BY_URL, target=url):
-        if _may_sign(row, inbox_id, signer):
+        if _may_sign(row, inbox_id, webhook_authority):
             return int(row[-1])
     made = Webhook(
         random_id("whk"),
@@ -363,23 +370,23 @@ def _at_url(tx: Transaction, url: str, inbox: int, signer: Signer, now: datetime
         NOTHING,
         now,
         secret=DERIVED,
-        made_by=signer.authority,
+        made_by=webhook_authority.authority,
     )
-    add_webhook(tx, made, seen_in=signer.visible)
-    return _named(tx, made.id, signer.visible)
+    add_webhook(tx, made, visible_inboxes=webhook_authority.visible)
+    return _webhook_number(tx, made.id, webhook_authority.visible)
 
 
-def _may_sign(row: Row, inbox_id: str, signer: Signer) -> bool:
+def _may_sign(row: Row, inbox_id: str, webhook_authority: WebhookAuthority) -> bool:
     """Whether a webhook with the URL may sign for this key.
 
     The creator of a webhook has its secret, and whoever sees it can renew it. So it must belong to
     the key, or to the owner and be invisible to keys that see less. Whoever sees a webhook sees its
     events, so they must see the inbox.
     """
-    known, maker, visible = known_in(row), row[6], signer.visible
+    known, maker, visible = visible_inboxes(row), row[6], webhook_authority.visible
     if not known.sees(inbox_id) or not visible.covers(known):
         return False
     if isinstance(visible, Everything) and not isinstance(known, Everything):
         return False
-    is_owners = maker == OWNER.key_id and signer.authority and known.covers(visible)
-    return maker == signer.authority or bool(is_owners)
+    is_owners = maker == OWNER.key_id and webhook_authority.authority and known.covers(visible)
+    return maker == webhook_authority.authority or bool(is_owners)

@@ -16,7 +16,7 @@ from postroom.store.sql.memories.memories import remove_without_mail
 from postroom.store.sql.memories.memory_links import memories_from_mail
 from postroom.store.sql.outbox.sends import retain_send_outcomes
 from postroom.store.sql.rule_plans import remove_inbox_from_plans
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     OF_MESSAGES,
     Conditions,
     Listing,

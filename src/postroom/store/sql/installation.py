@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from postroom.model.health import Lease, QueueLength, StorageSizes
 from postroom.store.sql.messages.message_reads import count_messages
-from postroom.store.sql.values import moment, scalar, seconds
+from postroom.store.sql.statements import moment, scalar, seconds
 from postroom.store.transaction import Engine, Transaction
 
 NAME = "SELECT value FROM metadata WHERE name = 'installation'"
@@ -56,9 +56,9 @@ OF_ROLE = "name > :role || ' ' AND name < :role || '!'"
 """A name is the role, a space and the holder; "!" is the character after a space."""
 
 
-def claim(tx: Transaction, name: str, holder: str, *, now: datetime, lasting: timedelta) -> bool:
+def claim(tx: Transaction, name: str, holder: str, *, now: datetime, lifetime: timedelta) -> bool:
     """Acquire or renew a lease; False while another holder has it."""
-    until = seconds(now + lasting)
+    until = seconds(now + lifetime)
     return tx.run(CLAIM, name=name, holder=holder, now=seconds(now), until=until) > 0
 
 
@@ -72,12 +72,12 @@ def remove_expired_leases(tx: Transaction, now: datetime) -> None:
 
 
 def add_heartbeat(
-    tx: Transaction, role: str, holder: str, *, now: datetime, lasting: timedelta
+    tx: Transaction, role: str, holder: str, *, now: datetime, lifetime: timedelta
 ) -> None:
     """Insert or renew a heartbeat; a new one also removes the expired heartbeats of its role."""
     name = f"{role} {holder}"
     known = tx.one("SELECT 1 FROM leases WHERE name = :name", name=name)
-    claim(tx, name, holder, now=now, lasting=lasting)
+    claim(tx, name, holder, now=now, lifetime=lifetime)
     if known is None:
         tx.run(f"DELETE FROM leases WHERE {OF_ROLE} AND until <= :now", role=role, now=seconds(now))
         tx.announce("heartbeats")

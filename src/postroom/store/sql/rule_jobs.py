@@ -9,11 +9,11 @@ from postroom.errors import NotFound
 from postroom.model.inbox import Visible
 from postroom.model.page import Found, Slice
 from postroom.model.rule import Action, Plan, PlanState, RuleDay, RuleJob, RulePlan
-from postroom.store.sql.audit import ARRIVED, rule_known_in
-from postroom.store.sql.events import About, add_event
+from postroom.store.sql.audit import ARRIVED, rule_visible_inboxes
+from postroom.store.sql.events import MessageRef, add_event
 from postroom.store.sql.rule_plans import COLUMNS, UNDO_PERIOD, plan_in, stored_plan
-from postroom.store.sql.rules import ABOUT, known_in, seen_rules
-from postroom.store.sql.values import (
+from postroom.store.sql.rules import ABOUT, visibility_detail, visible_rules
+from postroom.store.sql.statements import (
     any_of,
     from_text,
     moment,
@@ -111,8 +111,8 @@ def settle_rule_job(
     row = tx.one(ABOUT, id=job.message_id)
     if failed is not None and deleted and row is not None:
         data = {"rule_id": job.rule_id, "rule": job.rule_name, "detail": failed[:500]}
-        known = known_in(rule_known_in(tx, job.rule_id))
-        add_event(tx, "rule.failed", now, About(*row), {**data, **known})
+        known = visibility_detail(rule_visible_inboxes(tx, job.rule_id))
+        add_event(tx, "rule.failed", now, MessageRef(*row), {**data, **known})
 
 
 MAX_LISTED = 1_000
@@ -153,9 +153,9 @@ def list_plans(
     """One page of the newest plans of rules that a caller sees."""
     sql, given = (PLANS, {}) if state is None else (PLANS_IN_STATE, {"state": state})
     rows = tx.all(sql, now=seconds(now), limit=MAX_LISTED, **given)
-    known = [row for row in rows if visible.covers(plan_in(row).known_in)]
+    known = [row for row in rows if visible.covers(plan_in(row).visible_inboxes)]
     found = page_of([row for row in known if rule_id in (None, row[2])], page)
-    shown = tuple(_shown(tx, row[0], plan_in(row)) for row in found.rows)
+    shown = tuple(_rule_plan(tx, row[0], plan_in(row)) for row in found.rows)
     return Found(shown, found.total, found.offset, found.next)
 
 
@@ -164,10 +164,10 @@ def get_plan(tx: Transaction, plan_id: str, visible: Visible) -> RulePlan:
     stored = stored_plan(tx, plan_id, visible)
     if not stored.plan.authors:
         raise NotFound(f"{plan_id} is not a plan of a rule")
-    return _shown(tx, stored.number, stored.plan)
+    return _rule_plan(tx, stored.number, stored.plan)
 
 
-def _shown(tx: Transaction, number: int, plan: Plan) -> RulePlan:
+def _rule_plan(tx: Transaction, number: int, plan: Plan) -> RulePlan:
     is_open = plan.state == "open"
     # The text begins with the id; it has no character that LIKE treats specially but `_`.
     details = f'{{"plan_id":"{plan.id}"%'
@@ -197,7 +197,7 @@ def rule_days(
 
     A caller who sees a rule sees everything that it does.
     """
-    seen = sorted({rule.id for rule in seen_rules(tx, visible)} & set(rule_ids))
+    seen = sorted({rule.id for rule in visible_rules(tx, visible)} & set(rule_ids))
     among, params = any_of("actor", seen)
     rows = tx.all(DAYS.format(among=among), since=seconds(since), limit=_MAX_DAYS, **params)
     return [RuleDay(actor, count, int(bad), moment(at)) for actor, count, at, bad in rows]

@@ -16,12 +16,12 @@ from postroom.model.page import Found, Slice
 from postroom.model.rule import Action, Plan, PlanItem, RuleEffect, restored_names
 from postroom.model.storage import Change
 from postroom.model.values import dataclass
-from postroom.model.view import EVERYTHING, named_in
-from postroom.store.sql.audit import SEEN_IN, SIDE_EFFECTS, add_action_entries
-from postroom.store.sql.events import About, count_mail
+from postroom.model.view import EVERYTHING, view_names
+from postroom.store.sql.audit import SIDE_EFFECTS, VISIBILITY_KEY, add_action_entries
+from postroom.store.sql.events import MessageRef, count_mail
 from postroom.store.sql.messages.message_changes import change_each
 from postroom.store.sql.rules import ABOUT, cancel_rule_jobs, run_side_effects
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     any_of,
     batches,
     dumps,
@@ -133,7 +133,7 @@ class StoredPlan:
 def stored_plan(tx: Transaction, plan_id: str, visible: Visible) -> StoredPlan:
     """One plan with its row number. Raises NotFound."""
     row = tx.one(f"SELECT {COLUMNS} FROM plans WHERE id = :id", id=plan_id)
-    if row is None or not visible.covers(plan_in(row).known_in):
+    if row is None or not visible.covers(plan_in(row).visible_inboxes):
         raise NotFound(f"no plan {plan_id}, or it has expired; run_rule_plan makes a new one")
     return StoredPlan(row[0], plan_in(row))
 
@@ -252,7 +252,7 @@ def audit_item(
     tx: Transaction, plan: Plan, item: PlanItem, record: AuditRecord, failed: Sequence[str]
 ) -> None:
     """Record in the audit log what was done to one message."""
-    known = {SEEN_IN: named_in(plan.known_in)}
+    known = {VISIBILITY_KEY: view_names(plan.visible_inboxes)}
     details = {"plan_id": plan.id, "rule_id": plan.rule_id, **known}
     record = replace(record, targets=(item.message_id,), details=details)
     add_action_entries(tx, record, item.actions, inbox_id=item.inbox_id, failed=failed)
@@ -344,9 +344,9 @@ def _apply(
             caller=caller,
             authority=authority,
             authors=plan.authors,
-            seen_in=plan.known_in,
+            visible_inboxes=plan.visible_inboxes,
         )
-        failed = run_side_effects(tx, effect, About(*row), now, plan_id=plan.id)
+        failed = run_side_effects(tx, effect, MessageRef(*row), now, plan_id=plan.id)
     audit_item(tx, plan, item, AuditRecord(caller.key_id, "apply_rule_plan", now), failed)
 
 

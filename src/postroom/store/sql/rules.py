@@ -15,13 +15,19 @@ from postroom.model.message import MessageState, NamedAddress
 from postroom.model.page import Found, Slice, random_id
 from postroom.model.rule import Action, Facts, Loss, Rule, RuleEffect, text_sha256
 from postroom.model.storage import FIELD_BORDER, MessageQuery
-from postroom.model.view import EVERYTHING, Everything, named_in
+from postroom.model.view import EVERYTHING, Everything, view_names
 from postroom.store.search.index import IndexSearcher
-from postroom.store.sql.audit import ARRIVED, SEEN_IN, add_action_entries
-from postroom.store.sql.events import About, Signer, add_event, count_mail, insert_rule_delivery
+from postroom.store.sql.audit import ARRIVED, VISIBILITY_KEY, add_action_entries
+from postroom.store.sql.events import (
+    MessageRef,
+    WebhookAuthority,
+    add_event,
+    count_mail,
+    insert_rule_delivery,
+)
 from postroom.store.sql.memories.memory_writes import save_memory
 from postroom.store.sql.messages.message_search import direction, search_query_of
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     any_of,
     dumps,
     flag_names,
@@ -48,7 +54,7 @@ _COLUMNS = """id, name, description, enabled, position, yaml, created_at, update
 
 def add_rule(tx: Transaction, rule: Rule, visible: Visible) -> Rule:
     """Insert a rule after all others. Raises Conflict when the caller sees too many."""
-    count = len(seen_rules(tx, visible))
+    count = len(visible_rules(tx, visible))
     if count >= (MAX_RULES_TOTAL if isinstance(visible, Everything) else MAX_RULES):
         raise Conflict(
             f"there are {count} rules already, which is the limit; delete_rule removes an unused"
@@ -101,18 +107,18 @@ def upgrade_losses(tx: Transaction) -> list[Loss]:
     return [Loss(*row) for row in rows]
 
 
-def seen_rules(tx: Transaction, visible: Visible) -> list[Rule]:
+def visible_rules(tx: Transaction, visible: Visible) -> list[Rule]:
     """The rules that a caller sees, with positions counted among them from 1."""
     rules = all_rules(tx)
     if isinstance(visible, Everything):
         return rules
-    seen = (rule for rule in rules if visible.covers(rule.known_in))
+    seen = (rule for rule in rules if visible.covers(rule.visible_inboxes))
     return [replace(rule, position=place) for place, rule in enumerate(seen, 1)]
 
 
 def list_rules(tx: Transaction, visible: Visible, page: Slice) -> Found[Rule]:
     """One page of rules, in the order in which they run."""
-    return page_of(seen_rules(tx, visible), page)
+    return page_of(visible_rules(tx, visible), page)
 
 
 def get_rule(tx: Transaction, rule_id: str, visible: Visible) -> Rule:
@@ -121,7 +127,7 @@ def get_rule(tx: Transaction, rule_id: str, visible: Visible) -> Rule:
         row = tx.one(f"SELECT {_COLUMNS} FROM rules WHERE id = :id", id=rule_id)
         found = None if row is None else _rule(row)
     else:
-        found = next((rule for rule in seen_rules(tx, visible) if rule.id == rule_id), None)
+        found = next((rule for rule in visible_rules(tx, visible) if rule.id == rule_id), None)
     if found is None:
         raise NotFound(f"no rule {rule_id}; list_rules shows the existing rules")
     return found
@@ -145,7 +151,7 @@ def change_rule(
     if enabled is not None:
         tx.run("UPDATE rules SET enabled = :on WHERE id = :id", on=int(enabled), id=rule_id)
     if position is not None:
-        _place(tx, rule, position, visible)
+        _move_rule(tx, rule, position, visible)
     if authority is not None:
         tx.run("UPDATE rules SET authority = :key WHERE id = :id", key=authority, id=rule_id)
     tx.run("UPDATE rules SET updated_at = :now WHERE id = :id", now=seconds(now), id=rule_id)
@@ -165,7 +171,7 @@ def replace_rule(tx: Transaction, rule: Rule, visible: Visible, *, sha256: str) 
         )
     tx.run(
         """UPDATE rules SET name = :name, description = :description, enabled = :enabled,
-                  yaml = :yaml, inboxes = :inboxes, visible_inboxes = :known_in,
+                  yaml = :yaml, inboxes = :inboxes, visible_inboxes = :visible_inboxes,
                   authority = :authority, made_by = :made_by, updated_at = :now
             WHERE id = :id""",
         id=rule.id,
@@ -174,7 +180,7 @@ def replace_rule(tx: Transaction, rule: Rule, visible: Visible, *, sha256: str) 
         enabled=int(rule.enabled),
         yaml=rule.yaml,
         inboxes=stored_view(rule.inboxes),
-        known_in=None if rule.made_for is None else stored_view(rule.made_for),
+        visible_inboxes=None if rule.made_for is None else stored_view(rule.made_for),
         authority=rule.authority,
         made_by=rule.made_by,
         now=seconds(rule.updated_at),
@@ -182,10 +188,10 @@ def replace_rule(tx: Transaction, rule: Rule, visible: Visible, *, sha256: str) 
     return get_rule(tx, rule.id, visible)
 
 
-def _place(tx: Transaction, rule: Rule, position: int, visible: Visible) -> None:
+def _move_rule(tx: Transaction, rule: Rule, position: int, visible: Visible) -> None:
     """Move a rule to a position among the visible rules, counted from 1."""
     order = [other for other in all_rules(tx) if other.id != rule.id]
-    seen = [place for place, other in enumerate(order) if visible.covers(other.known_in)]
+    seen = [place for place, other in enumerate(order) if visible.covers(other.visible_inboxes)]
     before = seen[position - 1] if position <= len(seen) else seen[-1] + 1 if seen else 0
     order.insert(before, rule)
     for place, other in enumerate(order, 1):
@@ -288,7 +294,7 @@ ABOUT = """
 def run_side_effects(
     tx: Transaction,
     effect: RuleEffect,
-    about: About,
+    about: MessageRef,
     now: datetime,
     *,
     plan_id: str | None = None,
@@ -302,29 +308,33 @@ def run_side_effects(
             failed.append(str(error))
     for problem in failed:
         data = {"rule_id": effect.rule_id, "rule": effect.rule_name, "detail": problem[:500]}
-        add_event(tx, "rule.failed", now, about, {**data, **known_in(effect.seen_in)})
+        add_event(
+            tx, "rule.failed", now, about, {**data, **visibility_detail(effect.visible_inboxes)}
+        )
     return failed
 
 
-def known_in(view: Visible) -> dict[str, object]:
-    return {SEEN_IN: named_in(view)}
+def visibility_detail(view: Visible) -> dict[str, object]:
+    return {VISIBILITY_KEY: view_names(view)}
 
 
 def _run_side_effect(
     tx: Transaction,
     effect: RuleEffect,
     action: Action,
-    about: About,
+    about: MessageRef,
     now: datetime,
     plan_id: str | None,
 ) -> None:
     if action.type == "webhook":
         data: dict[str, object] = {"rule_id": effect.rule_id, "rule": effect.rule_name}
-        event = add_event(tx, "rule.matched", now, about, {**data, **known_in(effect.seen_in)})
+        event = add_event(
+            tx, "rule.matched", now, about, {**data, **visibility_detail(effect.visible_inboxes)}
+        )
         # An agent without a key acts for the owner, also for a URL that both use.
         authority = OWNER.key_id if effect.authority == AGENT.key_id else effect.authority
-        signer = Signer(authority, effect.caller.inboxes)
-        insert_rule_delivery(tx, action.value, event, about.inbox, signer, now)
+        webhook_authority = WebhookAuthority(authority, effect.caller.inboxes)
+        insert_rule_delivery(tx, action.value, event, about.inbox, webhook_authority, now)
     elif action.type in ("forward", "reply"):
         insert(
             tx,
@@ -347,7 +357,7 @@ def _run_side_effect(
         _store_memory(tx, action, about, now)
 
 
-def _store_memory(tx: Transaction, action: Action, about: About, now: datetime) -> None:
+def _store_memory(tx: Transaction, action: Action, about: MessageRef, now: datetime) -> None:
     """Store a memory with trust `mail` and a link to its message."""
     change = MemoryChange(
         DEFAULT_NAMESPACE,
@@ -361,13 +371,13 @@ def _store_memory(tx: Transaction, action: Action, about: About, now: datetime) 
 
 
 def apply_rule_effects(
-    tx: Transaction, effects: Sequence[RuleEffect], about: About, inbox_id: str, now: datetime
+    tx: Transaction, effects: Sequence[RuleEffect], about: MessageRef, inbox_id: str, now: datetime
 ) -> None:
     """Run and audit the effects of rules on a message that was just stored."""
     for effect in effects:
         failed = run_side_effects(tx, effect, about, now)
         count_mail(tx, "rules", about.inbox, now)
-        details = {"rule": effect.rule_name, **known_in(effect.seen_in)}
+        details = {"rule": effect.rule_name, **visibility_detail(effect.visible_inboxes)}
         record = AuditRecord(effect.rule_id, ARRIVED, now, (about.message_id,), details, via="rule")
         add_action_entries(tx, record, effect.actions, inbox_id=inbox_id, failed=failed)
 

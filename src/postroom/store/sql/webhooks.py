@@ -20,9 +20,9 @@ from postroom.model.event import (
 )
 from postroom.model.inbox import Visible
 from postroom.model.page import Found, Slice, random_id
-from postroom.model.view import named_in, view_of
-from postroom.store.sql.audit import SEEN_IN
-from postroom.store.sql.values import (
+from postroom.model.view import view_names, view_of
+from postroom.store.sql.audit import VISIBILITY_KEY
+from postroom.store.sql.statements import (
     Conditions,
     Listing,
     any_of,
@@ -101,7 +101,7 @@ def insert_delivery(tx: Transaction, webhook: int, event: int, inbox: int, now: 
     tx.announce("webhooks")
 
 
-def add_webhook(tx: Transaction, webhook: Webhook, seen_in: Visible | None = None) -> None:
+def add_webhook(tx: Transaction, webhook: Webhook, visible_inboxes: Visible | None = None) -> None:
     """Insert a webhook with its secret; one of a rule is visible with these inboxes."""
     insert(
         tx,
@@ -112,7 +112,7 @@ def add_webhook(tx: Transaction, webhook: Webhook, seen_in: Visible | None = Non
         types=dumps(webhook.types),
         inboxes=stored_view(webhook.inboxes),
         created_at=seconds(webhook.created_at),
-        visible_inboxes=None if seen_in is None else dumps(named_in(seen_in)),
+        visible_inboxes=None if visible_inboxes is None else dumps(view_names(visible_inboxes)),
         created_by=webhook.made_by,
         is_enabled=int(webhook.enabled),
     )
@@ -124,12 +124,12 @@ def _webhook(row: Row) -> Webhook:
     return Webhook(row[0], row[1], types, view, created_at, enabled, made_by=row[6])
 
 
-def is_seen(row: Row, visible: Visible) -> bool:
+def is_visible(row: Row, visible: Visible) -> bool:
     """Whether a webhook is visible: the caller must see all inboxes that it was created for."""
-    return visible.covers(known_in(row))
+    return visible.covers(visible_inboxes(row))
 
 
-def known_in(row: Row) -> Visible:
+def visible_inboxes(row: Row) -> Visible:
     """The inboxes that a webhook was created for, or those of the key of its rule.
 
     Removed inboxes stay included.
@@ -140,7 +140,7 @@ def known_in(row: Row) -> Visible:
 def list_webhooks(tx: Transaction, visible: Visible, page: Slice) -> Found[Webhook]:
     """One page of webhooks, oldest first."""
     rows = tx.all(f"SELECT {COLUMNS} FROM webhooks ORDER BY number")
-    found = [_webhook(row) for row in rows if is_seen(row, visible)]
+    found = [_webhook(row) for row in rows if is_visible(row, visible)]
     return page_of(found, page)
 
 
@@ -154,7 +154,7 @@ def webhook_number(tx: Transaction, webhook_id: str, visible: Visible) -> int:
 
 def find_webhook(tx: Transaction, webhook_id: str, visible: Visible) -> Row | None:
     row = tx.one(f"SELECT {COLUMNS}, number FROM webhooks WHERE id = :id", id=webhook_id)
-    return row if row is not None and is_seen(row, visible) else None
+    return row if row is not None and is_visible(row, visible) else None
 
 
 def has_webhook(tx: Transaction, webhook_id: str, visible: Visible) -> bool:
@@ -289,8 +289,10 @@ def read_event(row: Row, number: int) -> Event:
     """
     event_id, kind, at, inbox_id, thread_id, message_id, text = row
     data = from_text(text)
-    seen_in = view_of(data.pop(SEEN_IN, None)) if kind.startswith("rule.") else None
-    return Event(event_id, kind, moment(at), inbox_id, thread_id, message_id, data, number, seen_in)
+    visible_inboxes = view_of(data.pop(VISIBILITY_KEY, None)) if kind.startswith("rule.") else None
+    return Event(
+        event_id, kind, moment(at), inbox_id, thread_id, message_id, data, number, visible_inboxes
+    )
 
 
 def _full(numbers: Sequence[int]) -> tuple[str, dict[str, object]]:
@@ -302,7 +304,7 @@ def _job(row: Row, holder: str, now: datetime) -> WebhookJob:
     secrets = _signing_secrets(row[2:5], now)
     event = None
     if row[7] is not None and row[11] is not None:
-        event = read_event(row[8:15], row[7]).shown_to(view_in(row[20] or row[19]))
+        event = read_event(row[8:15], row[7]).visible_to(view_in(row[20] or row[19]))
     fields = (secrets, event, row[5], moment(row[6]))
     ids = (row[18], row[21])
     return WebhookJob(row[17], row[15], row[0], row[16], row[1], *fields, holder, *ids)
@@ -379,7 +381,7 @@ def get_delivery(
         raise NotFound(no_delivery(webhook_id, delivery_id))
     event = None
     if row[13] is not None and row[17] is not None:
-        event = read_event(row[14:21], row[13]).shown_to(known_in(webhook))
+        event = read_event(row[14:21], row[13]).visible_to(visible_inboxes(webhook))
     return _delivery(row), event
 
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 import apsw
 
 from postroom.store.maintenance.lifecycle import MIGRATED, refuse_migrated
-from postroom.store.sql.values import scalar
+from postroom.store.sql.statements import scalar
 from postroom.store.sqlite.connection import (
     PipeNotifier,
     Reader,

@@ -35,7 +35,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from postroom.admission.rate_limits import ConcurrencyLimit
-from postroom.admission.spool import RequestBodies, known
+from postroom.admission.spool import RequestBodies, keyed_client
 from postroom.errors import StorageFull
 from postroom.model.key import Caller
 from postroom.surfaces.connections import cancel_on_disconnect
@@ -175,18 +175,18 @@ class McpEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         self._access.check_origin(headers, scope)
-        with self._concurrency_limit.place():
+        with self._concurrency_limit.slot():
             caller = await self._access.mcp_caller(headers, scope)
         if scope["method"] != "POST":
             await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
             return
         ends = Ends()
         try:
-            chunks, sender = ends.of(_chunks(receive)), known(caller.key_id)
+            chunks, sender = ends.of(_chunks(receive)), keyed_client(caller.key_id)
             stated = headers.get("content-length", "")
             async with self._request_bodies.body(chunks, sender, self._most_bytes, stated) as body:
                 waits = self._is_waiting(body)
-                with nullcontext() if waits else self._concurrency_limit.place():
+                with nullcontext() if waits else self._concurrency_limit.slot():
                     await self._serve({**scope, _CALLER: caller}, body, receive, send)
         except StorageFull as error:
             await refusal(error, ends, self._tools)(scope, receive, send)

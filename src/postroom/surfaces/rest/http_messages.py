@@ -14,7 +14,7 @@ from msgspec.json import decode, encode
 from starlette.requests import Request
 from starlette.responses import Response
 
-from postroom.admission.spool import BodySender, RequestBodies
+from postroom.admission.spool import BodyLimits, RequestBodies
 from postroom.calls.request import Repeatable
 from postroom.calls.request import Request as Arguments
 from postroom.errors import (
@@ -48,7 +48,7 @@ from postroom.surfaces.to_json import response_body
 
 @asynccontextmanager
 async def whole_body(
-    request: Request, route: Route, bodies: RequestBodies, sender: BodySender, most: int
+    request: Request, route: Route, bodies: RequestBodies, sender: BodyLimits, most: int
 ) -> AsyncIterator[bytes]:
     """The whole body, for as long as the block lasts.
 

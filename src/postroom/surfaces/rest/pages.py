@@ -18,7 +18,7 @@ from postroom.app import App
 from postroom.errors import Forbidden, MailError, Unavailable
 from postroom.model.key import Caller, Scope
 from postroom.model.view import EVERYTHING
-from postroom.pipeline.counters import COUNTED
+from postroom.pipeline.counters import ALL_COUNTERS
 from postroom.pipeline.services import check_ready
 from postroom.surfaces.rest import metrics
 from postroom.surfaces.rest.access import AccessControl, presented_key
@@ -151,7 +151,7 @@ def _counted(app: App) -> str:
     return "".join(
         f"{metrics.heading(f'{name}_total', 'counter', meaning)}\n"
         f"postroom_{name}_total {totals[name]}\n"
-        for name, meaning in COUNTED.items()
+        for name, meaning in ALL_COUNTERS.items()
     )
 
 

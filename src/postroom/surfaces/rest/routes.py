@@ -169,7 +169,7 @@ ROUTES = (
         raw="raw",
         query=("format",),
         posted=("multipart/form-data", "application/x-www-form-urlencoded", "application/json"),
-        expect=inbound.expect_posting,
+        expect=inbound.max_inbound_bytes,
     ),
     Route("GET", "/v1/ids/{prefix}", inboxes.find_ids),
     Route("GET", "/v1/mailboxes", message_changes.list_mailboxes),

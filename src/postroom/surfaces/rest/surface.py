@@ -15,12 +15,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from postroom.admission.spool import BodySender, known, stranger
+from postroom.admission.spool import BodyLimits, keyed_client, keyless_client
 from postroom.app import App
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.errors import MailError, NotFound, RateLimited, Unauthenticated, Unavailable
-from postroom.model.key import POSTING
+from postroom.model.key import INBOUND_CALLER
 from postroom.surfaces.connections import cancel_on_disconnect, http_connections
 from postroom.surfaces.http import KINDS, Paths, operations_named, segments_of
 from postroom.surfaces.rest import http_messages
@@ -214,7 +214,7 @@ class Surface:
         waits = any(row.operation.waits for row in rows)
 
         def place() -> AbstractContextManager[None]:
-            return nullcontext() if waits else self._app.concurrency_limit.place()
+            return nullcontext() if waits else self._app.concurrency_limit.slot()
 
         async def answer(request: Request, values: dict[str, str]) -> Response:
             with place():
@@ -238,19 +238,19 @@ class Surface:
 
     async def _context(self, request: Request, rows: Sequence[Route]) -> RequestContext:
         if any(row.posted for row in rows):
-            return self._app.context(POSTING, "rest")
+            return self._app.context(INBOUND_CALLER, "rest")
         caller = await self._access.caller(request.headers, request.scope)
         return self._app.context(caller, "rest")
 
     def _expected(
         self, ctx: RequestContext, route: Route, request: Request, values: dict[str, str]
-    ) -> tuple[BodySender, int]:
+    ) -> tuple[BodyLimits, int]:
         """The sender of the body, as far as it is known, and how long it may be."""
         if route.expect is None:
-            return known(ctx.caller.key_id), self._app.settings.limits.request_bytes
+            return keyed_client(ctx.caller.key_id), self._app.settings.limits.request_bytes
         request.scope[POSTED_BY] = values["provider"]
         address = request.client.host if request.client else ""
-        return stranger(address), route.expect(ctx, values["provider"], request.headers)
+        return keyless_client(address), route.expect(ctx, values["provider"], request.headers)
 
 
 def new_attempts() -> Attempts:

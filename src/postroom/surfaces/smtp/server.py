@@ -253,7 +253,7 @@ class Session:
             if self.wire.buffer:
                 await self._refuse_smuggling()
             self._mail = None
-            async with self.spools.turn(spool):
+            async with self.spools.reserve(spool):
                 await self._deliver(mail, spool)
         finally:
             spool.close()

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from postroom.admission.spool import known, stranger
+from postroom.admission.spool import keyed_client, keyless_client
 from postroom.app import App
 from postroom.blocking import in_thread
 from postroom.calls.authentication import SignedIn, new_sign_in_link, signed_in
@@ -159,7 +159,7 @@ class WebSurface:
         secret = session_secret(request.cookies, is_secure=self._is_secure(request))
         session = _RequestSession(secret)
         try:
-            with self._app.concurrency_limit.place():
+            with self._app.concurrency_limit.slot():
                 session.signed_in = await signed_in(self._app.services, secret)
             if segments == [LIVE] and request.method in ("GET", "HEAD"):
                 return await self._stream(request, session)
@@ -208,7 +208,7 @@ class WebSurface:
         page_request = self._page_request(request, session, path)
         if page.scope is not None and not page_request.may(page.scope):
             raise Forbidden(f"this page requires the scope {page.scope}, which you do not have")
-        with self._app.concurrency_limit.place():
+        with self._app.concurrency_limit.slot():
             return await _page(page, page_request, session)
 
     async def _frame(
@@ -220,7 +220,7 @@ class WebSurface:
     ) -> Response:
         if session.signed_in is None:
             return _to_sign_in(request)
-        with self._app.concurrency_limit.place():
+        with self._app.concurrency_limit.slot():
             framed = await document.content(self._page_request(request, session, path))
         headers = {**_FRAMED, "Content-Security-Policy": framed.policy}
         return Response(framed.html, headers=headers, media_type=HTML)
@@ -230,7 +230,7 @@ class WebSurface:
     ) -> Response:
         if session.signed_in is None:
             return _to_sign_in(request)
-        with self._app.concurrency_limit.place():
+        with self._app.concurrency_limit.slot():
             found = await self._page_request(request, session, path).call(file.operation, **path)
             return await download_response(found, is_head=request.method == "HEAD")
 
@@ -252,12 +252,12 @@ class WebSurface:
             session.check_token("".join(posted.all("csrf")))
         page_request = self._page_request(request, session, path, posted)
         try:
-            with self._app.concurrency_limit.place():
+            with self._app.concurrency_limit.slot():
                 redirect = await form.submit(page_request)
                 if isinstance(redirect, FormResult):
                     return await _page(_answer_of(form, redirect), page_request, session)
         except MailError as error:
-            with self._app.concurrency_limit.place():
+            with self._app.concurrency_limit.slot():
                 return await _page(form.error_page, page_request, session, error)
         response = _redirect(redirect.to, redirect.notice)
         if redirect.session is not None:
@@ -270,9 +270,9 @@ class WebSurface:
         kind = request.headers.get("content-type", "")
         if kind.partition(";")[0].strip().lower() not in (_FORM, _FORM_WITH_FILES):
             raise Malformed(f"send the form as {_FORM} or {_FORM_WITH_FILES}")
-        sender, most = stranger(request.client.host if request.client else ""), _SIGN_IN_BYTES
+        sender, most = keyless_client(request.client.host if request.client else ""), _SIGN_IN_BYTES
         if session.signed_in is not None:
-            sender = known(session.signed_in.caller.key_id)
+            sender = keyed_client(session.signed_in.caller.key_id)
             most = self._app.settings.limits.request_bytes
         stated = request.headers.get("content-length", "")
         bodies = self._app.request_bodies

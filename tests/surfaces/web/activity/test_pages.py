@@ -356,7 +356,7 @@ async def test_a_check_that_hangs_or_fails_does_not_take_the_others_along(
 async def test_health_names_leases_and_failures(office: Office, owner: Person) -> None:
     services = office.app.services
     now = services.clock()
-    await services.store.claim("sweep", "proc_1", now=now, lasting=timedelta(hours=1))
+    await services.store.claim("sweep", "proc_1", now=now, lifetime=timedelta(hours=1))
     services.counts.failed("sync_failed", {}, count=3)
 
     page = words(await owner.read("/health"))

@@ -16,7 +16,7 @@ from postroom.store.search.compaction.jobs import MergePolicy
 from postroom.store.search.index import IndexSearcher, SearchQuery, SearchResult, compact
 from postroom.store.search.query.scan import ScanLimits
 from postroom.store.sql.audit import AuditHmac
-from postroom.store.sql.values import caseless
+from postroom.store.sql.statements import caseless
 from postroom.store.sqlite.engine import SqliteEngine
 from postroom.store.store import Store
 from postroom.store.transaction import Engine, Transaction
@@ -215,7 +215,7 @@ class PlainLook:
     """All messages as stored, and the results that follow from them."""
 
     def __init__(self, tx: Transaction) -> None:
-        from postroom.store.sql.values import flag_names, from_text
+        from postroom.store.sql.statements import flag_names, from_text
 
         rows = tx.all(
             """SELECT m.number, m.date, m.inbox, m.thread, m.has_attachment, m.mailboxes,

@@ -28,7 +28,7 @@ from postroom.store.search.segments.segment import (
     find_doc_ids,
     segment_numbers,
 )
-from postroom.store.sql.values import any_of
+from postroom.store.sql.statements import any_of
 from postroom.store.transaction import Row, Transaction
 
 _TOMBSTONE_SHARE = 8

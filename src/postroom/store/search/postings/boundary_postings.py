@@ -20,7 +20,7 @@ from postroom.store.search.postings.term_postings import AT_KEY, SEGMENTS, add_c
 from postroom.store.search.segments.segment import ADJACENT, AFTER_SPACE, STREAM, Kind
 from postroom.store.search.segments.snapshot import MaskBuilder, Snapshot
 from postroom.store.search.tokens.boundaries import following_tokens, utf8
-from postroom.store.sql.values import each_of
+from postroom.store.sql.statements import each_of
 from postroom.store.transaction import Transaction
 
 Ranks = tuple[int, int, bool]

@@ -38,7 +38,7 @@ from postroom.store.search.tokens.tokenizer import (
     TokenRun,
     sorted_suffixes,
 )
-from postroom.store.sql.values import any_of, any_pair, each_of, padded
+from postroom.store.sql.statements import any_of, any_pair, each_of, padded
 from postroom.store.transaction import Transaction
 
 

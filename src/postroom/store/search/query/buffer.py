@@ -18,7 +18,7 @@ from postroom.store.search.segments.message_sets import NO_STAMP
 from postroom.store.search.segments.segment import SEARCHABLE, SUBJECT
 from postroom.store.search.tokens.arrays import U8, U32, Int
 from postroom.store.search.tokens.boundaries import utf8
-from postroom.store.sql.values import any_of, padded, within
+from postroom.store.sql.statements import any_of, padded, within
 from postroom.store.transaction import Transaction
 
 BUFFERED = """

@@ -14,7 +14,7 @@ from postroom.store.search.segments.segment import (
     SUBJECT,
 )
 from postroom.store.search.tokens.boundaries import split_query
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     CONTAINS,
     any_of,
     flag_bits,

@@ -38,7 +38,7 @@ from postroom.store.search.segments.snapshot import (
     set_bits,
 )
 from postroom.store.search.tokens.boundaries import has_longer_token, later_windows, split_query
-from postroom.store.sql.values import CONTAINS, any_of, is_storable, padded, pattern, within
+from postroom.store.sql.statements import CONTAINS, any_of, is_storable, padded, pattern, within
 from postroom.store.transaction import Row, Transaction, remembered
 
 SETS = "SELECT name, segment, value FROM search_sets WHERE name {among}"

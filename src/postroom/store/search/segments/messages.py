@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from postroom.store.search.segments import message_sets
 from postroom.store.search.segments.segment import COLUMNS, SUBJECT, messages_by_doc_id
-from postroom.store.sql.values import any_of, caseless, flag_names, from_text
+from postroom.store.sql.statements import any_of, caseless, flag_names, from_text
 from postroom.store.transaction import Row, Transaction
 
 MESSAGES = f"""

@@ -11,7 +11,7 @@ from postroom.model.account import Account, AccountState, RefusedChange, RemoteR
 from postroom.model.inbox import OWNERS_RIGHTS, AddressRights, Inbox, Visible
 from postroom.model.page import Found, Slice
 from postroom.store.sql.inboxes import add_inbox
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     Conditions,
     Listing,
     any_of,

@@ -23,7 +23,7 @@ from postroom.model.inbox import (
     Visible,
 )
 from postroom.model.page import Found, Slice
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     Conditions,
     Listing,
     dumps,

@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from postroom.model.account import TRAITS, ProviderName, ProviderTraits, Push, RemoteRef
-from postroom.model.sending import OPEN
+from postroom.model.sending import PENDING_STATUSES
 from postroom.model.values import dataclass
-from postroom.store.sql.values import dumps, from_text, insert, moment_or_none, scalar, seconds
+from postroom.store.sql.statements import dumps, from_text, insert, moment_or_none, scalar, seconds
 from postroom.store.transaction import Transaction
 
 DUE = """
@@ -32,7 +32,7 @@ Places = Sequence[tuple[RemoteRef, tuple[str, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class FeedingAccount:
     """The account that feeds an inbox."""
 
     account: int
@@ -44,13 +44,13 @@ class Origin:
         return TRAITS[self.provider]
 
 
-def origin_of(tx: Transaction, inbox: int) -> Origin | None:
+def account_feeding(tx: Transaction, inbox: int) -> FeedingAccount | None:
     """The account that feeds an inbox; None if it is local."""
-    if (Origin, inbox) not in tx.known:
+    if (FeedingAccount, inbox) not in tx.known:
         row = tx.one("SELECT number, provider FROM accounts WHERE inbox = :inbox", inbox=inbox)
-        tx.known[Origin, inbox] = Origin(*row) if row else None
-    origin: Origin | None = tx.known[Origin, inbox]
-    return origin
+        tx.known[FeedingAccount, inbox] = FeedingAccount(*row) if row else None
+    feeding_account: FeedingAccount | None = tx.known[FeedingAccount, inbox]
+    return feeding_account
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +65,26 @@ class Delta:
 
 
 def insert_push(
-    tx: Transaction, origin: Origin, number: int | None, message_id: str, delta: Delta
+    tx: Transaction,
+    feeding_account: FeedingAccount,
+    number: int | None,
+    message_id: str,
+    delta: Delta,
 ) -> None:
     """Insert a push for a change, unless it changes nothing."""
     if delta != Delta():
-        _insert(tx, origin.account, number, message_id, "change", asdict(delta))
+        _insert(tx, feeding_account.account, number, message_id, "change", asdict(delta))
 
 
-def insert_deletion_push(tx: Transaction, origin: Origin, number: int, message_id: str) -> None:
+def insert_deletion_push(
+    tx: Transaction, feeding_account: FeedingAccount, number: int, message_id: str
+) -> None:
     """Insert a push for a deleted message; its places stay known until the push is done."""
     places = [list(row) for row in tx.all(PLACES, message=number)]
     tx.run("DELETE FROM pushes WHERE message = :n", n=number)
     tx.run("UPDATE remote_messages SET message = NULL WHERE message = :n", n=number)
     if places:
-        _insert(tx, origin.account, None, message_id, "delete", {"places": places})
+        _insert(tx, feeding_account.account, None, message_id, "delete", {"places": places})
 
 
 def insert_removal_push(tx: Transaction, account: int, message_id: str, places: Places) -> None:
@@ -89,22 +95,27 @@ def insert_removal_push(tx: Transaction, account: int, message_id: str, places: 
 
 def drop_draft(tx: Transaction, inbox: int, number: int, message_id: str) -> None:
     """Remove the draft of an unsent mail at a provider that sends from Drafts."""
-    origin = origin_of(tx, inbox)
+    feeding_account = account_feeding(tx, inbox)
     row = tx.one(RAW, inbox=inbox, n=number)
-    if origin is None or not origin.traits.sends_from_drafts or row is None or row[1] is None:
+    if (
+        feeding_account is None
+        or not feeding_account.traits.sends_from_drafts
+        or row is None
+        or row[1] is None
+    ):
         return
     cancel_draft_removal(tx, inbox, message_id)
-    _insert(tx, origin.account, None, message_id, "drop_draft", {_DRAFT_FIELD: row[1]})
+    _insert(tx, feeding_account.account, None, message_id, "drop_draft", {_DRAFT_FIELD: row[1]})
 
 
 def cancel_draft_removal(tx: Transaction, inbox: int, message_id: str) -> None:
     """Cancel the removal of a draft, because its mail is sent again."""
-    origin = origin_of(tx, inbox)
-    if origin is not None:
+    feeding_account = account_feeding(tx, inbox)
+    if feeding_account is not None:
         tx.run(
             """DELETE FROM pushes
                 WHERE account = :account AND message_id = :id AND kind = 'drop_draft'""",
-            account=origin.account,
+            account=feeding_account.account,
             id=message_id,
         )
 
@@ -123,8 +134,8 @@ def insert_sent_copy(
     A provider may list a mail of status `unknown` only later, so that one is checked *at* a later
     time.
     """
-    origin = origin_of(tx, inbox)
-    if origin is None or not _needs_sent_copy(origin.traits, statuses):
+    feeding_account = account_feeding(tx, inbox)
+    if feeding_account is None or not _needs_sent_copy(feeding_account.traits, statuses):
         return
     known = tx.one(
         """SELECT 1 FROM remote_messages WHERE message = :n
@@ -133,7 +144,7 @@ def insert_sent_copy(
     )
     if known is None:
         next_at = at if "unknown" in statuses else 0
-        _insert(tx, origin.account, number, message_id, "save_sent", {}, next_at=next_at)
+        _insert(tx, feeding_account.account, number, message_id, "save_sent", {}, next_at=next_at)
 
 
 def remove_sent_copy(
@@ -143,20 +154,24 @@ def remove_sent_copy(
 
     Where the provider sends the copy itself, only the pending push is removed.
     """
-    origin = origin_of(tx, inbox)
-    if origin is None or not origin.traits.copies_to_sent or "delivered" not in statuses:
+    feeding_account = account_feeding(tx, inbox)
+    if (
+        feeding_account is None
+        or not feeding_account.traits.copies_to_sent
+        or "delivered" not in statuses
+    ):
         return
-    if origin.traits.sends_sent_copy or "sent" in statuses:
+    if feeding_account.traits.sends_sent_copy or "sent" in statuses:
         tx.run("DELETE FROM pushes WHERE message = :n AND kind = 'save_sent'", n=number)
     else:
-        insert_deletion_push(tx, origin, number, message_id)
+        insert_deletion_push(tx, feeding_account, number, message_id)
 
 
 def _needs_sent_copy(traits: ProviderTraits, statuses: Collection[str]) -> bool:
     """Whether Sent has no copy: a provider makes one only when it sends the mail, or never."""
     if not traits.copies_to_sent:
         return "delivered" in statuses or "sent" in statuses
-    return "delivered" in statuses and not any(s in statuses for s in ("sent", *OPEN))
+    return "delivered" in statuses and not any(s in statuses for s in ("sent", *PENDING_STATUSES))
 
 
 def _insert(

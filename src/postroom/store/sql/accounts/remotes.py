@@ -19,8 +19,13 @@ from postroom.model.message import BlobKey, MessageState
 from postroom.model.storage import Added, Change, NewMessage
 from postroom.model.view import EVERYTHING
 from postroom.store.sql.accounts.accounts import account_number, set_refusal
-from postroom.store.sql.accounts.pushes import Delta, insert_push, insert_removal_push, origin_of
-from postroom.store.sql.events import About, add_event
+from postroom.store.sql.accounts.pushes import (
+    Delta,
+    account_feeding,
+    insert_push,
+    insert_removal_push,
+)
+from postroom.store.sql.events import MessageRef, add_event
 from postroom.store.sql.messages.message_changes import (
     change_messages,
     message_state,
@@ -29,7 +34,7 @@ from postroom.store.sql.messages.message_changes import (
     set_message_state,
 )
 from postroom.store.sql.messages.message_insert import add_message
-from postroom.store.sql.values import any_of, batches, caseless, dumps, from_text
+from postroom.store.sql.statements import any_of, batches, caseless, dumps, from_text
 from postroom.store.transaction import Transaction
 
 
@@ -114,8 +119,8 @@ INSERT = """
     ON CONFLICT (account, scope, key) DO UPDATE
        SET message = excluded.message, mailboxes = excluded.mailboxes, is_removed = 0
 """
-_PLACE_KEY = "account = :account AND scope = :scope AND key = :key"
-FIND = f"SELECT message, mailboxes FROM remote_messages WHERE {_PLACE_KEY}"
+_REMOTE_KEY = "account = :account AND scope = :scope AND key = :key"
+FIND = f"SELECT message, mailboxes FROM remote_messages WHERE {_REMOTE_KEY}"
 PLACED = "SELECT 1 FROM remote_messages WHERE message = :message LIMIT 1"
 LIVE = """
     SELECT mailboxes FROM remote_messages WHERE message = :message AND is_removed = 0
@@ -168,14 +173,14 @@ def _add(
     added = own or add_message(tx, as_there)
     number = number_of(tx, inbox, added.message_id)
     is_first = own is not None and tx.one(PLACED, message=number) is None
-    _place(tx, account, remote.ref, number, remote.mailboxes)
+    _insert_remote_message(tx, account, remote.ref, number, remote.mailboxes)
     if is_first:
         _push_state(tx, inbox, number, added.message_id, remote)
     elif added.is_duplicate:
         _apply_remote(tx, inbox, number, remote)
     elif (change := _by_rules(as_there, message)) != Change():
         for failed in change_messages(tx, [added.message_id], change, EVERYTHING).failed:
-            about = About(inbox, added.thread_id, added.message_id)
+            about = MessageRef(inbox, added.thread_id, added.message_id)
             data = _refusal_data(failed.message, change)
             add_event(tx, "message.refused", message.received_at, about, data)
     return added
@@ -198,7 +203,7 @@ def _sent_by_us(tx: Transaction, inbox: int, message: NewMessage) -> Added | Non
     return Added(row[1], row[2], is_duplicate=True) if row else None
 
 
-def _place(
+def _insert_remote_message(
     tx: Transaction, account: int, ref: RemoteRef, number: int | None, mailboxes: Sequence[str]
 ) -> None:
     tx.run(
@@ -215,9 +220,9 @@ def apply_changes(tx: Transaction, account_id: str, changes: RemoteChanges) -> N
     """Apply the changes of a provider, and store the checkpoint."""
     account, inbox = account_number(tx, account_id)
     _apply_all(tx, account, inbox, changes.messages)
-    for ref in changes.gone:
+    for ref in changes.removed:
         _remove_place(tx, account, inbox, ref)
-    for scope in changes.dropped:
+    for scope in changes.removed_scopes:
         for key in keys(tx, account_id, scope):
             _remove_place(tx, account, inbox, RemoteRef(scope, key))
     tx.run(
@@ -233,7 +238,7 @@ def _apply_all(tx: Transaction, account: int, inbox: int, found: Sequence[Remote
     for remote in found:
         row = tx.one(FIND, account=account, scope=remote.ref.scope, key=remote.ref.key)
         if row is not None and row[0] is not None:
-            _place(tx, account, remote.ref, row[0], remote.mailboxes)
+            _insert_remote_message(tx, account, remote.ref, row[0], remote.mailboxes)
             _apply_remote(tx, inbox, row[0], remote)
 
 
@@ -244,15 +249,15 @@ def abandon_push(tx: Transaction, account_id: str, push: Push, refusal: Refusal)
     if push.kind == "delete":
         for ref, _ in push.refs:
             _remove_place(tx, account, inbox, ref)
-    _apply_all(tx, account, inbox, refusal.there)
+    _apply_all(tx, account, inbox, refusal.remote_messages)
     refused = RefusedChange(
-        refusal.at, push.message_id, _changed_fields(push), refusal.why[:_MAX_DETAIL]
+        refusal.at, push.message_id, _changed_fields(push), refusal.reason[:_MAX_DETAIL]
     )
     set_refusal(tx, account, refused)
     row = tx.one(THREAD, inbox=inbox, id=push.message_id)
     if row is not None:
-        about = About(inbox, row[0], push.message_id)
-        add_event(tx, "message.refused", refusal.at, about, _refusal_data(refusal.why, push))
+        about = MessageRef(inbox, row[0], push.message_id)
+        add_event(tx, "message.refused", refusal.at, about, _refusal_data(refusal.reason, push))
 
 
 def _refusal_data(detail: str, change: Push | Change) -> dict[str, object]:
@@ -268,14 +273,14 @@ def _changed_fields(change: Push | Change) -> dict[str, object]:
 
 def _remove_place(tx: Transaction, account: int, inbox: int, ref: RemoteRef) -> None:
     """Mark a place as removed; messages without any place are removed after the sync pass."""
-    place = {"account": account, "scope": ref.scope, "key": ref.key}
-    row = tx.one(FIND, **place)
+    remote_key = {"account": account, "scope": ref.scope, "key": ref.key}
+    row = tx.one(FIND, **remote_key)
     if row is None:
         return
     if row[0] is None:
-        tx.run(f"DELETE FROM remote_messages WHERE {_PLACE_KEY}", **place)
+        tx.run(f"DELETE FROM remote_messages WHERE {_REMOTE_KEY}", **remote_key)
         return
-    tx.run(f"UPDATE remote_messages SET is_removed = 1 WHERE {_PLACE_KEY}", **place)
+    tx.run(f"UPDATE remote_messages SET is_removed = 1 WHERE {_REMOTE_KEY}", **remote_key)
     now = message_state(tx, inbox, row[0])
     mailboxes = _mailboxes(tx, row[0], now)
     if mailboxes and not _is_being_pushed(tx, row[0]):
@@ -296,7 +301,7 @@ def _push_state(
     tx: Transaction, inbox: int, number: int, message_id: str, remote: RemoteMessage
 ) -> None:
     """Push the flags, labels and mailbox of a sent message to the new copy at the provider."""
-    now, origin = message_state(tx, inbox, number), origin_of(tx, inbox)
+    now, feeding_account = message_state(tx, inbox, number), account_feeding(tx, inbox)
     flags, labels = remote.flags, _spelled(remote.labels or (), now.labels)
     was_moved = SENT not in now.mailboxes and OUTBOX not in now.mailboxes
     is_moved = SENT in remote.mailboxes and was_moved
@@ -308,9 +313,9 @@ def _push_state(
     flags = tuple(dict.fromkeys((*now.flags, *flags)))
     labels = tuple(dict.fromkeys((*now.labels, *labels)))
     mailboxes = now.mailboxes if is_moved else _mailboxes(tx, number, now)
-    set_message_state(tx, inbox, number, MessageState(labels, flags, mailboxes))
-    if origin is not None:
-        insert_push(tx, origin, number, message_id, new)
+    set_message_state(tx, inbox, number, MessageState(flags, labels, mailboxes))
+    if feeding_account is not None:
+        insert_push(tx, feeding_account, number, message_id, new)
 
 
 def _spelled(names: Sequence[str], present: Sequence[str]) -> tuple[str, ...]:
@@ -343,18 +348,22 @@ def settle_push(tx: Transaction, account_id: str, push: Push, pushed: Pushed) ->
     row = tx.one("SELECT message FROM pushes WHERE number = :n", n=push.number)
     tx.run("DELETE FROM pushes WHERE number = :n", n=push.number)
     number = row[0] if row else _of_copy(tx, inbox, push)
-    for ref, mailboxes in pushed.entered:
-        _place(tx, account, ref, number, mailboxes)
-    for ref in pushed.left:
+    for ref, mailboxes in pushed.added_refs:
+        _insert_remote_message(tx, account, ref, number, mailboxes)
+    for ref in pushed.removed_refs:
         _remove_place(tx, account, inbox, ref)
-    if row is None and number is None and push.kind == "save_sent" and pushed.entered:
-        insert_removal_push(tx, account, push.message_id, pushed.entered)
+    if row is None and number is None and push.kind == "save_sent" and pushed.added_refs:
+        insert_removal_push(tx, account, push.message_id, pushed.added_refs)
 
 
 def _of_copy(tx: Transaction, inbox: int, push: Push) -> int | None:
     """The message of a copy that is to be sent again, where the provider sends the copy itself."""
-    origin = origin_of(tx, inbox)
-    if push.kind != "save_sent" or origin is None or not origin.traits.sends_sent_copy:
+    feeding_account = account_feeding(tx, inbox)
+    if (
+        push.kind != "save_sent"
+        or feeding_account is None
+        or not feeding_account.traits.sends_sent_copy
+    ):
         return None
     return number_of(tx, inbox, push.message_id) or None
 

@@ -19,7 +19,7 @@ from postroom.model.inbox import Visible
 from postroom.model.memory import Author, Link, Namespaces
 from postroom.model.view import EVERYTHING
 from postroom.store.sql.memories import memory_links
-from postroom.store.sql.values import Conditions, any_of, batches, seconds
+from postroom.store.sql.statements import Conditions, any_of, batches, seconds
 from postroom.store.transaction import Transaction
 
 _LONG_RUN = 8
@@ -156,7 +156,7 @@ def _with_digests(
 
 def _is_readable(tx: Transaction, memory: int, visible: Visible) -> bool:
     """Whether the caller can see some of the mail that a memory came from."""
-    return any(memory_links.is_seen(tx, source, visible) for source in _sources(tx, memory))
+    return any(memory_links.is_visible(tx, source, visible) for source in _sources(tx, memory))
 
 
 def _among(namespaces: Namespaces) -> Conditions:
@@ -185,7 +185,7 @@ def remove_unused_digests(tx: Transaction, memory: int) -> None:
     removed = [
         source
         for source in _sources(tx, memory)
-        if not memory_links.is_seen(tx, source, EVERYTHING)
+        if not memory_links.is_visible(tx, source, EVERYTHING)
     ]
     for source in removed:
         tx.run(

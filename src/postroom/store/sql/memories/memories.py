@@ -21,7 +21,7 @@ from postroom.model.page import Found, Slice
 from postroom.model.values import dataclass
 from postroom.store.ranking.index import find_collection, unindex_document
 from postroom.store.sql.memories import mail_texts, memory_links
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     Conditions,
     Listing,
     from_text,

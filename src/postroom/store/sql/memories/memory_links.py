@@ -10,9 +10,9 @@ from itertools import islice
 
 from postroom.errors import Forbidden, NotFound
 from postroom.model.inbox import Visible
-from postroom.model.memory import Link, Namespaces, RecalledMemory, TiedMemory, summary_of
+from postroom.model.memory import DisclosedMemory, Link, Namespaces, RecalledMemory, summary_of
 from postroom.model.view import EVERYTHING, Everything
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     Conditions,
     any_of,
     batches,
@@ -110,12 +110,12 @@ def check_links(
     for position, link in enumerate(links):
         if not link.is_mail or link.to in held:
             continue
-        if not is_seen(tx, link.to, visible):
+        if not is_visible(tx, link.to, visible):
             kind = "message" if link.is_message else "thread"
             raise NotFound(f"links[{position}].to: no {kind} {link.to}")
 
 
-def is_seen(tx: Transaction, mail: str, visible: Visible) -> bool:
+def is_visible(tx: Transaction, mail: str, visible: Visible) -> bool:
     """Whether a caller can see a message or a thread."""
     row = tx.one(SEEN_MESSAGE if Link("", mail).is_message else SEEN_THREAD, id=mail)
     return row is not None and visible.sees(row[0])
@@ -181,13 +181,15 @@ def _contacts(tx: Transaction, link: Link) -> Iterator[str]:
                 yield address.lower()
 
 
-def ties_of(tx: Transaction, memory: int, visible: Visible) -> set[str]:
+def linked_addresses(tx: Transaction, memory: int, visible: Visible) -> set[str]:
     """The addresses that a memory is tied to, through mail that the caller can see."""
     if isinstance(visible, Everything):
         rows = tx.all("SELECT address FROM memory_ties WHERE memory = :m", m=memory)
         return {row[0] for row in rows}
     seen = (
-        link for link in links_of(tx, memory) if not link.is_mail or is_seen(tx, link.to, visible)
+        link
+        for link in links_of(tx, memory)
+        if not link.is_mail or is_visible(tx, link.to, visible)
     )
     return {address for link in seen for address in _contacts(tx, link)}
 
@@ -234,7 +236,7 @@ def mark_stale(tx: Transaction, memories: Sequence[int]) -> list[tuple[int, int]
 
 
 def _exists(tx: Transaction, link: Link) -> bool:
-    return is_seen(tx, link.to, EVERYTHING)
+    return is_visible(tx, link.to, EVERYTHING)
 
 
 def redirect_links(tx: Transaction, inbox: int, into: int, others: Sequence[int]) -> None:
@@ -301,7 +303,11 @@ def memories_about(
         number, target = row[8], row[7]
         if number in shown:
             continue
-        if visible == EVERYTHING or target in mail or target in ties_of(tx, number, visible):
+        if (
+            visible == EVERYTHING
+            or target in mail
+            or target in linked_addresses(tx, number, visible)
+        ):
             shown[number] = row
     return tuple(map(_recalled, shown.values()))
 
@@ -342,7 +348,7 @@ def tied_memories(
     namespaces: Namespaces,
     visible: Visible,
     now: datetime,
-) -> list[TiedMemory]:
+) -> list[DisclosedMemory]:
     """Memories whose text is in a mail to a recipient that they are not tied to.
 
     Only memories in these namespaces count, and only ties through mail of *visible* inboxes.
@@ -372,16 +378,16 @@ def _matches(tx: Transaction, asked: set[int], where: Conditions) -> Counter[int
 
 def _tied(
     tx: Transaction, memory: int, count: int, recipients: set[str], visible: Visible
-) -> TiedMemory | None:
+) -> DisclosedMemory | None:
     row = tx.one(OF_MEMORY, memory=memory, enough=_ENOUGH_SHINGLES)
     if row is None or count < row[2]:
         return None
-    ties = ties_of(tx, memory, visible)
+    ties = linked_addresses(tx, memory, visible)
     others = sorted(recipients - ties)
     if not ties or not others:
         return None
     links = links_of(tx, memory)
-    return TiedMemory(
+    return DisclosedMemory(
         row[0],
         row[1],
         about=tuple(sorted({link.to.lower() for link in links if link.is_address})),

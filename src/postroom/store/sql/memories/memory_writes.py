@@ -29,7 +29,13 @@ from postroom.store.sql.memories.memories import (
     is_expired,
     remove_document,
 )
-from postroom.store.sql.values import dumps, insert_many, insert_numbered, seconds, seconds_or_none
+from postroom.store.sql.statements import (
+    dumps,
+    insert_many,
+    insert_numbered,
+    seconds,
+    seconds_or_none,
+)
 from postroom.store.transaction import Transaction
 
 MAX_VERSIONS = 50
@@ -87,7 +93,10 @@ def save_memory(
     number = _save(tx, collection, old, new, now)
     memory_links.set_links(tx, number, new.links, new.text)
     index_document(
-        tx, collection, number, memory_text(change.key, new.summary, new.text, [*new.tags]).words
+        tx,
+        collection,
+        number,
+        memory_text(change.key, new.summary, new.text, [*new.tags]).for_terms,
     )
     stored = find_memory(tx, collection, change.key)
     assert stored is not None

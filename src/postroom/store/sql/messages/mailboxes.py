@@ -6,7 +6,7 @@ from postroom.model.inbox import WELL_KNOWN_MAILBOXES, Label, Mailbox
 from postroom.model.page import Found, Slice
 from postroom.model.view import Numbers
 from postroom.store.search.index import IndexSearcher
-from postroom.store.sql.values import Conditions, Listing, caseless, within
+from postroom.store.sql.statements import Conditions, Listing, caseless, within
 from postroom.store.transaction import Row, Transaction
 
 _MAILBOXES = Listing(

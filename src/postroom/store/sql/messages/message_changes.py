@@ -22,10 +22,10 @@ from postroom.store.search.index import (
 )
 from postroom.store.sql.accounts.pushes import (
     Delta,
-    Origin,
+    FeedingAccount,
+    account_feeding,
     insert_deletion_push,
     insert_push,
-    origin_of,
 )
 from postroom.store.sql.events import remove_events
 from postroom.store.sql.memories.memories import remove_without_mail
@@ -34,7 +34,7 @@ from postroom.store.sql.messages.mailboxes import canonical_mailbox
 from postroom.store.sql.messages.message_insert import insert_names, is_hidden, name_of
 from postroom.store.sql.messages.thread_merging import recount
 from postroom.store.sql.outbox.sends import refuse_unfinished, retain_send_outcome
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     OF_MESSAGES,
     any_of,
     batches,
@@ -51,7 +51,7 @@ _STANDARD = {caseless(name): name for name in STANDARD_MAILBOXES}
 _UNPRINTABLE = ("Cc", "Zl", "Zp")
 
 
-def provider_change(origin: Origin, change: Change) -> Change:
+def provider_change(feeding_account: FeedingAccount, change: Change) -> Change:
     """The change as the provider makes it: some have labels in place of other mailboxes."""
     destination = change.move_to
     if destination is None:
@@ -60,15 +60,17 @@ def provider_change(origin: Origin, change: Change) -> Change:
     if standard is not None:
         return replace(change, move_to=standard)
     _refuse_name(destination)
-    if not origin.traits.mailboxes_are_labels:
+    if not feeding_account.traits.mailboxes_are_labels:
         return change
     labels = (*change.add_labels, destination)
     return replace(change, add_labels=labels, move_to=ARCHIVE)
 
 
-def after_move(origin: Origin, present: Sequence[str], destination: str) -> tuple[str, ...]:
+def after_move(
+    feeding_account: FeedingAccount, present: Sequence[str], destination: str
+) -> tuple[str, ...]:
     """The mailboxes of a message after a move; with labels, sent mail stays in Sent as well."""
-    stays_in_sent = origin.traits.mailboxes_are_labels and SENT in present
+    stays_in_sent = feeding_account.traits.mailboxes_are_labels and SENT in present
     if stays_in_sent and destination in (ARCHIVE, INBOX, SENT):
         return (INBOX, SENT) if destination == INBOX else (SENT,)
     return (destination,)
@@ -82,7 +84,7 @@ def _refuse_name(name: str) -> None:
         raise InvalidInput(f"no mailbox can be called {name!r}: take out the control characters")
 
 
-def refuse_unsupported(origin: Origin, delta: Delta) -> None:
+def refuse_unsupported(feeding_account: FeedingAccount, delta: Delta) -> None:
     """Refuse a change that the provider rejects, or that would lose the message.
 
     Raises:
@@ -93,7 +95,7 @@ def refuse_unsupported(origin: Origin, delta: Delta) -> None:
             f"messages cannot be moved to {delta.move_to}; "
             "choose another mailbox, or write a new mail with create_draft"
         )
-    traits = origin.traits
+    traits = feeding_account.traits
     if not traits.has_draft_flag and "draft" in delta.add_flags:
         raise InvalidInput(f"{traits.title} does not store the flag draft; leave it out")
     if traits.mailboxes_are_labels:
@@ -192,14 +194,14 @@ def _known(row: Row) -> _Known:
 
 
 def _change(tx: Transaction, message_id: str, known: _Known, change: Change) -> list[SetChange]:
-    origin, before = origin_of(tx, known.inbox), known.message_state
-    if origin is None and change.move_to is not None:
+    feeding_account, before = account_feeding(tx, known.inbox), known.message_state
+    if feeding_account is None and change.move_to is not None:
         move_to = canonical_mailbox(tx, change.move_to, only(known.inbox))
         change = replace(change, move_to=move_to)
-    if origin is not None:
-        change = provider_change(origin, change)
+    if feeding_account is not None:
+        change = provider_change(feeding_account, change)
         if change.move_to is not None and change.mailboxes is None:
-            there = after_move(origin, before.mailboxes, change.move_to)
+            there = after_move(feeding_account, before.mailboxes, change.move_to)
             change = replace(change, mailboxes=there)
     labels = tuple(_labels(list(before.labels), change))
     if len(labels) > _MAX_LABELS:
@@ -211,10 +213,10 @@ def _change(tx: Transaction, message_id: str, known: _Known, change: Change) -> 
     )
     if set(after.mailboxes) != set(before.mailboxes):
         _refuse_in_outbox(tx, known, message_id, after)
-    if origin is not None:
+    if feeding_account is not None:
         delta = _delta(before, after, change.move_to or after.mailboxes[0])
-        refuse_unsupported(origin, delta)
-        insert_push(tx, origin, known.number, message_id, delta)
+        refuse_unsupported(feeding_account, delta)
+        insert_push(tx, feeding_account, known.number, message_id, delta)
     return _set_state(tx, known, after)
 
 
@@ -339,9 +341,9 @@ def remove_message(
     if known is None:
         return None
     refuse_unfinished(tx, known.inbox, known.number, message_id)
-    origin = origin_of(tx, known.inbox)
-    if origin is not None:
-        insert_deletion_push(tx, origin, known.number, message_id)
+    feeding_account = account_feeding(tx, known.inbox)
+    if feeding_account is not None:
+        insert_deletion_push(tx, feeding_account, known.number, message_id)
     return remove_number(tx, known.inbox, known.number)
 
 

@@ -16,7 +16,7 @@ from postroom.model.storage import Added, NewMessage
 from postroom.model.view import Numbers
 from postroom.store.search.index import index_message
 from postroom.store.sql.events import (
-    About,
+    MessageRef,
     add_event,
     add_outcomes,
     count_mail,
@@ -30,7 +30,7 @@ from postroom.store.sql.messages.thread_choice import (
 )
 from postroom.store.sql.outbox.queue import apply_report
 from postroom.store.sql.rules import apply_rule_effects
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     any_of,
     batches,
     caseless,
@@ -76,7 +76,7 @@ def _look_up(tx: Transaction, table: Table, inbox: int, name: str, folded: str) 
     return row[0], row[1]
 
 
-def numbers_named(tx: Transaction, table: Table, name: str, inboxes: Numbers) -> list[int]:
+def numbers_by_name(tx: Transaction, table: Table, name: str, inboxes: Numbers) -> list[int]:
     """The numbers of a label or mailbox name, one per inbox that has it."""
     where, params = within("inbox", inboxes)
     rows = tx.all(
@@ -139,7 +139,7 @@ class NewMessages:
         self.threads = InboxThreads(tx, self._inbox)
         self._stored_ids: set[str] | None = None
         if len(messages) > 1:
-            self.threads.read(dict.fromkeys(chain(*map(self.threads.named, messages))))
+            self.threads.read(dict.fromkeys(chain(*map(self.threads.message_ids, messages))))
             ids = dict.fromkeys(m.internet_message_id for m in messages if m.internet_message_id)
             self._stored_ids = _stored_ids(tx, self._inbox, ids)
 
@@ -154,13 +154,13 @@ class NewMessages:
         thread, thread_id = choose_thread(tx, message, self.threads)
         mailboxes = [name_of(tx, "mailboxes", inbox, name) for name in message.mailboxes]
         labels = [name_of(tx, "labels", inbox, name) for name in message.labels]
-        number = _insert(tx, message, inbox, thread, defects, _names(mailboxes, labels))
+        number = _insert(tx, message, inbox, thread, defects, _display_columns(mailboxes, labels))
         self.threads.add(message, thread, is_hidden=hidden)
         _add_places(self._rows, inbox, number, mailboxes, labels)
         add_texts(self._rows, message, inbox, number)
         index_message(tx, number, inbox)
         add_attachments(self._rows, message, inbox, number, [a.id for a in message.attachments])
-        self._add_events(message, About(inbox, thread_id, message.id))
+        self._add_events(message, MessageRef(inbox, thread_id, message.id))
         return Added(message.id, thread_id, is_duplicate=False)
 
     def _duplicate(self, message: NewMessage) -> tuple[Added | None, tuple[str, ...]]:
@@ -173,7 +173,7 @@ class NewMessages:
             return None, message.defects
         return _duplicate(self._tx, message, self._inbox)
 
-    def _add_events(self, message: NewMessage, about: About) -> None:
+    def _add_events(self, message: NewMessage, about: MessageRef) -> None:
         """Add the events of a message, and what rules and reports do because of it."""
         tx, is_report = self._tx, message.report is not None and message.direction == "inbound"
         if message.direction == "inbound":
@@ -201,7 +201,7 @@ class NewRows:
     def add(self, table: str, **columns: object) -> None:
         self._rows.setdefault(table, []).append(columns)
 
-    def add_received(self, message: NewMessage, about: About) -> None:
+    def add_received(self, message: NewMessage, about: MessageRef) -> None:
         """Add the event of a received message; one that goes to webhooks needs its number now."""
         at = message.received_at
         data: dict[str, object] = {
@@ -389,7 +389,7 @@ def insert_names(
     rows = NewRows(tx)
     _add_places(rows, inbox, number, mailboxes, labels)
     rows.write()
-    tx.put(SET_NAMES, inbox=inbox, message=number, **_names(mailboxes, labels))
+    tx.put(SET_NAMES, inbox=inbox, message=number, **_display_columns(mailboxes, labels))
 
 
 def _add_places(
@@ -402,7 +402,7 @@ def _add_places(
         rows.add("message_labels", label=label, inbox=inbox, message=number)
 
 
-def _names(mailboxes: Sequence[Name], labels: Sequence[Name]) -> dict[str, str]:
+def _display_columns(mailboxes: Sequence[Name], labels: Sequence[Name]) -> dict[str, str]:
     """The columns with the mailboxes and labels of a message, for display."""
     return {
         "mailboxes": dumps([name for _, name in mailboxes]),

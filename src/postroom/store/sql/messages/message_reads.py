@@ -23,7 +23,7 @@ from postroom.store.sql.messages.message_search import (
     visible_inbox,
 )
 from postroom.store.sql.messages.thread_choice import NAMED
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     Conditions,
     Listing,
     any_of,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from postroom.model.storage import NewMessage, Outdated
+from postroom.model.storage import NewMessage, OutdatedMessage
 from postroom.store.search.index import reindex_message
 from postroom.store.sql.messages.message_insert import (
     NewRows,
@@ -21,7 +21,7 @@ from postroom.store.sql.messages.thread_choice import (
     choose_thread,
 )
 from postroom.store.sql.messages.thread_merging import recount
-from postroom.store.sql.values import from_text, moment, scalar
+from postroom.store.sql.statements import from_text, moment, scalar
 from postroom.store.transaction import Row, Transaction
 
 OUTDATED = """
@@ -52,11 +52,11 @@ def count_outdated(tx: Transaction, version: int) -> int:
     return int(scalar(tx, COUNT_OUTDATED, version=version))
 
 
-def outdated(tx: Transaction, version: int, after: int, limit: int) -> list[Outdated]:
+def outdated(tx: Transaction, version: int, after: int, limit: int) -> list[OutdatedMessage]:
     """The next messages of an older parser version, in order of arrival."""
     rows = tx.all(OUTDATED, version=version, after=after, limit=limit)
     return [
-        Outdated(
+        OutdatedMessage(
             number=row[0],
             id=row[1],
             inbox_id=row[2],

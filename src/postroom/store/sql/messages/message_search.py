@@ -34,7 +34,7 @@ from postroom.model.view import Numbers, only
 from postroom.store.search.index import IndexSearcher, SearchQuery
 from postroom.store.sql.messages.mailboxes import canonical_mailbox
 from postroom.store.sql.messages.thread_choice import NAMED
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     any_of,
     caseless,
     flag_names,

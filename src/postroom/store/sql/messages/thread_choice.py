@@ -31,7 +31,7 @@ from postroom.mail.threads import (
 from postroom.model.message import Recipient
 from postroom.model.storage import NewMessage
 from postroom.store.sql.messages.thread_merging import join_threads
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     any_of,
     batches,
     from_text,
@@ -130,7 +130,7 @@ class InboxThreads:
             self._answered[message.id] = thread_keys(message)
         return self._answered[message.id]
 
-    def named(self, message: NewMessage) -> list[str]:
+    def message_ids(self, message: NewMessage) -> list[str]:
         """The Message-ID of a message, and those that it answers."""
         return [*filter(None, [message.internet_message_id]), *self.answered(message)]
 
@@ -156,7 +156,7 @@ class InboxThreads:
 
     def add(self, message: NewMessage, thread: int, *, is_hidden: bool) -> None:
         """Record the Message-IDs that a message names for later replies, and count it."""
-        for key in self.named(message):
+        for key in self.message_ids(message):
             if self._numbers.get(key) is None:
                 self._new_ids.setdefault(key, thread)
                 if key in self._numbers and thread in self._threads:

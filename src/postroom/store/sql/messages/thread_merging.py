@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from postroom.store.sql.memories.memory_links import redirect_links
-from postroom.store.sql.values import any_of
+from postroom.store.sql.statements import any_of
 from postroom.store.transaction import Transaction
 
 RECOUNT = """

@@ -13,7 +13,7 @@ from postroom.model.message import Thread, ThreadRow
 from postroom.model.page import Found
 from postroom.model.storage import ThreadQuery
 from postroom.model.view import only
-from postroom.store.sql.messages.message_insert import numbers_named
+from postroom.store.sql.messages.message_insert import numbers_by_name
 from postroom.store.sql.messages.message_search import (
     MESSAGE_TABLES,
     ROW_COLUMNS,
@@ -23,7 +23,7 @@ from postroom.store.sql.messages.message_search import (
 )
 from postroom.store.sql.messages.thread_choice import NAMED
 from postroom.store.sql.messages.thread_merging import join_threads, recount
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     Conditions,
     Listing,
     any_of,
@@ -78,7 +78,7 @@ def _conditions(tx: Transaction, query: ThreadQuery) -> Conditions:
         inboxes = only(visible_inbox(tx, query.inbox_id, query.visible))
     where.within("t.inbox", inboxes)
     if query.label is not None:
-        among, params = any_of("label", numbers_named(tx, "labels", query.label, inboxes))
+        among, params = any_of("label", numbers_by_name(tx, "labels", query.label, inboxes))
         where.add(
             f"""t.number IN (SELECT m.thread FROM messages m
                   JOIN message_labels ml ON +ml.inbox = +m.inbox AND ml.message = m.number
@@ -138,7 +138,7 @@ def get_thread(
     is_hidden = int(row[6] is None)
     if is_hidden:
         row = _hidden_counts(tx, row)
-    rows = _messages(tx, row, is_hidden, limit + 1, _place(tx, row, before))
+    rows = _messages(tx, row, is_hidden, limit + 1, _sort_key(tx, row, before))
     newest = _newest(tx, row, is_hidden=is_hidden)
     messages = tuple(thread_message(r, r[-2], r[-1]) for r in reversed(rows[:limit]))
     return Thread(**_summary(row, newest), messages=messages, has_more=len(rows) > limit)
@@ -149,7 +149,7 @@ def _hidden_counts(tx: Transaction, row: Row) -> Row:
     return (*row[:4], *counts, row[7]) if counts else row
 
 
-def _place(tx: Transaction, thread: Row, before: str | None) -> tuple[int, int] | None:
+def _sort_key(tx: Transaction, thread: Row, before: str | None) -> tuple[int, int] | None:
     if before is None:
         return None
     row = tx.one(
@@ -165,9 +165,9 @@ def _place(tx: Transaction, thread: Row, before: str | None) -> tuple[int, int] 
 
 
 def _messages(
-    tx: Transaction, thread: Row, is_hidden: int, limit: int, place: tuple[int, int] | None
+    tx: Transaction, thread: Row, is_hidden: int, limit: int, before: tuple[int, int] | None
 ) -> list[Row]:
-    start = "(m.date, m.number) < (:date, :number)" if place else "1 = 1"
+    start = "(m.date, m.number) < (:date, :number)" if before else "1 = 1"
     return tx.all(
         f"""SELECT {ROW_COLUMNS}, b.text, b.new_text FROM {MESSAGE_TABLES}
              WHERE +m.inbox = :inbox AND m.thread = :thread AND m.is_hidden = :is_hidden
@@ -176,7 +176,7 @@ def _messages(
         inbox=thread[7],
         thread=thread[0],
         is_hidden=is_hidden,
-        **({"date": place[0], "number": place[1]} if place else {}),
+        **({"date": before[0], "number": before[1]} if before else {}),
         limit=limit,
     )
 

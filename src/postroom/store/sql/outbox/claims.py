@@ -10,7 +10,7 @@ from postroom.approval import mail_digest
 from postroom.model.message import Recipient
 from postroom.model.sending import (
     GIVE_UP_AFTER,
-    OPEN,
+    PENDING_STATUSES,
     TRANSPORTS,
     Claimed,
     Envelope,
@@ -35,7 +35,7 @@ from postroom.store.sql.outbox.queue import (
     set_outcomes,
     set_recipients,
 )
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     any_of,
     dumps,
     from_text,
@@ -162,7 +162,7 @@ def _expire(
 def _job(row: Row, holder: str) -> OutboxJob:
     recipients = from_text(row[4])["recipients"]
     everyone = [r["address"] for r in recipients]
-    addresses = tuple(r["address"] for r in recipients if r["status"] in OPEN)
+    addresses = tuple(r["address"] for r in recipients if r["status"] in PENDING_STATUSES)
     # older versions recorded only the number of attempts
     first_attempt_at = row[6] if row[10] is None and row[5] else row[10]
     return OutboxJob(
@@ -312,7 +312,7 @@ def _set_open_recipients(
     changes = {
         r.address: Recipient(r.address, status, why)
         for r in recipients_of(tx, inbox, number)
-        if r.status in OPEN and (r.status, r.detail) != (status, why)
+        if r.status in PENDING_STATUSES and (r.status, r.detail) != (status, why)
     }
     set_recipients(tx, inbox, number, changes, now)
     return len(changes)

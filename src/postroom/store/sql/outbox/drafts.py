@@ -13,29 +13,36 @@ from typing import NamedTuple
 from postroom.approval import digest_of
 from postroom.errors import Conflict, NotFound, no_such
 from postroom.mail.addresses import canonical_address
-from postroom.model.approval import Asked
+from postroom.model.approval import GateRequest
 from postroom.model.inbox import Visible
 from postroom.model.message import BlobKey, Recipient, hidden_chars
 from postroom.model.page import Found, Slice
-from postroom.model.sending import AGAIN, CANCELLED, LEFT, WAITING, EarlierMail, StoredDraft
+from postroom.model.sending import (
+    CANCELLED,
+    POSSIBLY_SENT_STATUSES,
+    RETRIABLE_STATUSES,
+    WAITING,
+    EarlierMail,
+    StoredDraft,
+)
 from postroom.model.storage import Cancelled, Gate
 from postroom.store.sql.accounts.pushes import (
+    account_feeding,
     cancel_draft_removal,
     insert_deletion_push,
-    origin_of,
     remove_sent_copy,
 )
 from postroom.store.sql.credentials import keys_by_id
 from postroom.store.sql.outbox.holds import known_addresses, pass_gate, set_hold
 from postroom.store.sql.outbox.queue import (
     ROW_KEY,
-    Cleared,
+    GateResult,
     copy_to_sent,
     insert_outbox_entry,
     requeue,
     set_recipients,
 )
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     Conditions,
     Listing,
     dumps,
@@ -245,7 +252,7 @@ def retry_mail(
     now: datetime,
     *,
     authors: tuple[str, ...],
-    outside: Sequence[str],
+    external_recipients: Sequence[str],
     gate: Gate,
     disclosures: tuple[str, ...] = (),
 ) -> None:
@@ -261,7 +268,7 @@ def retry_mail(
             cancelled and its draft changed or sent since.
     """
     row = _row(tx, message_id, visible)
-    again = [r for r in _recipients(row) if r.status in AGAIN]
+    again = [r for r in _recipients(row) if r.status in RETRIABLE_STATUSES]
     if not again:
         raise Conflict(_why_not_again(message_id, {r.status for r in _recipients(row)}))
     if row[3] in ("claimed", "handing_over"):
@@ -274,10 +281,10 @@ def retry_mail(
     inbox, number = row[5], row[0]
     if row[6] is not None:
         _mark_sent_again(tx, row[6], row[7], message_id, now)
-    leaving = [r.address for r in again if r.address in outside]
-    cleared = _clear_again(tx, row, authors, leaving, gate, disclosures, now)
-    status = "held" if cleared.hold else "queued"
-    why = "; ".join(cleared.hold.reasons) if cleared.hold else None
+    leaving = [r.address for r in again if r.address in external_recipients]
+    gate_result = _pass_gate_again(tx, row, authors, leaving, gate, disclosures, now)
+    status = "held" if gate_result.hold else "queued"
+    why = "; ".join(gate_result.hold.reasons) if gate_result.hold else None
     changes = {r.address: Recipient(r.address, status, why) for r in again}
     set_recipients(tx, inbox, number, changes, now)
     statuses = {r.status for r in _recipients(row)}
@@ -286,7 +293,7 @@ def retry_mail(
     tx.run(f"DELETE FROM outbox WHERE {ROW_KEY}", inbox=inbox, message=number)
     everyone = tuple(changes.get(r.address, r) for r in _recipients(row))
     insert_outbox_entry(
-        tx, inbox, number, everyone, seconds(now), is_scheduled=True, cleared=cleared
+        tx, inbox, number, everyone, seconds(now), is_scheduled=True, gate_result=gate_result
     )
     unknown = _former_unknown(row) | {r.address: r.detail for r in again if r.status == "unknown"}
     if unknown:
@@ -301,24 +308,24 @@ def _why_not_again(message_id: str, statuses: set[str]) -> str:
     return f"all recipients have {message_id} already"
 
 
-def _clear_again(
+def _pass_gate_again(
     tx: Transaction,
     row: Row,
     authors: tuple[str, ...],
-    outside: Sequence[str],
+    external_recipients: Sequence[str],
     gate: Gate,
     disclosures: tuple[str, ...],
     now: datetime,
-) -> Cleared:
+) -> GateResult:
     """Pass a stored mail through the gate, for everyone who had a part in it."""
     details, (inbox, number) = from_text(row[2]), (row[5], row[0])
     files = "SELECT count(*) FROM attachments WHERE inbox = :i AND message = :n AND is_inline = 0"
-    mail = Asked(
+    mail = GateRequest(
         inbox=inbox,
         raw=row[11],
         sender=row[12],
         recipients=[r["address"] for r in details["recipients"]],
-        outside=outside,
+        external_recipients=external_recipients,
         authors=tuple(dict.fromkeys((*from_text(row[10] or "[]"), *authors))),
         attachments=int(scalar(tx, files, i=inbox, n=number)),
         hidden_chars=hidden_chars(details.get("security", {})),
@@ -328,11 +335,11 @@ def _clear_again(
     )
     hold = hold_in(details)
     if hold is not None and hold.decision == "approved" and hold.sha256 == digest_of(mail):
-        return Cleared(digest_of(mail), tuple(mail.authors))
+        return GateResult(digest_of(mail), tuple(mail.authors))
     held = pass_gate(tx, mail, gate)
     if held is not None:
         set_hold(tx, inbox, number, held)
-    return Cleared(digest_of(mail), tuple(mail.authors), held)
+    return GateResult(digest_of(mail), tuple(mail.authors), held)
 
 
 def cancel_mail(
@@ -358,7 +365,7 @@ def cancel_mail(
     set_recipients(tx, row[5], row[0], cancelled, now)
     copy_to_sent(tx, row[5], row[0], now)
     requeue(tx, row[5], row[0], seconds(now))
-    if unknown or any(r.status in LEFT for r in _recipients(row)):
+    if unknown or any(r.status in POSSIBLY_SENT_STATUSES for r in _recipients(row)):
         return Cancelled()
     draft_id = _restore_draft(tx, message_id)
     if draft_id is None:
@@ -379,9 +386,9 @@ def _remove(tx: Transaction, inbox: int, number: int, message_id: str) -> tuple[
     """Remove the message of a mail that is a draft again."""
     from postroom.store.sql.messages.message_changes import remove_number  # late: it imports this
 
-    origin = origin_of(tx, inbox)
-    if origin is not None:
-        insert_deletion_push(tx, origin, number, message_id)
+    feeding_account = account_feeding(tx, inbox)
+    if feeding_account is not None:
+        insert_deletion_push(tx, feeding_account, number, message_id)
     return remove_number(tx, inbox, number)
 
 

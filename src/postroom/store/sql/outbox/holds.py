@@ -18,11 +18,11 @@ from postroom.mail.addresses import canonical_address
 from postroom.mail.text.fold import as_key
 from postroom.model.approval import (
     UNREADABLE_POLICY,
-    Asked,
+    GateRequest,
     Hold,
     InboxPolicy,
-    LeavingMail,
     Policy,
+    RiskFacts,
     SenderLists,
     SuspiciousMail,
 )
@@ -31,9 +31,9 @@ from postroom.model.key import AGENT, NOTICES, OWNER
 from postroom.model.message import Recipient, findings_of
 from postroom.model.storage import Gate
 from postroom.store.sql.credentials import keys_by_id, recipient_lists
-from postroom.store.sql.events import About, add_event
+from postroom.store.sql.events import MessageRef, add_event
 from postroom.store.sql.outbox.queue import ABOUT, ROW_KEY, set_recipients
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     any_of,
     batches,
     dumps,
@@ -67,26 +67,28 @@ def explain_hold(reasons: Sequence[str]) -> str:
     )
 
 
-def pass_gate(tx: Transaction, mail: Asked, gate: Gate) -> Hold | None:
+def pass_gate(tx: Transaction, mail: GateRequest, gate: Gate) -> Hold | None:
     """Whether a mail may leave (None), or is held for a person, and why.
 
     Raises Forbidden if a policy denies a recipient.
     """
     policies = policies_of(tx, mail.authors, mail.inbox, gate.agent)
     refuse_denied(policies, mail.recipients)
-    outside = tuple(canonical_address(address) for address in mail.outside)
-    refuse_unlisted(policies, outside)
+    external_recipients = tuple(canonical_address(address) for address in mail.external_recipients)
+    refuse_unlisted(policies, external_recipients)
     closed = [p for p in policies if p.approval != "never"]
-    if not closed or not outside:
+    if not closed or not external_recipients:
         return None
-    leaving = _leaving(tx, mail, outside, assess_risks=any(p.approval == "risky" for p in closed))
+    leaving = _leaving(
+        tx, mail, external_recipients, assess_risks=any(p.approval == "risky" for p in closed)
+    )
     reasons = [reason for policy in closed for reason in hold_reasons(policy, leaving, "sender")]
     if not reasons:
         return None
     return Hold(digest_of(mail), tuple(dict.fromkeys(reasons)), mail.now, mail.now + gate.hold_for)
 
 
-def evaluate_mail(tx: Transaction, mail: Asked, inbox_id: str, gate: Gate) -> Hold | None:
+def evaluate_mail(tx: Transaction, mail: GateRequest, inbox_id: str, gate: Gate) -> Hold | None:
     """What the gate would say of a mail from an inbox. Raises Forbidden."""
     return pass_gate(tx, mail._replace(inbox=inbox_number(tx, inbox_id) or 0), gate)
 
@@ -150,14 +152,14 @@ def set_inbox_policy(tx: Transaction, inbox_id: str, policy: InboxPolicy) -> Non
 
 
 def _leaving(
-    tx: Transaction, mail: Asked, outside: tuple[str, ...], *, assess_risks: bool
-) -> LeavingMail:
+    tx: Transaction, mail: GateRequest, external_recipients: tuple[str, ...], *, assess_risks: bool
+) -> RiskFacts:
     if not assess_risks:
-        return LeavingMail(outside)
+        return RiskFacts(external_recipients)
     since = seconds(mail.now) - _HOUR_S
-    return LeavingMail(
-        outside,
-        known=known_addresses(tx, mail.inbox, outside),
+    return RiskFacts(
+        external_recipients,
+        known=known_addresses(tx, mail.inbox, external_recipients),
         attachments=mail.attachments,
         hidden_chars=mail.hidden_chars,
         suspicious=tuple(_suspicious(tx, mail)),
@@ -204,7 +206,7 @@ OF_THREAD = """
 PEOPLE = "SELECT m.addresses, m.inbox FROM messages m WHERE m.id = :id"
 
 
-def _suspicious(tx: Transaction, mail: Asked) -> Iterable[SuspiciousMail]:
+def _suspicious(tx: Transaction, mail: GateRequest) -> Iterable[SuspiciousMail]:
     """The suspicious mail that the authors have read lately, and that of the answered thread."""
     among, params = any_of("caller", list(mail.authors))
     since = seconds(mail.now - READ_WITHIN)
@@ -427,5 +429,5 @@ def _decided(
     _write_details(tx, inbox, number, {**details, "hold": stored_hold(decided)})
     if verdict == "approved":
         data: dict[str, object] = {"sha256": hold.sha256, "approved_by": decision.by}
-        add_event(tx, "message.approved", decision.now, About(*row[:3]), data)
+        add_event(tx, "message.approved", decision.now, MessageRef(*row[:3]), data)
     return [r["address"] for r in details["recipients"] if r["status"] == "held"]

@@ -13,9 +13,9 @@ from postroom.model.inbox import OUTBOX, SENT
 from postroom.model.message import Recipient
 from postroom.model.page import Found
 from postroom.model.sending import (
-    LEFT,
-    NOT_OUT,
-    OPEN,
+    OUTBOX_STATUSES,
+    PENDING_STATUSES,
+    POSSIBLY_SENT_STATUSES,
     OutboxEntry,
     OutboxJob,
     OutboxQuery,
@@ -26,9 +26,9 @@ from postroom.model.sending import (
 from postroom.model.storage import DeliveryReport, RecipientStatus
 from postroom.store.maintenance.lifecycle import CLEAR_STATE, refuse_sending
 from postroom.store.sql.accounts.pushes import drop_draft, insert_sent_copy
-from postroom.store.sql.events import About, add_event, add_outcomes
+from postroom.store.sql.events import MessageRef, add_event, add_outcomes
 from postroom.store.sql.messages.thread_choice import add_reached
-from postroom.store.sql.values import (
+from postroom.store.sql.statements import (
     Conditions,
     Listing,
     dumps,
@@ -53,7 +53,7 @@ REPORTED = """
      WHERE inbox = :inbox AND internet_id = :internet_id AND is_outbound = 1
      ORDER BY number DESC LIMIT 1
 """
-HANDED_OVER = """
+IN_TRANSMISSION = """
     SELECT pending FROM outbox
      WHERE inbox = :inbox AND message = :number AND state = 'handing_over'
 """
@@ -91,7 +91,7 @@ def set_recipients(
     row = tx.one(ABOUT, inbox=inbox, number=number)
     if row is None or not changes:
         return
-    about, details = About(*row[:3]), from_text(row[3])
+    about, details = MessageRef(*row[:3]), from_text(row[3])
     before = {r["address"]: r["status"] for r in details["recipients"]}
     after = tuple(changes.get(r["address"], Recipient(**r)) for r in details["recipients"])
     details["recipients"] = after
@@ -130,8 +130,8 @@ def _move_with_outcome(tx: Transaction, inbox: int, number: int, statuses: set[s
         set_message_state,
     )
 
-    has_left = not statuses.isdisjoint(LEFT)
-    if not has_left and statuses.isdisjoint(OPEN):
+    has_left = not statuses.isdisjoint(POSSIBLY_SENT_STATUSES)
+    if not has_left and statuses.isdisjoint(PENDING_STATUSES):
         return
     source, target = (OUTBOX, SENT) if has_left else (SENT, OUTBOX)
     state = message_state(tx, inbox, number)
@@ -149,14 +149,14 @@ def apply_report(tx: Transaction, inbox: int, report: DeliveryReport, now: datet
     row = tx.one(REPORTED, inbox=inbox, internet_id=report.internet_message_id)
     if row is None:
         return
-    pending = tx.one(HANDED_OVER, inbox=inbox, number=row[0])
-    handed_over = from_text(pending[0] or "[]") if pending else ()
+    pending = tx.one(IN_TRANSMISSION, inbox=inbox, number=row[0])
+    in_transmission = from_text(pending[0] or "[]") if pending else ()
     recipients = {r["address"].lower(): r for r in from_text(row[1])["recipients"] or ()}
     changes = {
         r["address"]: Recipient(r["address"], reported.status, reported.detail)
         for reported in report.statuses
         if (r := _recipient_of(recipients, reported, report))
-        and (r["status"] in _REPORTABLE or r["address"] in handed_over)
+        and (r["status"] in _REPORTABLE or r["address"] in in_transmission)
     }
     set_recipients(tx, inbox, row[0], changes, now)
 
@@ -183,12 +183,12 @@ COUNT_WAITING = """
     SELECT count(*) FROM outbox WHERE state IN ('waiting', 'claimed', 'handing_over')
 """
 _NOT_SENT = {"failed", "bounced"}
-_MAY_BE_SENT = {"unknown", *OPEN}
+_MAY_BE_SENT = {"unknown", *PENDING_STATUSES}
 ROW_KEY = "inbox = :inbox AND message = :message"
 """The condition for one row; `row_of` has its parameters."""
 
 
-class Cleared(NamedTuple):
+class GateResult(NamedTuple):
     """What the gate said of a mail: its digest, whose policies hold, and the hold, if it waits."""
 
     sha256: str
@@ -204,30 +204,30 @@ def insert_outbox_entry(
     start: int,
     *,
     is_scheduled: bool,
-    cleared: Cleared,
+    gate_result: GateResult,
     sent_by: str | None = None,
 ) -> None:
     """Insert a stored message that has passed the gate into the outbox: as `done` if nothing is to
     be sent, as `held` until its hold expires if a person decides.
     """
     statuses = {recipient.status for recipient in recipients}
-    if statuses.isdisjoint((*NOT_OUT, "captured")):
+    if statuses.isdisjoint((*OUTBOX_STATUSES, "captured")):
         return
-    state = "done" if statuses.isdisjoint(OPEN) else "waiting"
+    state = "done" if statuses.isdisjoint(PENDING_STATUSES) else "waiting"
     insert(
         tx,
         "outbox",
         inbox=inbox,
         message=number,
-        state="held" if cleared.hold else state,
+        state="held" if gate_result.hold else state,
         status=overall_status(recipients),
         attempts=0,
         queued_at=start,
-        next_at=seconds(cleared.hold.expires_at) if cleared.hold else start,
+        next_at=seconds(gate_result.hold.expires_at) if gate_result.hold else start,
         is_scheduled=int(is_scheduled),
         sent_by=sent_by,
-        sha256=cleared.sha256,
-        authors=dumps(cleared.authors),
+        sha256=gate_result.sha256,
+        authors=dumps(gate_result.authors),
     )
     tx.announce("outbox")
 
@@ -259,7 +259,7 @@ def copy_to_sent(tx: Transaction, inbox: int, number: int, at: datetime) -> None
 
 def requeue(tx: Transaction, inbox: int, number: int, next_at: int) -> None:
     """Make a message wait until *next_at*, or mark it as done if no recipient is open."""
-    is_open = any(r.status in OPEN for r in recipients_of(tx, inbox, number))
+    is_open = any(r.status in PENDING_STATUSES for r in recipients_of(tx, inbox, number))
     tx.run(
         f"""UPDATE outbox SET state = :state, next_at = :next_at, holder = NULL, until = NULL,
                   pending = NULL WHERE {ROW_KEY}""",
@@ -346,7 +346,7 @@ def find_outbox(tx: Transaction, query: OutboxQuery) -> Found[OutboxEntry]:
 def _conditions(tx: Transaction, query: OutboxQuery) -> Conditions:
     where = Conditions()
     where.within("o.inbox", visible_numbers(tx, query.visible))
-    where.among("o.status", "status", [query.status] if query.status else NOT_OUT)
+    where.among("o.status", "status", [query.status] if query.status else OUTBOX_STATUSES)
     return where
 
 
@@ -397,7 +397,9 @@ def mark_unknown(tx: Transaction, now: datetime) -> int:
     """
     rows = tx.all(WAITING, now=seconds(now))
     for inbox, number in rows:
-        waiting = [r.address for r in recipients_of(tx, inbox, number) if r.status in OPEN]
+        waiting = [
+            r.address for r in recipients_of(tx, inbox, number) if r.status in PENDING_STATUSES
+        ]
         unknown = {address: Recipient(address, "unknown", POSSIBLY_SENT) for address in waiting}
         set_outcomes(tx, inbox, number, unknown, now)
         copy_to_sent(tx, inbox, number, now + LISTED_AFTER)

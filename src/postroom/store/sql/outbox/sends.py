@@ -11,19 +11,19 @@ from postroom.approval import digest_of
 from postroom.errors import Conflict, RateLimited
 from postroom.mail.addresses import without_tag
 from postroom.mail.text.fold import as_key
-from postroom.model.approval import Asked, Hold
+from postroom.model.approval import GateRequest, Hold
 from postroom.model.message import FLAGS, Recipient, hidden_chars
 from postroom.model.sending import PAUSED, WAITING, Sent, mailbox_of, overall_status, waits_until
 from postroom.model.storage import NewSend, ReplyLimit
 from postroom.store.search.index import SetChange, flag_set, update_message_sets
-from postroom.store.sql.accounts.pushes import Delta, insert_push, insert_sent_copy, origin_of
+from postroom.store.sql.accounts.pushes import Delta, account_feeding, insert_push, insert_sent_copy
 from postroom.store.sql.events import count_send
 from postroom.store.sql.messages.message_insert import add_message
 from postroom.store.sql.messages.thread_choice import NAMED
 from postroom.store.sql.outbox.drafts import mark_sent, sent_as
 from postroom.store.sql.outbox.holds import explain_hold, pass_gate
-from postroom.store.sql.outbox.queue import Cleared, insert_outbox_entry, is_paused
-from postroom.store.sql.values import (
+from postroom.store.sql.outbox.queue import GateResult, insert_outbox_entry, is_paused
+from postroom.store.sql.statements import (
     dumps,
     from_text,
     inbox_number,
@@ -156,8 +156,8 @@ def retain_send_outcome(tx: Transaction, inbox: int, number: int) -> None:
     if row is None:
         return
     message_id, at, details, pending = row
-    handed_over = from_text(pending or "[]")
-    recipients = tuple(_final(r, handed_over) for r in from_text(details)["recipients"] or ())
+    in_transmission = from_text(pending or "[]")
+    recipients = tuple(_final(r, in_transmission) for r in from_text(details)["recipients"] or ())
     for send, answer in tx.all("SELECT number, response FROM sends WHERE at = :at", at=at):
         response = from_text(answer)
         if recipients and response["message_id"] == message_id:
@@ -165,11 +165,11 @@ def retain_send_outcome(tx: Transaction, inbox: int, number: int) -> None:
             tx.run("UPDATE sends SET response = :a WHERE number = :n", a=dumps(response), n=send)
 
 
-def _final(recipient: dict[str, Any], handed_over: list[str]) -> Recipient:
+def _final(recipient: dict[str, Any], in_transmission: list[str]) -> Recipient:
     address, status = recipient["address"], recipient["status"]
     if status not in WAITING:
         return Recipient(**recipient)
-    if address in handed_over:
+    if address in in_transmission:
         return Recipient(address, "unknown", _MAYBE)
     return Recipient(address, "failed", _DROPPED)
 
@@ -218,8 +218,8 @@ def record_send(tx: Transaction, send: NewSend) -> Sent:
     if earlier is not None:
         return earlier
     _refuse_over_limits(tx, send)
-    cleared = _pass_gate(tx, send)
-    sent = _store(tx, send, cleared)
+    gate_result = _pass_gate(tx, send)
+    sent = _store(tx, send, gate_result)
     if send.draft_id is not None:
         it = (send.draft_id, send.draft_revision)
         mark_sent(tx, *it, sent.message_id, send.message.received_at)
@@ -251,9 +251,9 @@ def _addresses(send: NewSend) -> list[str]:
     return [recipient.address for recipient in send.message.recipients or ()]
 
 
-def _store(tx: Transaction, send: NewSend, cleared: Cleared) -> Sent:
+def _store(tx: Transaction, send: NewSend, gate_result: GateResult) -> Sent:
     """Store the message, its local deliveries and its outbox entry; one that is held waits."""
-    recipients = _waiting(send.message.recipients or (), cleared.hold)
+    recipients = _waiting(send.message.recipients or (), gate_result.hold)
     added = add_message(
         tx,
         replace(
@@ -261,28 +261,28 @@ def _store(tx: Transaction, send: NewSend, cleared: Cleared) -> Sent:
             recipients=recipients,
             mailboxes=(mailbox_of(recipients),),
             send_at=send.send_at,
-            hold=stored_hold(cleared.hold) if cleared.hold else None,
+            hold=stored_hold(gate_result.hold) if gate_result.hold else None,
         ),
     )
-    for delivery in send.deliveries if cleared.hold is None else ():
+    for delivery in send.deliveries if gate_result.hold is None else ():
         add_message(tx, delivery)
     if send.answered is not None:
         _mark_answered(tx, send.answered)
-    place = _place(tx, added.message_id)
+    row_key = _row_key(tx, added.message_id)
     if send.reply_limit is not None:
-        count_replies(tx, place[0], _addresses(send), send.message.received_at)
-    insert_sent_copy(tx, *place, added.message_id, statuses={r.status for r in recipients})
+        count_replies(tx, row_key[0], _addresses(send), send.message.received_at)
+    insert_sent_copy(tx, *row_key, added.message_id, statuses={r.status for r in recipients})
     insert_outbox_entry(
         tx,
-        *place,
+        *row_key,
         recipients,
         seconds(send.send_at or send.message.received_at),
-        is_scheduled=send.send_at is not None or cleared.hold is not None,
-        cleared=cleared,
+        is_scheduled=send.send_at is not None or gate_result.hold is not None,
+        gate_result=gate_result,
         sent_by=send.caller,
     )
-    held = cleared.hold.reasons if cleared.hold else ()
-    count_send(tx, place[0], send.message.received_at, via=send.via, is_held=bool(held))
+    held = gate_result.hold.reasons if gate_result.hold else ()
+    count_send(tx, row_key[0], send.message.received_at, via=send.via, is_held=bool(held))
     return Sent(
         added.message_id,
         added.thread_id,
@@ -293,15 +293,15 @@ def _store(tx: Transaction, send: NewSend, cleared: Cleared) -> Sent:
     )
 
 
-def _pass_gate(tx: Transaction, send: NewSend) -> Cleared:
+def _pass_gate(tx: Transaction, send: NewSend) -> GateResult:
     """Pass a new mail through the gate. Raises Forbidden if a policy denies a recipient."""
     message = send.message
-    mail = Asked(
+    mail = GateRequest(
         inbox=inbox_number(tx, message.inbox_id) or 0,
         raw=message.raw,
         sender=message.sender.address if message.sender else "",
         recipients=[recipient.address for recipient in message.recipients or ()],
-        outside=send.outside,
+        external_recipients=send.external_recipients,
         authors=send.authors or (send.caller,),
         attachments=sum(not a.is_inline for a in message.attachments),
         hidden_chars=hidden_chars(message.security),
@@ -309,7 +309,7 @@ def _pass_gate(tx: Transaction, send: NewSend) -> Cleared:
         disclosures=send.warnings,
         now=message.received_at,
     )
-    return Cleared(digest_of(mail), tuple(mail.authors), pass_gate(tx, mail, send.gate))
+    return GateResult(digest_of(mail), tuple(mail.authors), pass_gate(tx, mail, send.gate))
 
 
 def _waiting(recipients: tuple[Recipient, ...], hold: Hold | None) -> tuple[Recipient, ...]:
@@ -365,12 +365,12 @@ def _mark_answered(tx: Transaction, message_id: str) -> None:
         n=row[0],
     )
     update_message_sets(tx, [SetChange(row[0], row[1], set(), {flag_set("answered")})])
-    origin = origin_of(tx, row[1])
-    if origin is not None:
-        insert_push(tx, origin, row[0], message_id, Delta(add_flags=("answered",)))
+    feeding_account = account_feeding(tx, row[1])
+    if feeding_account is not None:
+        insert_push(tx, feeding_account, row[0], message_id, Delta(add_flags=("answered",)))
 
 
-def _place(tx: Transaction, message_id: str) -> tuple[int, int]:
+def _row_key(tx: Transaction, message_id: str) -> tuple[int, int]:
     row = tx.one("SELECT inbox, number FROM messages WHERE id = :id", id=message_id)
     return (row[0], row[1]) if row else (0, 0)
 
@@ -437,10 +437,10 @@ def _sent(answer: str) -> Sent:
 
 
 def _check_rate(tx: Transaction, send: NewSend, now: int) -> None:
-    if send.most_per_hour is None:
+    if send.max_per_hour is None:
         return
     row = tx.one(OLDEST_OF_HOUR, caller=send.caller, since=now - HOUR_S)
-    if row is not None and row[0] >= send.most_per_hour:
+    if row is not None and row[0] >= send.max_per_hour:
         wait = max(1, row[1] + HOUR_S - now)
         raise RateLimited(
             f"{row[0]} mails were sent within the hour, which is the limit for one sender; try "

@@ -176,7 +176,7 @@ async def _examine_blobs(app: App, result: VerifyResult) -> set[BlobKey]:
         async for key, size in app.services.store.all_blobs():
             result.blobs += 1
             result.bytes += size
-            damage = await app.services.blobs.damage(key, size)
+            damage = await app.services.blobs.find_damage(key, size)
             # What was removed meanwhile is gone with its message.
             if damage is not None and await app.services.store.used_blobs([key]):
                 damaged.add(key)

@@ -19,10 +19,10 @@ from postroom.calls.operation import call
 from postroom.errors import Conflict, InvalidInput, NotFound
 from postroom.model.inbox import INBOX, Inbox
 from postroom.model.key import OWNER
-from postroom.model.rule import Action, shown_action
+from postroom.model.rule import Action, public_action
 from postroom.model.view import EVERYTHING
 from postroom.operations.inboxes import create_inbox
-from postroom.pipeline.parser import Parser
+from postroom.pipeline.parse_worker import Parser
 from postroom.pipeline.transfer.archives import NO_HEADER, Quoting, Unreadable
 from postroom.pipeline.transfer.import_export import (
     BATCH_MAILS,
@@ -102,7 +102,7 @@ def import_(
         open_source,
         kind=cast("Kind | None", kind),
         mailbox=mailbox,
-        most_bytes=session.settings.limits.message_bytes,
+        max_bytes=session.settings.limits.message_bytes,
         quoting=cast("Quoting", quoting),
     )
     sources, missing = _opened_sources(paths, open_path)
@@ -349,7 +349,7 @@ def test(session: Session, *, file: str, mbox: str, against: str | None) -> int:
     trial = BackTest(read_rules(file), read_rules(against) if against else None)
     limits = session.limits
     source = open_source(
-        Path(mbox), kind=None, mailbox=INBOX, most_bytes=limits.message_bytes, quoting="mboxrd"
+        Path(mbox), kind=None, mailbox=INBOX, max_bytes=limits.message_bytes, quoting="mboxrd"
     )
     refused = asyncio.run(_try(trial, source, Parser(limits)))
     if session.as_json:
@@ -398,5 +398,5 @@ def _title(outcome: Outcome) -> str:
 
 def _action_words(actions: tuple[Action, ...]) -> str:
     return cell(
-        ", ".join(": ".join(shown_action(action).values()) for action in actions) or "nothing"
+        ", ".join(": ".join(public_action(action).values()) for action in actions) or "nothing"
     )

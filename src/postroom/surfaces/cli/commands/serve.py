@@ -288,7 +288,7 @@ async def _serve(
         no_auth=no_auth,
         attempts=attempts,
     )
-    async with app.at_work(), AsyncExitStack() as stack:
+    async with app.background_jobs(), AsyncExitStack() as stack:
         if ports.smtp is not None:
             await stack.enter_async_context(listening(app, ports.smtp))
         await serve_on(ports.http, asgi, ready=lambda _port: ready(), stopping=app.begin_shutdown)
@@ -323,7 +323,7 @@ def worker(session: Session, /, *, port: str | None) -> None:
 async def _work(settings: Settings, until: Callable[[App], Awaitable[None]]) -> None:
     from postroom.app import open_app
 
-    async with open_app(settings) as app, app.at_work():
+    async with open_app(settings) as app, app.background_jobs():
         print("Postroom runs background jobs. Stop it with Ctrl-C.", flush=True)
         await until(app)
 
@@ -360,7 +360,10 @@ def mcp(session: Session, /, *, key: str | None, key_file: str | None, **given: 
     bears = _key_of_client(settings, key, key_file)
 
     async def run() -> None:
-        async with open_app(settings) as app, app.filling_in() as begin_background:
+        async with (
+            open_app(settings) as app,
+            app.background_jobs_when_unattended() as begin_background,
+        ):
             gc.freeze()
             gc.enable()
             try:

@@ -99,7 +99,7 @@ class Parser:
         self._worker = await asyncio.create_subprocess_exec(
             sys.executable,
             "-c",
-            "from postroom.pipeline.parser import run_worker; run_worker()",
+            "from postroom.pipeline.parse_worker import run_worker; run_worker()",
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=2**20,

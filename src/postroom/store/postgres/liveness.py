@@ -12,7 +12,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from postroom.errors import Unavailable
-from postroom.store.postgres.connection import CONNECT_S, OPTIONS, PATIENCE_S, connect
+from postroom.store.postgres.connection import CONNECT_S, OPTIONS, RETRY_S, connect
 from postroom.store.postgres.migrations import WRITING
 from postroom.store.transaction import Row
 
@@ -68,7 +68,9 @@ class Hosts:
 
     def __init__(self, url: str) -> None:
         self._options = conninfo_to_dict(url)
-        lists = {name: _words(self._options.get(name)) for name in ("host", "hostaddr", "port")}
+        lists = {
+            name: _comma_list(self._options.get(name)) for name in ("host", "hostaddr", "port")
+        }
         self.count = max(len(lists["host"]), len(lists["hostaddr"]))
         self._lists = {name: words for name, words in lists.items() if len(words) == self.count > 1}
         self._first = 0
@@ -98,7 +100,7 @@ class Hosts:
                 return
 
 
-def _words(value: object) -> list[str]:
+def _comma_list(value: object) -> list[str]:
     return str(value or "").split(",")
 
 
@@ -117,7 +119,7 @@ class Liveness:
     `connect_s` to answer; together they are our patience.
     """
 
-    def __init__(self, hosts: Hosts, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, hosts: Hosts, patience_s: float = RETRY_S) -> None:
         self._hosts = hosts
         self.connect_s = min(CONNECT_S, patience_s / 2)
         self.look_s = patience_s - self.connect_s
