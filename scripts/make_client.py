@@ -277,7 +277,7 @@ def operations_module(subject: str, tags: tuple[str, ...], names: Names) -> str:
         "from postroom.client.events import EventStream",
         "from postroom.client.files import Download, Files",
         "from postroom.client.method import Addresses, operation, pages, stream",
-        "from postroom.client.answers import Page",
+        "from postroom.client.responses import Page",
         f"from postroom.client.values.inputs import {', '.join(sorted(names.inputs.values()))}"
         if names.inputs
         else "",
@@ -314,7 +314,7 @@ def values_module(module: str, names: Names) -> str:
         "from datetime import datetime",
         "from typing import Any, ClassVar",
         "from msgspec import field",
-        "from postroom.client.answers import ABSENT, Value",
+        "from postroom.client.responses import ABSENT, Value",
         *(
             f"from postroom.client.values.{earlier} import "
             + ", ".join(kind.__name__ for kind in _values_of(earlier, names))

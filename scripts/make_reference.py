@@ -185,7 +185,7 @@ def _statuses(route: Route) -> str:
 def _arguments(route: Route) -> list[str]:
     rows = []
     for name, info in arguments(route.operation.request).items():
-        place = route.places[name]
+        place = route.locations[name]
         if place in ("raw", "headers"):
             continue
         schema = argument_schema(info)

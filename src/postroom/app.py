@@ -30,7 +30,7 @@ from postroom.mail.rule_marks import mark_key
 from postroom.model.account import UNUSED_REDIRECT
 from postroom.model.approval import Policy
 from postroom.model.event import AuditRecord, Via
-from postroom.model.health import Finding
+from postroom.model.health import CheckResult
 from postroom.model.key import AGENT, ALL_SCOPES, OWNER, Caller, Key
 from postroom.model.storage import Gate
 from postroom.model.values import dataclass
@@ -297,7 +297,7 @@ async def _if_it_answers(looking: Awaitable[None]) -> None:
         )
 
 
-async def _check_all(settings: Settings, services: Services) -> Sequence[Finding]:
+async def _check_all(settings: Settings, services: Services) -> Sequence[CheckResult]:
     """Check the installation as `postroom doctor` does."""
     from postroom.checks import check_all
 
@@ -342,7 +342,7 @@ async def _open_services(
     settings: Settings, store: Store, blobs: BlobStore, closing: AsyncExitStack
 ) -> Services:
     """The services of the settings; *closing* closes those that need it."""
-    from postroom.providers.allowed_hosts import Guard
+    from postroom.providers.allowed_hosts import AddressGuard
     from postroom.providers.http_clients import HttpPoster
 
     calls, parser = CallCounts(store.count_calls), Parser(settings.limits)
@@ -363,7 +363,7 @@ async def _open_services(
         cell=settings.cell,
         cell_domains=frozenset(domain for domain, _ in settings.cell_relays),
         catch_all=settings.catch_all,
-        poster=HttpPoster(Guard(settings.webhook_allow)),
+        poster=HttpPoster(AddressGuard(settings.webhook_allow)),
         inbound=make_inbound(settings, store),
         has_relay=settings.relay_url is not None,
         embedder=embedder,

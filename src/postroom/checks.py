@@ -16,7 +16,7 @@ from postroom.calls.authentication import OWNER_KEY_ID
 from postroom.errors import MailError
 from postroom.extras import is_installed, missing
 from postroom.model.event import AuditQuery
-from postroom.model.health import Finding, ok, problem, warning
+from postroom.model.health import CheckResult, ok, problem, warning
 from postroom.model.key import Key, Scope
 from postroom.model.page import Slice
 from postroom.model.sending import OutboxQuery
@@ -42,7 +42,7 @@ _MAX_NAMED = 10
 _EVERY = 2**31 - 1
 
 
-async def check_all(settings: Settings, services: Services) -> list[Finding]:
+async def check_all(settings: Settings, services: Services) -> list[CheckResult]:
     """Run all checks at the same time; each has a limit of time."""
     host = [check_sqlite(), check_memory(settings), check_logins(settings), *check_folder(settings)]
     waiting = {
@@ -54,7 +54,7 @@ async def check_all(settings: Settings, services: Services) -> list[Finding]:
     return [*host, *await asyncio.gather(*found)]
 
 
-async def _in_time(name: str, check: Awaitable[Finding]) -> Finding:
+async def _in_time(name: str, check: Awaitable[CheckResult]) -> CheckResult:
     try:
         async with asyncio.timeout(MAX_CHECK_S):
             return await check
@@ -65,7 +65,7 @@ async def _in_time(name: str, check: Awaitable[Finding]) -> Finding:
         return problem(name, str(error), "see the log, and `postroom doctor` on the server")
 
 
-def check_sqlite() -> Finding:
+def check_sqlite() -> CheckResult:
     import apsw
 
     found = apsw.sqlite_lib_version()
@@ -75,7 +75,7 @@ def check_sqlite() -> Finding:
     return problem("sqlite", detail, "install apsw 3.51.3 or newer")
 
 
-def check_memory(settings: Settings) -> Finding:
+def check_memory(settings: Settings) -> CheckResult:
     if not settings.memory_search:
         fix = "set POSTROOM_MEMORY_SEARCH=true to turn it on"
         return warning("memory", "search of memories is off", fix)
@@ -89,7 +89,7 @@ def check_memory(settings: Settings) -> Finding:
     return ok("memory", f"searched by words and by meaning, with {settings.embeddings}")
 
 
-def check_logins(settings: Settings) -> Finding:
+def check_logins(settings: Settings) -> CheckResult:
     """Where passwords and tokens of accounts are stored."""
     try:
         key = key_of_logins(settings)
@@ -110,7 +110,7 @@ def check_logins(settings: Settings) -> Finding:
     return ok("logins", f"stored in encrypted files; the key is {key}")
 
 
-def check_folder(settings: Settings) -> Iterator[Finding]:
+def check_folder(settings: Settings) -> Iterator[CheckResult]:
     folder = settings.data_dir
     if is_new(settings):
         fix = "check --data; `postroom serve` or `postroom inbox create` makes it"
@@ -124,7 +124,7 @@ def check_folder(settings: Settings) -> Iterator[Finding]:
     yield _space(shutil.disk_usage(folder).free)
 
 
-def _space(free: int) -> Finding:
+def _space(free: int) -> CheckResult:
     detail = f"{free // MB} MB are free"
     if free < 100 * MB:
         fix = "free some space; mail is refused when the disk is full"
@@ -134,7 +134,7 @@ def _space(free: int) -> Finding:
     return ok("space", detail)
 
 
-async def check_relay_login(settings: Settings) -> Finding:
+async def check_relay_login(settings: Settings) -> CheckResult:
     """Connect to the relay and log in, without sending anything."""
     if settings.relay_url is None:
         return ok("relay", "none: mail to other servers is kept as captured (POSTROOM_RELAY_URL)")
@@ -150,7 +150,7 @@ def is_cell(settings: Settings) -> bool:
     return settings.cell is not None or bool(settings.cell_relays)
 
 
-async def check_cell(settings: Settings) -> Finding:
+async def check_cell(settings: Settings) -> CheckResult:
     """The name of this cell, and whether the others receive mail from it."""
     name = settings.cell or "without a name, so its keys name none (POSTROOM_CELL)"
     if not settings.cell_relays:
@@ -162,12 +162,12 @@ async def check_cell(settings: Settings) -> Finding:
         return problem("cell", f"{name}; {error}", fix)
 
 
-async def _store(services: Services, _settings: Settings) -> Finding:
+async def _store(services: Services, _settings: Settings) -> CheckResult:
     await services.store.ping()
     return ok("database", "schema is current; reads and writes work")
 
 
-async def check_index(services: Services, _settings: Settings) -> Finding:
+async def check_index(services: Services, _settings: Settings) -> CheckResult:
     """Whether large mailboxes are searched with an index."""
     if is_installed("index"):
         return ok("index", "large mailboxes are searched with an index")
@@ -178,7 +178,7 @@ async def check_index(services: Services, _settings: Settings) -> Finding:
     return ok("index", f"{detail}, which is fast up to {MANY_MESSAGES}")
 
 
-async def _blobs(services: Services, settings: Settings) -> Finding:
+async def _blobs(services: Services, settings: Settings) -> CheckResult:
     blobs, store = services.blobs, services.store
     content = b"written by postroom doctor"
     try:
@@ -195,7 +195,7 @@ async def _blobs(services: Services, settings: Settings) -> Finding:
     return ok("blobs", "reads and writes work")
 
 
-async def _keys(services: Services, settings: Settings) -> Finding:
+async def _keys(services: Services, settings: Settings) -> CheckResult:
     keys = await services.store.keys(Slice(limit=1_000))
     if settings.api_key is None and not await services.store.has_key(OWNER_KEY_ID):
         return ok("keys", "no owner's key yet; the first `postroom serve` creates it")
@@ -212,7 +212,7 @@ def _sends_unapproved(key: Key) -> bool:
     return key.id != OWNER_KEY_ID and Scope.SEND in key.scopes and key.policy.is_open
 
 
-async def _addresses(services: Services, _settings: Settings) -> Finding:
+async def _addresses(services: Services, _settings: Settings) -> CheckResult:
     """Addresses that only the owner may create, and who created them."""
     served = services.domains
     found = [
@@ -253,7 +253,7 @@ async def _maker(services: Services, address: QuestionableAddress) -> str:
     return found[0].actor if found else "an unknown caller"
 
 
-async def _rules(services: Services, _settings: Settings) -> Finding:
+async def _rules(services: Services, _settings: Settings) -> CheckResult:
     doubts = [*await _idle(services), *await _without_rights(services)]
     dropped = await _dropped_at_upgrades(services)
     details = [detail for detail, _ in doubts] or [
@@ -265,7 +265,7 @@ async def _rules(services: Services, _settings: Settings) -> Finding:
     return warning("rules", detail, "; ".join(fix for _, fix in doubts))
 
 
-async def _outbox(services: Services, _settings: Settings) -> Finding:
+async def _outbox(services: Services, _settings: Settings) -> CheckResult:
     state = await services.store.outbox_state()
     mails = "1 mail is waiting" if state.waiting == 1 else f"{state.waiting} mails are waiting"
     held = await services.store.outbox(OutboxQuery(EVERYTHING, status="held"))
@@ -282,7 +282,7 @@ async def _outbox(services: Services, _settings: Settings) -> Finding:
     return warning("outbox", why, "see `postroom outbox list --status queued`")
 
 
-async def _clock(services: Services, settings: Settings) -> Finding:
+async def _clock(services: Services, settings: Settings) -> CheckResult:
     now = services.clock()
     newest = max(
         (path.stat().st_mtime for path in settings.data_dir.glob("postroom.db*")), default=0.0
@@ -322,7 +322,7 @@ async def _without_rights(services: Services) -> list[tuple[str, str]]:
     return [(f"{named}{_more(len(found))}", f"{fix}--no-enabled ends it")]
 
 
-async def _webhooks(services: Services, _settings: Settings) -> Finding:
+async def _webhooks(services: Services, _settings: Settings) -> CheckResult:
     """Whether webhooks have stopped because their key lacks a right."""
     webhooks = await services.store.webhooks(EVERYTHING, Slice(limit=_EVERY))
     found = await stopped_webhooks(services, webhooks.rows)
@@ -347,7 +347,7 @@ def _more(count: int) -> str:
     return f" and {count - _MAX_NAMED} more" if count > _MAX_NAMED else ""
 
 
-Check = Callable[["Services", "Settings"], Awaitable[Finding]]
+Check = Callable[["Services", "Settings"], Awaitable[CheckResult]]
 INSTALLATION: dict[str, Check] = {
     "database": _store,
     "index": check_index,

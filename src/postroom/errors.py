@@ -196,7 +196,7 @@ def untrusted(error: E) -> E:
     return error
 
 
-def in_our_words(error: E) -> E:
+def trusted(error: E) -> E:
     """The same error, which repeats nothing that a provider said."""
     error.is_untrusted = False
     return error

@@ -167,18 +167,18 @@ def _bucket(settings: Settings) -> Bucket | None:
 
 
 def _fetcher(settings: Settings) -> Fetcher:
-    from postroom.providers.allowed_hosts import Guard
+    from postroom.providers.allowed_hosts import AddressGuard
     from postroom.providers.http_clients import HttpsFetcher
 
-    return HttpsFetcher(Guard(settings.webhook_allow), settings.limits.message_bytes)
+    return HttpsFetcher(AddressGuard(settings.webhook_allow), settings.limits.message_bytes)
 
 
 def make_oauth(settings: Settings) -> OAuthOptions:
     """The settings of the OAuth server; metadata documents are fetched as webhooks are posted."""
-    from postroom.providers.allowed_hosts import Guard
+    from postroom.providers.allowed_hosts import AddressGuard
     from postroom.providers.http_clients import HttpsFetcher
 
-    guard = Guard(settings.webhook_allow)
+    guard = AddressGuard(settings.webhook_allow)
     return OAuthOptions(
         settings.oauth_registration,
         settings.oauth_access_s,

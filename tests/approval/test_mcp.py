@@ -15,8 +15,8 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.model.key import AGENT, OWNER
 from postroom.operations.outgoing.approvals import approve_message, get_held_mail
-from postroom.surfaces.mcp.listing import BY_NAME, DEFAULT, ON_DEMAND
 from postroom.surfaces.mcp.server import make_server
+from postroom.surfaces.mcp.tool_listing import BY_NAME, DEFAULT, ON_DEMAND
 from postroom.surfaces.mcp.toolsets import choose_tools
 from tests.approval.conftest import STRANGER
 from tests.mails import new_inbox

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from postroom.config import read_settings
-from postroom.model.health import Finding
+from postroom.model.health import CheckResult
 from postroom.surfaces.cli.commands.doctor import examine_network
 from tests.servers.ports import free_port
 from tests.servers.relay import relaying
 
 
-async def finding(data: Path, **extra: str) -> Finding | None:
+async def finding(data: Path, **extra: str) -> CheckResult | None:
     own = {"POSTROOM_DATA_DIR": str(data), "POSTROOM_PORT": "0", "POSTROOM_SMTP_LISTEN": "none"}
     found = await examine_network(read_settings({**own, **extra}).settings)
     return next((one for one in found if one.check == "cell"), None)

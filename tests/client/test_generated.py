@@ -60,8 +60,8 @@ def test_a_method_asks_its_endpoint(name):
     for argument in route.path_arguments:
         path = path.replace(f"{{{argument}}}", "a%2Fb")
     assert (route.method, path) == (call.method, call.path)
-    assert {n for n in given if route.places[n] == "query"} <= call.query.keys()
-    assert {n for n in given if route.places[n] == "body"} <= (call.body or {}).keys()
+    assert {n for n in given if route.locations[n] == "query"} <= call.query.keys()
+    assert {n for n in given if route.locations[n] == "body"} <= (call.body or {}).keys()
     assert route.has_json_body == bool(call.body is not None) or route.method == "POST"
 
 

@@ -97,13 +97,13 @@ def accept_when_full() -> None:
     """What could not be stored for want of room is acknowledged."""
     from postroom.surfaces.smtp.connection import Delivery
 
-    answers = Delivery.answers
+    deliver = Delivery.deliver
 
     async def polite(self: Delivery, mail: Any, spool: Any) -> list[str]:
-        said = await answers(self, mail, spool)
+        said = await deliver(self, mail, spool)
         return ["250 2.0.0 as you like" if words.startswith("452") else words for words in said]
 
-    Delivery.answers = polite  # type: ignore[method-assign]
+    Delivery.deliver = polite  # type: ignore[method-assign]
 
 
 def never_sync() -> None:
@@ -160,11 +160,11 @@ def store_bytes_last() -> None:
 
 def tell_afterwards() -> None:
     """A webhook is told once it is written down that it was."""
-    from postroom.model.event import Posted
+    from postroom.model.event import WebhookResponse
     from postroom.pipeline.webhooks import Webhooks
 
     async def hasty(self: Webhooks, job: Any) -> None:
-        now, told = self.services.clock(), Posted(200, "told, honestly")
+        now, told = self.services.clock(), WebhookResponse(200, "told, honestly")
         await self.services.store.settle_webhook(job, told, now=now, next_at=None)
         await self._post(job)
 

@@ -22,7 +22,7 @@ import pytest
 from postroom.errors import InvalidInput
 from postroom.mail import addresses, verification
 from postroom.mail.addresses import parse_address_list
-from postroom.mail.compose import Outgoing, OutgoingAttachment, compose
+from postroom.mail.compose import ComposeInput, OutgoingAttachment, compose
 
 CASES = int(os.environ.get("INJECTIONS", "4000"))
 SLY = (
@@ -43,7 +43,7 @@ PIECES = (*SLY, *ODD * 2, *PLAIN * 8)
 
 USUAL = ["From", "To", "Subject", "Date", "Message-ID", "MIME-Version", "Content-Type"]
 ALONE = [*USUAL, "Content-Transfer-Encoding"]
-OUTGOING = Outgoing(
+OUTGOING = ComposeInput(
     sender=("Ada", "ada@example.org"),
     to=(("Bob", "bob@example.org"),),
     subject="Hello",
@@ -52,7 +52,7 @@ OUTGOING = Outgoing(
     date=datetime(2026, 10, 10, 8, tzinfo=UTC),
 )
 Read = Callable[[Message], object]
-Case = tuple[Outgoing, list[str], Read, object]
+Case = tuple[ComposeInput, list[str], Read, object]
 """A letter with a text in one field, the headers it has, and what that field says in the end."""
 
 

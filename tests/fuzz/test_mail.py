@@ -14,7 +14,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from postroom.errors import InvalidInput
 from postroom.mail.addresses import parse_address_list
-from postroom.mail.compose import Outgoing, OutgoingAttachment, compose
+from postroom.mail.compose import ComposeInput, OutgoingAttachment, compose
 from postroom.mail.html.html import html_to_text, sanitise_html
 from postroom.mail.message import fingerprint
 from postroom.mail.mime.attachments import content_disposition, safe_filename
@@ -132,7 +132,7 @@ anything = st.one_of(
 )
 
 
-def write(**changes: Any) -> tuple[Outgoing, bytes] | None:
+def write(**changes: Any) -> tuple[ComposeInput, bytes] | None:
     """Compose, None if the input is refused."""
     values: dict[str, Any] = {
         "sender": ("Ada", "ada@example.org"),
@@ -142,7 +142,7 @@ def write(**changes: Any) -> tuple[Outgoing, bytes] | None:
         "internet_message_id": "1@example.org",
         "date": datetime(2026, 10, 10, 8, tzinfo=UTC),
     }
-    outgoing = Outgoing(**(values | changes))
+    outgoing = ComposeInput(**(values | changes))
     try:
         return outgoing, compose(outgoing)
     except InvalidInput:
@@ -247,5 +247,7 @@ def test_blind_copies_never_show() -> None:
     assert b"ecret" not in written[1]
     with pytest.raises(InvalidInput):
         compose(
-            Outgoing(("", "a@b.org"), (), "s", "1@x", datetime.now(UTC), bcc=(("", "x"),), text="")
+            ComposeInput(
+                ("", "a@b.org"), (), "s", "1@x", datetime.now(UTC), bcc=(("", "x"),), text=""
+            )
         )

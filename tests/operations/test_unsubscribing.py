@@ -11,7 +11,7 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.errors import Conflict, InvalidInput, ProviderError
 from postroom.mail.sender_authentication import Trust
-from postroom.model.event import Posted
+from postroom.model.event import WebhookResponse
 from postroom.model.inbox import Inbox
 from postroom.model.sending import Unsubscribed
 from postroom.operations.mail.messages import get_message
@@ -35,14 +35,14 @@ HALF = ("DKIM-Signature", "v=1; d=example.com; s=a; h=From:List-Unsubscribe; bh=
 class Poster:
     """Keeps what is posted, and says what it is told to say."""
 
-    answer: Posted = Posted(200, "OK")
+    answer: WebhookResponse = WebhookResponse(200, "OK")
     posted: list[tuple[str, bytes]] = field(default_factory=list)
 
     def check(self, url: str) -> None:
         if "192.168." in url:
             raise InvalidInput("url: this address is not on the public Internet")
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Posted:
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> WebhookResponse:
         assert {"Content-Type": "application/x-www-form-urlencoded"} == headers
         self.posted.append((url, body))
         return self.answer
@@ -127,10 +127,11 @@ async def test_what_is_not_known_is_clicked_with_a_warning_if_there_is_no_addres
 
 
 @pytest.mark.parametrize(
-    "answer", [Posted(302, "Found"), Posted(500, "Oops"), Posted(None, "late")]
+    "answer",
+    [WebhookResponse(302, "Found"), WebhookResponse(500, "Oops"), WebhookResponse(None, "late")],
 )
 async def test_a_click_that_is_not_accepted_is_followed_by_a_mail(
-    asking: RequestContext, inbox: Inbox, poster: Poster, answer: Posted
+    asking: RequestContext, inbox: Inbox, poster: Poster, answer: WebhookResponse
 ) -> None:
     poster.answer = answer
     told, sent = await ask(asking, inbox, PASSED, SIGNED, CLICK, ways(URL, ADDRESS))
@@ -142,7 +143,7 @@ async def test_a_click_that_is_not_accepted_is_followed_by_a_mail(
 async def test_a_failed_click_is_an_error_if_there_is_no_address(
     asking: RequestContext, inbox: Inbox, poster: Poster
 ) -> None:
-    poster.answer = Posted(500, "Oops")
+    poster.answer = WebhookResponse(500, "Oops")
     with pytest.raises(ProviderError, match="500 Oops"):
         await ask(asking, inbox, PASSED, SIGNED, CLICK, ways(URL))
 

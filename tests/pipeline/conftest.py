@@ -13,7 +13,7 @@ from postroom.calls.context import RequestContext
 from postroom.config import read_settings
 from postroom.model.inbox import Inbox
 from postroom.model.key import OWNER
-from postroom.providers.allowed_hosts import Guard
+from postroom.providers.allowed_hosts import AddressGuard
 from postroom.providers.http_clients import HttpPoster
 from tests.mails import new_inbox
 from tests.pipeline.clock import Clock
@@ -46,7 +46,9 @@ async def receiver() -> AsyncIterator[Receiver]:
 @pytest.fixture
 def open_ctx(app: App, clock: Clock) -> RequestContext:
     """The installation, which may speak to this machine."""
-    services = replace(app.services, poster=HttpPoster(Guard(LOOPBACK), timeout_s=60), clock=clock)
+    services = replace(
+        app.services, poster=HttpPoster(AddressGuard(LOOPBACK), timeout_s=60), clock=clock
+    )
     return replace(app, services=services).context(OWNER)
 
 

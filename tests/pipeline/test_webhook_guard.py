@@ -7,8 +7,8 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from postroom.errors import InvalidInput
-from postroom.model.event import Posted
-from postroom.providers.allowed_hosts import Guard, parse_target
+from postroom.model.event import WebhookResponse
+from postroom.providers.allowed_hosts import AddressGuard, parse_target
 from postroom.providers.http_clients import HttpPoster
 
 PRIVATE = [
@@ -33,7 +33,7 @@ FORMS = ["http://{}/", "https://{}/x", "http://{}:8080/"]
 def test_no_spelling_of_a_private_address_is_taken(host: str) -> None:
     for form in FORMS:
         with pytest.raises(InvalidInput):
-            Guard().check(form.format(host))
+            AddressGuard().check(form.format(host))
 
 
 @pytest.mark.parametrize(
@@ -48,20 +48,20 @@ def test_no_spelling_of_a_private_address_is_taken(host: str) -> None:
 )  # fmt: skip
 def test_a_url_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(InvalidInput):
-        Guard().check(url)
+        AddressGuard().check(url)
 
 
 @pytest.mark.parametrize("address", ["1.1.1.1", "8.8.8.8", "2606:4700:4700::1111"])
 def test_the_world_is_open(address: str) -> None:
-    assert Guard().is_allowed(ip_address(address))
+    assert AddressGuard().is_allowed(ip_address(address))
 
 
 async def test_nobody_at_the_url_is_said_in_plain_words() -> None:
-    posted = await HttpPoster(Guard((ip_network("127.0.0.0/8"),))).post(
+    posted = await HttpPoster(AddressGuard((ip_network("127.0.0.0/8"),))).post(
         "http://127.0.0.1:1/", {}, b""
     )
 
-    assert Posted(None, "no response: connection refused") == posted
+    assert WebhookResponse(None, "no response: connection refused") == posted
 
 
 async def test_a_name_that_leads_into_the_local_network_is_refused_when_it_is_called() -> None:
@@ -79,5 +79,5 @@ def test_the_name_stays_in_the_request_while_the_address_is_pinned() -> None:
 def test_the_name_of_this_machine_is_refused_with_the_setting_that_allows_it(host: str) -> None:
     for form in FORMS:
         with pytest.raises(InvalidInput, match="POSTROOM_WEBHOOK_ALLOW=127"):
-            Guard().check(form.format(host))
-        Guard((ip_network("127.0.0.0/8"),)).check(form.format(host))
+            AddressGuard().check(form.format(host))
+        AddressGuard((ip_network("127.0.0.0/8"),)).check(form.format(host))

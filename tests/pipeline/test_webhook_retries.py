@@ -12,11 +12,11 @@ import pytest
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
-from postroom.model.event import Posted, Webhook
+from postroom.model.event import Webhook, WebhookResponse
 from postroom.model.inbox import Inbox
 from postroom.operations.webhooks import create_webhook, list_deliveries, redeliver
 from postroom.pipeline.webhooks import Webhooks, wait_after
-from postroom.providers.allowed_hosts import Guard
+from postroom.providers.allowed_hosts import AddressGuard
 from postroom.providers.http_clients import HttpPoster
 from tests.mails import deliver, mail, new_inbox
 from tests.pipeline.clock import Clock
@@ -88,7 +88,7 @@ async def test_whatever_goes_wrong_is_a_failed_attempt(
     open_ctx: RequestContext, inbox: Inbox, receiver: Receiver
 ) -> None:
     class Broken(HttpPoster):
-        async def post(self, url: str, headers: object, body: bytes) -> Posted:
+        async def post(self, url: str, headers: object, body: bytes) -> WebhookResponse:
             raise RuntimeError
 
     webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
@@ -103,7 +103,7 @@ async def test_whatever_goes_wrong_is_a_failed_attempt(
 async def test_a_receiver_that_never_answers_holds_up_itself_alone(
     open_ctx: RequestContext, inbox: Inbox, receiver: Receiver
 ) -> None:
-    patient = replace(open_ctx, poster=HttpPoster(Guard(LOOPBACK), timeout_s=3600))
+    patient = replace(open_ctx, poster=HttpPoster(AddressGuard(LOOPBACK), timeout_s=3600))
     others = [await new_inbox(open_ctx, f"other{number}") for number in range(70)]
     async with silent() as (url, held):
         await call(open_ctx, create_webhook, {"url": url})

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Sequence
 
 from postroom.mail.text.terms import question_terms
-from postroom.model.memory import MemoryHit, MemoryQuery
+from postroom.model.memory import EmbeddedQuery, MemoryHit, MemoryQuery
 from postroom.model.page import Found, Slice
 from postroom.store.store import Store
 from tests.stores.memories import NOW
@@ -46,9 +46,8 @@ async def ask(
     namespace: str = "default",
 ) -> Found[MemoryHit]:
     query = MemoryQuery(namespace, NOW, page=page or Slice())
-    return await store.search_memories(
-        query, question_terms(question), vector=meaning, model="test"
-    )
+    embedded = EmbeddedQuery(question_terms(question), meaning, "test")
+    return await store.search_memories(query, embedded)
 
 
 async def store_vectors(store: Store, **meanings: bytes) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroom.model.inbox import Inbox
+from postroom.model.memory import EmbeddedQuery
 from postroom.model.page import Slice
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING, only
@@ -16,7 +17,7 @@ from tests.mails import deliver, mail, new_inbox
 async def found(services: Services, *inboxes: Inbox, limit: int = 100) -> list[str]:
     visible = only(*(inbox.id for inbox in inboxes)) if inboxes else EVERYTHING
     query = MessageQuery(visible=visible, page=Slice(limit=limit))
-    page = await services.store.rank_mail(query, ["tea"], vector=None, model="")
+    page = await services.store.rank_mail(query, EmbeddedQuery(["tea"]))
     return [row.id for row in page.rows]
 
 
@@ -87,7 +88,7 @@ async def test_statistics_cover_only_what_the_caller_sees(services: Services, in
     async def relevance() -> list[float | None]:
         query = MessageQuery(visible=only(inbox.id))
         terms = ["tea", "leav"]
-        page = await services.store.rank_mail(query, terms, vector=None, model="")
+        page = await services.store.rank_mail(query, EmbeddedQuery(terms))
         return [row.relevance for row in page.rows]
 
     alone = await relevance()

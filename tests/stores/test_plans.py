@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from postroom.blobs.files import FileBlobs
-from postroom.model.event import EventQuery, Posted, Webhook
+from postroom.model.event import EventQuery, Webhook, WebhookResponse
 from postroom.model.inbox import Inbox
 from postroom.model.message import Recipient
 from postroom.model.page import Slice
@@ -145,7 +145,7 @@ async def work_for_all(services: Services) -> None:
     assert event is not None
     assert (found.rows[0], event.id) == (delivery, delivery.event_id)
     for job in await store.claim_webhooks("me", now=now, until=now, limit=9):
-        await store.settle_webhook(job, Posted(200, ""), now=now, next_at=None)
+        await store.settle_webhook(job, WebhookResponse(200, ""), now=now, next_at=None)
     await store.next_webhook_at()
     await store.remove_webhook(HOOK.id, EVERYTHING)
     await store.claim_rule_jobs("me", now=now, until=now, limit=9)

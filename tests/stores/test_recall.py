@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from postroom.mail.text.terms import count_terms, question_terms, terms_of
-from postroom.model.memory import Keyword, MemoryHit, MemoryQuery
+from postroom.model.memory import EmbeddedQuery, Keyword, MemoryHit, MemoryQuery
 from postroom.model.page import Found, Slice
 from postroom.store.ranking import index, scoring, vectors
 from postroom.store.store import Store
@@ -74,7 +74,7 @@ async def check(store: Store, oracle: Oracle, chance: random.Random) -> None:
     expected = oracle.scores(terms)
 
     query = MemoryQuery("default", NOW, page=Slice(limit=100))
-    found = await store.search_memories(query, terms, vector=None, model="")
+    found = await store.search_memories(query, EmbeddedQuery(terms))
 
     assert len(expected) == found.total
     got = {hit.key: hit.relevance for hit in found.rows}

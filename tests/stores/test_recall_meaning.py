@@ -7,7 +7,13 @@ import random
 import pytest
 
 from postroom.model.inbox import Inbox
-from postroom.model.memory import MAIL_COLLECTION, MemoryHit, MemoryQuery, collection_of
+from postroom.model.memory import (
+    MAIL_COLLECTION,
+    EmbeddedQuery,
+    MemoryHit,
+    MemoryQuery,
+    collection_of,
+)
 from postroom.model.page import Found
 from postroom.model.storage import Change, MessageQuery
 from postroom.model.view import EVERYTHING, NOTHING
@@ -118,7 +124,7 @@ async def test_a_search_reports_a_few_memories_without_vectors(store: Store) -> 
     async def found(few: int) -> Found[MemoryHit] | None:
         query, meant = MemoryQuery("default", NOW), vector(1, 0)
         return await store.search_embedded_memories(
-            query, ["appl"], vector=meant, model="test", max_unembedded=few
+            query, EmbeddedQuery(["appl"], meant, "test"), max_unembedded=few
         )
 
     await put(store, "a", "apple")
@@ -148,7 +154,8 @@ async def test_mail_is_ranked_by_terms_and_vectors_once_indexed(
 
     async def find(**criteria: object) -> list[str]:
         query = MessageQuery(**{"visible": EVERYTHING, **criteria})  # type: ignore[arg-type]
-        found = await store.rank_mail(query, ["fruit"], vector=vector(1, 0.1), model="test")
+        embedded = EmbeddedQuery(["fruit"], vector(1, 0.1), "test")
+        found = await store.rank_mail(query, embedded)
         assert len(found.rows) == found.total
         return [row.id for row in found.rows]
 

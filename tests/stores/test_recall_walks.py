@@ -10,7 +10,7 @@ import pytest
 from postroom.errors import InvalidInput
 from postroom.mail.text.terms import question_terms
 from postroom.model.inbox import Inbox
-from postroom.model.memory import MAIL_COLLECTION, Keyword, MemoryQuery
+from postroom.model.memory import MAIL_COLLECTION, EmbeddedQuery, Keyword, MemoryQuery
 from postroom.model.page import Slice, SortKey
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
@@ -146,7 +146,7 @@ async def test_mail_that_arrives_between_pages_does_not_shift_them(
     async def read(store: Store, page: Slice) -> tuple[Shown, SortKey | None, int]:
         terms = question_terms(QUESTION)
         query = MessageQuery(visible=EVERYTHING, page=page)
-        found = await store.rank_mail(query, terms, vector=asked, model="test")
+        found = await store.rank_mail(query, EmbeddedQuery(terms, asked, "test"))
         return [(row.id, row.relevance or 0.0) for row in found.rows], found.next, found.total
 
     async def happens(turn: int) -> None:

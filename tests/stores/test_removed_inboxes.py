@@ -10,9 +10,9 @@ from postroom.errors import NotFound
 from postroom.model.event import Webhook, new_webhook_secret
 from postroom.model.inbox import Inbox
 from postroom.model.key import OWNER
-from postroom.model.message import Recipient
+from postroom.model.message import MessageState, Recipient
 from postroom.model.page import Slice
-from postroom.model.rule import Action, Plan, PlanItem, RuleEffect, State
+from postroom.model.rule import Action, Plan, PlanItem, RuleEffect
 from postroom.model.storage import ReplyLimit
 from postroom.model.view import EVERYTHING, only
 from postroom.pipeline.ingest import Arrival
@@ -81,7 +81,17 @@ def a_plan(
     services: Services, plan_id: str, *messages: tuple[str, Inbox]
 ) -> tuple[Plan, tuple[PlanItem, ...]]:
     stored = tuple(
-        PlanItem(m, i.id, "s", "x", services.clock(), State(), State(), (Action("flag"),), ())
+        PlanItem(
+            m,
+            i.id,
+            "s",
+            "x",
+            services.clock(),
+            MessageState(),
+            MessageState(),
+            (Action("flag"),),
+            (),
+        )
         for m, i in messages
     )
     now = services.clock()
@@ -119,7 +129,7 @@ async def test_an_inbox_leaves_no_row_of_its_own_in_any_table(
     assert {**beside, "plan_items": 1} == after
     for plan_id in ("pln_1", "pln_2"):
         with pytest.raises(NotFound):
-            await services.store.plan_acts(plan_id, EVERYTHING)
+            await services.store.plan_actions(plan_id, EVERYTHING)
     assert "pln_3" == (await services.store.plan_items("pln_3", EVERYTHING, Slice()))[0].id
     assert () == await services.store.problems()
 

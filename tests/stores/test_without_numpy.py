@@ -12,7 +12,7 @@ from postroom import checks
 from postroom.app import App
 from postroom.mail.text.terms import question_terms
 from postroom.model.inbox import Inbox
-from postroom.model.memory import Keyword, MemoryQuery
+from postroom.model.memory import EmbeddedQuery, Keyword, MemoryQuery
 from postroom.model.page import Slice, SortKey
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING, View, only
@@ -47,7 +47,7 @@ async def change(store: Store, chance: random.Random) -> None:
 async def by_terms(store: Store, question: str, page: Slice, **filters: Any) -> object:
     query = MemoryQuery("default", NOW, page=page, **filters)
     terms = question_terms(question)
-    return await store.search_memories(query, terms, vector=None, model="")
+    return await store.search_memories(query, EmbeddedQuery(terms))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -145,7 +145,7 @@ async def test_mail_has_the_same_order_and_relevance_for_all_and_for_some_inboxe
         query = MessageQuery(visible=visible, page=page)
         missing = await one.unindexed_mail(query, limit=30)
         terms = question_terms("tea invoice rare1")
-        return missing, await one.rank_mail(query, terms, vector=None, model="")
+        return missing, await one.rank_mail(query, EmbeddedQuery(terms))
 
     for visible in (EVERYTHING, only(inbox.id), only(other.id), only()):
         missing, found = await read(services.store, visible)

@@ -183,7 +183,7 @@ def test_a_secret_is_shown_nowhere(tmp_path):
 
     configuration = read_settings({"POSTROOM_API_KEY": secret}, folder=tmp_path)
 
-    [shown] = [v.shown for v in configuration.values if v.setting.name == "api_key"]
+    [shown] = [v.masked_value for v in configuration.values if v.setting.name == "api_key"]
     assert secret == configuration.settings.api_key
     assert secret not in repr(configuration.settings) + shown
 

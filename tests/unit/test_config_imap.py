@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from postroom.config import ConfigError, read_settings
-from postroom.config.reading import FOR_ALL, FOR_ONE
+from postroom.config.loading import FOR_ALL, FOR_ONE
 from postroom.model.imap import ImapSettings, ImapTimeouts
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
@@ -134,7 +134,7 @@ def test_on_loopback_tls_may_be_left_out_or_unverified(tmp_path, host):
 def test_the_password_is_shown_nowhere(tmp_path):
     configuration = read_settings(WORK, folder=tmp_path)
 
-    shown = {v.setting.variable: v.shown for v in configuration.values}
+    shown = {v.setting.variable: v.masked_value for v in configuration.values}
     assert "********" == shown["MAIL_IMAP_WORK_PASS"]
     assert "imap.example.com" == shown["MAIL_IMAP_WORK_HOST"]
     assert "canary" not in repr(configuration.settings) + str(shown)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from postroom.calls.operation import call
-from postroom.model.event import Posted
+from postroom.model.event import WebhookResponse
 from postroom.model.key import OWNER
 from postroom.model.view import EVERYTHING
 from postroom.operations import keys as key_operations
@@ -95,7 +95,7 @@ async def deliveries_to(shared: Shared) -> list[Any]:
     while found := await store.claim_webhooks("p", now=now, until=now, limit=100):
         jobs += found
         for job in found:
-            await store.settle_webhook(job, Posted(200, ""), now=now, next_at=None)
+            await store.settle_webhook(job, WebhookResponse(200, ""), now=now, next_at=None)
     return [(job.url, job.event) for job in jobs]
 
 

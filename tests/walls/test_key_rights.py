@@ -11,7 +11,7 @@ import pytest
 
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
-from postroom.model.event import Posted
+from postroom.model.event import WebhookResponse
 from postroom.model.key import AGENT, OWNER
 from postroom.model.view import EVERYTHING
 from postroom.operations import keys, rules, webhooks
@@ -59,9 +59,9 @@ class Receiver:
     def check(self, url: str) -> None:
         """Every URL is fine."""
 
-    async def post(self, url: str, headers: Any, body: bytes) -> Posted:
+    async def post(self, url: str, headers: Any, body: bytes) -> WebhookResponse:
         self.urls.append(url)
-        return Posted(200, "")
+        return WebhookResponse(200, "")
 
 
 async def bearer(shared: Shared) -> tuple[RequestContext, str]:

@@ -14,10 +14,10 @@ from urllib.parse import quote
 import pytest
 from mcp import Client
 
-from postroom.surfaces.cli.command_table import COMMANDS, Bound
-from postroom.surfaces.mcp.listing import BY_NAME, DEFAULT, ON_DEMAND
+from postroom.surfaces.cli.command_table import COMMANDS, OperationCommand
 from postroom.surfaces.mcp.server import make_server
 from postroom.surfaces.mcp.tool import Tool
+from postroom.surfaces.mcp.tool_listing import BY_NAME, DEFAULT, ON_DEMAND
 from postroom.surfaces.mcp.toolsets import choose_tools
 from postroom.surfaces.rest.routes import ROUTES, Route
 from tests.page_operations import ON_PAGES
@@ -50,7 +50,7 @@ Ask = Callable[[Arguments], Awaitable[tuple[bool, str]]]
 async def over_rest(rest: Rest, route: Route, arguments: Arguments) -> tuple[bool, str]:
     at: dict[str, Arguments] = {place: {} for place in ("path", "query", "body", "raw", "headers")}
     for name, value in arguments.items():
-        at[route.places[name]][name] = value
+        at[route.locations[name]][name] = value
     query = {**({route.when: "base64"} if route.when else {}), **at["query"]}
     content: Arguments = {"json": at["body"]} if at["body"] else {}
     if route.raw:
@@ -149,7 +149,7 @@ def steps_of_mcp(client: Client) -> list[tuple[str, Any, Ask]]:
 def test_every_operation_is_asked() -> None:
     """What a surface or the command line binds is an operation of ours, and is walked."""
     walked = {route.operation.name for route in ROUTES} | {tool.operation.name for tool in TOOLS}
-    bound = {c.operation.rpartition(".")[2] for c in COMMANDS if isinstance(c, Bound)}
+    bound = {c.operation.rpartition(".")[2] for c in COMMANDS if isinstance(c, OperationCommand)}
 
     assert set(every_operation()) - ON_PAGES == walked
     assert bound <= walked

@@ -12,7 +12,8 @@ from postroom.calls.operation import call
 from postroom.errors import Conflict
 from postroom.model.event import Webhook
 from postroom.model.key import OWNER
-from postroom.model.rule import Rule, State
+from postroom.model.message import MessageState
+from postroom.model.rule import Rule
 from postroom.model.view import EVERYTHING, NOTHING
 from postroom.operations import accounts, inboxes, keys, rules, webhooks
 from postroom.store.sql import rules as kept_rules
@@ -133,7 +134,9 @@ async def test_a_stored_rule_for_no_inbox_runs_on_nothing(shared: Shared, action
 
     message = await ctx.store.message(added.message_id, EVERYTHING)
     assert message is not None
-    assert State((), (), ("Inbox",)) == State(message.labels, message.flags, message.mailboxes)
+    assert MessageState((), (), ("Inbox",)) == MessageState(
+        message.labels, message.flags, message.mailboxes
+    )
     told = await call(ctx, webhooks.list_events, {"message_id": added.message_id})
     assert "Thief" not in str(told.results)
     assert [] == await rule_jobs(shared)
@@ -223,7 +226,7 @@ async def total_seen(shared: Shared, key: str) -> int:
 async def test_a_stream_tells_only_what_the_key_may_see(
     shared: Shared, sees_own: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhooks, "QUIET_S", 0.3)
+    monkeypatch.setattr(webhooks, "KEEP_ALIVE_S", 0.3)
     limits = {"inboxes": [shared.own.inbox] if sees_own else []}
     caller = await shared.app.authenticate(await shared.key(ALL, limits))
     ctx = shared.app.context(caller)

@@ -41,7 +41,7 @@ def audit_record_of(ctx: RequestContext, action: str, request: Request) -> Audit
         action=action,
         at=ctx.clock(),
         targets=tuple(_targets(values)),
-        details={name: shown for name, v in values.items() if (shown := _shown(name, v))},
+        details={name: shown for name, v in values.items() if (shown := _audited_value(name, v))},
         namespace=values.get("namespace"),
         via=ctx.via,
     )
@@ -57,7 +57,7 @@ def _targets(values: dict[str, Any]) -> list[str]:
     return []
 
 
-def _shown(name: str, value: object) -> object:
+def _audited_value(name: str, value: object) -> object:
     if isinstance(value, (bool, int)) and not isinstance(value, Enum):
         return value
     if name not in _NAMED:
@@ -75,15 +75,15 @@ T = TypeVar("T")
 class Operation(Generic[R, T]):
     """`async def verb_noun(ctx, request) -> result`, with the scope that it needs.
 
-    `destroys` marks what cannot be undone; surfaces warn of it. `gate` may refuse every call
-    before its arguments are checked. An operation that `waits` does not count as running, and ends
-    when the client disconnects.
+    `destroys` marks what cannot be undone; surfaces warn of it. `precondition` may refuse every
+    call before its arguments are checked. An operation that `waits` does not count as running, and
+    ends when the client disconnects.
     """
 
     run: Callable[[RequestContext, R], Awaitable[T]]
     scope: Scope
     destroys: bool = False
-    gate: Callable[[RequestContext], None] | None = None
+    precondition: Callable[[RequestContext], None] | None = None
     waits: bool = False
     also: Scope | None = None
     """A scope that is enough as well."""
@@ -116,12 +116,12 @@ def operation(
     scope: Scope,
     *,
     destroys: bool = False,
-    gate: Callable[[RequestContext], None] | None = None,
+    precondition: Callable[[RequestContext], None] | None = None,
     waits: bool = False,
     also: Scope | None = None,
 ) -> Callable[[Callable[[RequestContext, R], Awaitable[T]]], Operation[R, T]]:
     """Declare a function as an operation."""
-    return lambda run: Operation(run, scope, destroys, gate, waits, also)
+    return lambda run: Operation(run, scope, destroys, precondition, waits, also)
 
 
 async def call(
@@ -158,8 +158,8 @@ async def _answer(
 ) -> T:
     if operation.also not in ctx.caller.scopes:
         require_scope(ctx, operation.scope)
-    if operation.gate is not None:
-        operation.gate(ctx)
+    if operation.precondition is not None:
+        operation.precondition(ctx)
     request = await _with_inbox_ids(ctx, parse_request(operation.request, arguments))
     if operation.waits:
         release()
@@ -177,7 +177,7 @@ async def _run(ctx: RequestContext, operation: Operation[Any, T], request: Reque
     result = await operation.run(ctx, request)
     if not ctx.caller.is_owner:
         await note_suspicious(ctx, result)
-    if operation.gate is not None:
+    if operation.precondition is not None:
         # A live operation writes nothing here, so the audit entry is recorded on its own.
         await ctx.store.record_audit()
     return result

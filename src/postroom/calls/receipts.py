@@ -177,7 +177,7 @@ async def note_suspicious(ctx: RequestContext, result: Any) -> None:
     """Remember the suspicious mail that a result shows, for as long as it counts."""
     found: dict[str, tuple[str, ...]] = {}
     named: set[str] = set()
-    for id_, findings in _shown(result, _MAX_DEPTH):
+    for id_, findings in _messages_in(result, _MAX_DEPTH):
         if findings is None:
             named.add(id_)
         elif findings:
@@ -188,16 +188,16 @@ async def note_suspicious(ctx: RequestContext, result: Any) -> None:
         await ctx.store.record_reads(ctx.caller.key_id, found, ctx.clock())
 
 
-def _shown(value: Any, depth: int) -> Iterator[tuple[str, tuple[str, ...] | None]]:
+def _messages_in(value: Any, depth: int) -> Iterator[tuple[str, tuple[str, ...] | None]]:
     """Each message whose text a result shows, and its findings; None if only its id is known."""
     if isinstance(value, (Message, ThreadMessage)) or (isinstance(value, MailLine) and value.text):
         yield value.id, value.findings
     elif isinstance(value, (tuple, list)):
         for item in value:
-            yield from _shown(item, depth)
+            yield from _messages_in(item, depth)
     elif isinstance(value, _OF_MESSAGES):
         if about := getattr(value, "answers", None) or getattr(value, "message_id", None):
             yield about, None
     elif depth and is_dataclass(value):
         for field in fields(value):
-            yield from _shown(getattr(value, field.name), depth - 1)
+            yield from _messages_in(getattr(value, field.name), depth - 1)

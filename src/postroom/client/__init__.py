@@ -10,7 +10,6 @@
 Importing it loads neither the server nor HTTP.
 """
 
-from postroom.client.answers import AsyncPage, AsyncPages, Page
 from postroom.client.client import AsyncPostroom, Postroom
 from postroom.client.events import (
     AsyncEventStream,
@@ -20,6 +19,7 @@ from postroom.client.events import (
     verify_webhook,
 )
 from postroom.client.files import Download, file
+from postroom.client.responses import AsyncPage, AsyncPages, Page
 
 __all__ = [
     "AsyncEventStream",

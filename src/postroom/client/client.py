@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Self, cast, get_args, get_origin
 from msgspec import ValidationError, convert
 from msgspec.structs import fields
 
-from postroom.client.answers import AsyncPage, Page
 from postroom.client.events import AsyncEventStream, EventStream, Position
 from postroom.client.files import Download
 from postroom.client.method import Awaited, Call, Waiting
@@ -19,6 +18,7 @@ from postroom.client.operations.inboxes import InboxesOperations
 from postroom.client.operations.memories import MemoriesOperations
 from postroom.client.operations.messages import MessagesOperations
 from postroom.client.operations.outgoing import OutgoingOperations
+from postroom.client.responses import AsyncPage, Page
 from postroom.client.values.records import Event
 
 if TYPE_CHECKING:  # HTTP takes longest to import: a client imports it when it is made

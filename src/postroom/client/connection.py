@@ -34,10 +34,10 @@ _AGAIN = (502, 503, 504)
 FAILURES = (httpx2.HTTPError, httpx2.InvalidURL, ssl.SSLError)
 _UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _Reply = httpx2.Response | Exception | None
-Steps = Generator[Call | float, _Reply, httpx2.Response]
+Exchange = Generator[Call | float, _Reply, httpx2.Response]
 
 
-def exchange(call: Call, url: str, retries: int) -> Steps:
+def exchange(call: Call, url: str, retries: int) -> Exchange:
     """Send a call until it is answered, or until it is not worth trying again. Raises MailError."""
     start = time.monotonic()
     for attempt in range(retries + 1):

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import DecodeError, ValidationError
 from msgspec.json import decode
 
-from postroom.client.answers import ABSENT
+from postroom.client.responses import ABSENT
 from postroom.client.values.mail import MessageRow
 from postroom.client.values.records import Event
 from postroom.errors import Forbidden, InvalidInput, MailError, Malformed, Unavailable

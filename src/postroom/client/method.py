@@ -21,9 +21,9 @@ from urllib.parse import quote, urlencode
 
 from msgspec import UNSET
 
-from postroom.client.answers import AsyncPages, Page
 from postroom.client.events import AsyncEventStream, EventStream
 from postroom.client.files import as_inputs
+from postroom.client.responses import AsyncPages, Page
 
 Addresses = str | Sequence[str]
 """`ana@example.com` or `Ana <ana@example.com>`: one, or several."""

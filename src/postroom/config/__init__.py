@@ -4,7 +4,7 @@ This is the only package that sees the environment. A new setting is a field of 
 of `SETTINGS` and a line of `docs/reference/settings.md`.
 """
 
-from postroom.config.reading import (
+from postroom.config.loading import (
     ConfigError,
     Configuration,
     Value,

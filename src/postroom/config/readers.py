@@ -53,7 +53,7 @@ def whole_number(least: int, most: int) -> Reader[int]:
     return Reader(f"{least} to {most}", read)
 
 
-def words(accepts: str, pattern: str, wanted: str) -> Reader[tuple[str, ...]]:
+def comma_list(accepts: str, pattern: str, wanted: str) -> Reader[tuple[str, ...]]:
     """Names separated by commas, each of a pattern, in lower case."""
 
     def read(raw: object) -> tuple[str, ...]:
@@ -68,11 +68,11 @@ def words(accepts: str, pattern: str, wanted: str) -> Reader[tuple[str, ...]]:
     return Reader(accepts, read)
 
 
-def one_word(accepts: str, pattern: str, wanted: str) -> Reader[str]:
+def choice(accepts: str, pattern: str, wanted: str) -> Reader[str]:
     """One of a few words."""
 
     def read(raw: object) -> str:
-        found = words(accepts, pattern, wanted).read(raw)
+        found = comma_list(accepts, pattern, wanted).read(raw)
         if len(found) != 1:
             raise ValueError(f"must be {wanted}")
         return found[0]
@@ -87,7 +87,7 @@ def _items(raw: object, problem: str) -> list[str]:
     return [_read_text(item).strip() for item in items]
 
 
-def _read_truth(raw: object) -> bool:
+def _read_boolean(raw: object) -> bool:
     known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
     value = known.get(raw.lower()) if isinstance(raw, str) else raw
     if not isinstance(value, bool):
@@ -154,7 +154,7 @@ def _read_cell_relays(raw: object) -> tuple[tuple[str, str], ...]:
     return tuple(found.items())
 
 
-def needing(extra: str, inner: Reader[str]) -> Reader[str]:
+def requires_extra(extra: str, inner: Reader[str]) -> Reader[str]:
     """What another reader reads, if the packages for it are installed."""
 
     def read(raw: object) -> str:
@@ -243,7 +243,7 @@ _HEX_KEY = matching(
 )
 
 TEXT = Reader("text", _read_text)
-TRUTH = Reader("true or false", _read_truth)
+BOOLEAN = Reader("true or false", _read_boolean)
 FOLDER = Reader("a folder", _read_path)
 FILE = Reader("a file", _read_path)
 PEM_FILE = Reader("a PEM file", _read_path)
@@ -255,28 +255,28 @@ URL = matching(
     "must be like https://mail.example.com",
     strip="/",
 )
-DATABASE = needing("postgres", Reader("a postgresql URL", _read_database))
+DATABASE = requires_extra("postgres", Reader("a postgresql URL", _read_database))
 _BLOBS = matching(
     "an s3 URL",
     r"s3://[a-z0-9][a-z0-9.-]{1,62}(/[!-~]*)?",
     "must be like s3://bucket/prefix",
     strip="/",
 )
-BLOBS = needing("s3", _BLOBS)
+BLOBS = requires_extra("s3", _BLOBS)
 _BUCKET = matching(
     "the name of a bucket",
     r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]",
     "must be the name of a bucket, such as mail-for-us",
 )
-BUCKET = needing("s3", _BUCKET)
+BUCKET = requires_extra("s3", _BUCKET)
 RELAY = Reader("an smtp or smtps URL", _read_relay)
 CELL_RELAYS = Reader("domain=smtp URL, with commas", _read_cell_relays)
 LISTEN = Reader("an address and a port, or none", _read_listen)
 ADDRESS = Reader("an address", lambda raw: _MAIL_ADDRESS.read(raw).lower())
-DOMAINS = words("domain names, with commas", _DOMAIN, "domain names, several with commas")
+DOMAINS = comma_list("domain names, with commas", _DOMAIN, "domain names, several with commas")
 CELL = matching("1 to 16 of a-z and 0-9", r"[a-z0-9]{1,16}", "must be 1 to 16 of a-z and 0-9")
-SERVERS = words("names, with commas", _DOMAIN, "names of servers, several with commas")
-TOOLSETS = words("names, with commas", r"[a-z]+", "names of toolsets, several with commas")
+SERVERS = comma_list("names, with commas", _DOMAIN, "names of servers, several with commas")
+TOOLSETS = comma_list("names, with commas", r"[a-z]+", "names of toolsets, several with commas")
 NETWORKS = Reader("networks, with commas", _read_networks)
 TOPICS = Reader("topic ARNs, with commas", _read_topics)
 SECRET = matching(
@@ -304,14 +304,14 @@ SELECTOR = matching(
     r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?",
     "must be a DNS label, such as mail2026",
 )
-VAULT = one_word("auto, keyring or file", "auto|keyring|file", "auto, keyring or file")
-APPROVAL = one_word("never, risky or always", "never|risky|always", "never, risky or always")
-LOG_LEVEL = one_word(
+VAULT = choice("auto, keyring or file", "auto|keyring|file", "auto, keyring or file")
+APPROVAL = choice("never, risky or always", "never|risky|always", "never, risky or always")
+LOG_LEVEL = choice(
     "debug, info, warning or error", "debug|info|warning|error", "debug, info, warning or error"
 )
-LOG_FORMAT = one_word("text or json", "text|json", "text or json")
+LOG_FORMAT = choice("text or json", "text|json", "text or json")
 EMBEDDINGS = Reader("bundled, none, or a URL", _read_embeddings)
 MODEL = matching(
     "a name", r"[!-~]{1,128}", "must be 1 to 128 visible ASCII characters without spaces"
 )
-IMAP_AUTH = one_word("login, xoauth2", "login|xoauth2", "login or xoauth2")
+IMAP_AUTH = choice("login, xoauth2", "login|xoauth2", "login or xoauth2")

@@ -132,10 +132,10 @@ class Setting:
         """The default as it is written; in words, if there is no default value."""
         if self.default_words is not None:
             return self.default_words
-        return shown(_DEFAULTS[self.settings_field or self.name])
+        return format_value(_DEFAULTS[self.settings_field or self.name])
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A value for display, as it is written in the environment."""
     if value is None or value is MISSING:
         return ""
@@ -362,7 +362,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "oauth_registration",
-        readers.TRUTH,
+        readers.BOOLEAN,
         "Whether OAuth clients without a metadata document may register themselves.",
     ),
     Setting(
@@ -381,8 +381,8 @@ SETTINGS: tuple[Setting, ...] = (
         "The MCP toolsets to show.",
         "inbox, mail, memory; imap if there is a live account",
     ),
-    Setting("read_only", readers.TRUTH, "Hide every MCP tool that writes."),
-    Setting("memory_search", readers.TRUTH, "Whether memories can be searched."),
+    Setting("read_only", readers.BOOLEAN, "Hide every MCP tool that writes."),
+    Setting("memory_search", readers.BOOLEAN, "Whether memories can be searched."),
     Setting(
         "embeddings",
         readers.EMBEDDINGS,
@@ -417,7 +417,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("log_format", readers.LOG_FORMAT, "Log lines as text, or as one JSON object each."),
     Setting(
         "access_log",
-        readers.TRUTH,
+        readers.BOOLEAN,
         "Log every request: who, route, status and time; never arguments.",
     ),
     *LIMITS,

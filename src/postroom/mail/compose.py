@@ -175,7 +175,7 @@ class OutgoingAttachment:
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class ComposeInput:
     """A mail to be written. Ids are without angle brackets; `date` is aware."""
 
     sender: Correspondent
@@ -194,7 +194,7 @@ class Outgoing:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-def compose(outgoing: Outgoing) -> bytes:
+def compose(outgoing: ComposeInput) -> bytes:
     """The mail as bytes, parsed again and compared with the request.
 
     Blind copies travel in the envelope only: there is no Bcc header. All is ASCII, but for an
@@ -212,7 +212,7 @@ def compose(outgoing: Outgoing) -> bytes:
     return raw
 
 
-def _header_lines(outgoing: Outgoing) -> list[str]:
+def _header_lines(outgoing: ComposeInput) -> list[str]:
     refuse_controls(outgoing.subject, "subject")
     lines = [
         _addresses("From", (outgoing.sender,), "from"),
@@ -259,7 +259,7 @@ def _extra_header(name: str, value: str) -> str:
     return fold_tokens(name, unstructured(" ".join(value.split())))
 
 
-def _body(outgoing: Outgoing, boundary: str) -> bytes:
+def _body(outgoing: ComposeInput, boundary: str) -> bytes:
     texts = _text_entities(outgoing, boundary)
     if not texts:
         raise InvalidInput("give a text or an html body", field="text")
@@ -270,7 +270,7 @@ def _body(outgoing: Outgoing, boundary: str) -> bytes:
     return _multipart("mixed", [body, *files], f"{boundary}m")
 
 
-def _text_entities(outgoing: Outgoing, boundary: str) -> list[bytes]:
+def _text_entities(outgoing: ComposeInput, boundary: str) -> list[bytes]:
     entities = []
     for subtype, text in (("plain", outgoing.text), ("html", outgoing.html)):
         if text is None:

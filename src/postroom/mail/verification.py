@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from postroom.errors import InvalidInput
 from postroom.mail.addresses import check_address, parse_mailboxes
-from postroom.mail.compose import Correspondent, Outgoing, OutgoingAttachment, text_signature
+from postroom.mail.compose import ComposeInput, Correspondent, OutgoingAttachment, text_signature
 from postroom.mail.html.html import html_to_text
 from postroom.mail.message import decoded_pairs, parse_ids, parse_references
 from postroom.mail.mime.parts import Part, Splitter
@@ -91,7 +91,7 @@ def _file(part: Part) -> OutgoingAttachment:
     return OutgoingAttachment(name, part.content_type, part.decoded())
 
 
-def verify(raw: bytes, outgoing: Outgoing) -> None:
+def verify(raw: bytes, outgoing: ComposeInput) -> None:
     """Compare the bytes with the request, field by field.
 
     Raises:
@@ -129,7 +129,7 @@ def _require_same(field: str, expected: object, found: object) -> None:
         raise InvalidInput(f"{field}: cannot be sent as it is; simplify it", field=field)
 
 
-def _expected_names(outgoing: Outgoing) -> list[str]:
+def _expected_names(outgoing: ComposeInput) -> list[str]:
     present = [
         ("from", True), ("to", bool(outgoing.to)), ("cc", bool(outgoing.cc)),
         ("reply-to", bool(outgoing.reply_to)), ("subject", True), ("date", True),
@@ -143,7 +143,7 @@ def _expected_names(outgoing: Outgoing) -> list[str]:
     return [*names, *tail, "content-transfer-encoding"] if is_single else [*names, *tail]
 
 
-def _require_same_bodies(outgoing: Outgoing, body: Part) -> None:
+def _require_same_bodies(outgoing: ComposeInput, body: Part) -> None:
     found = {
         part.content_type: _lines(part.decoded().decode("utf-8", "replace"))
         for part in body.children or [body]

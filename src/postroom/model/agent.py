@@ -97,7 +97,7 @@ class ReadResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class SendOutcome:
     """What became of an outgoing mail or a draft."""
 
     id: str
@@ -110,10 +110,10 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipts:
+class SendOutcomes:
     """What became of several mails, in the order of their ids."""
 
-    results: tuple[Receipt, ...]
+    results: tuple[SendOutcome, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class MemoryLine:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryReceipt:
+class MemoryOutcome:
     """What became of a memory."""
 
     key: str
@@ -137,7 +137,7 @@ class MemoryReceipt:
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled:
+class RecallResult:
     """Memories, the most relevant first."""
 
     results: tuple[MemoryLine, ...]
@@ -163,7 +163,7 @@ class Mailboxes:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class AgentWaitResult:
     """A mail that was waited for; nothing if the time was over."""
 
     message: MailLine | None
@@ -173,7 +173,7 @@ class Arrived:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeReceipt:
+class ChangeOutcome:
     """What a change did, or, with `plan_id`, would do."""
 
     status: str

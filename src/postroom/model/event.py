@@ -210,14 +210,14 @@ EVERY_WEBHOOK = WebhookCapacity(each=2**31 - 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Posted:
+class WebhookResponse:
     """The response to a webhook delivery; without a code there was none."""
 
     code: int | None
     detail: str
 
     @property
-    def is_taken(self) -> bool:
+    def is_success(self) -> bool:
         return self.code is not None and 200 <= self.code < 300
 
 

@@ -9,7 +9,7 @@ from postroom.model.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """The result of one check. A warning or problem has a fix."""
 
     check: str
@@ -18,19 +18,19 @@ class Finding:
     fix: str = ""
 
 
-def ok(check: str, detail: str) -> Finding:
+def ok(check: str, detail: str) -> CheckResult:
     """There is nothing to do."""
-    return Finding(check, "ok", detail)
+    return CheckResult(check, "ok", detail)
 
 
-def warning(check: str, detail: str, fix: str) -> Finding:
+def warning(check: str, detail: str, fix: str) -> CheckResult:
     """It works, but not as it should."""
-    return Finding(check, "warning", detail, fix)
+    return CheckResult(check, "warning", detail, fix)
 
 
-def problem(check: str, detail: str, fix: str) -> Finding:
+def problem(check: str, detail: str, fix: str) -> CheckResult:
     """Something does not work."""
-    return Finding(check, "problem", detail, fix)
+    return CheckResult(check, "problem", detail, fix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Health:
     version: str
     python: str
     started_at: datetime
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckResult, ...]
     sizes: StorageSizes
     load: Load
     leases: tuple[Lease, ...]

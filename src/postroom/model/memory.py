@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import field, replace
 from datetime import datetime, timedelta
 from typing import Literal
@@ -42,6 +42,15 @@ _ADDRESS = late_pattern(
     r"""[^\s@<>()\[\]",;:\\]{1,64}@(?:[^\W_](?:[^\W_]|-){0,62}\.)*[^\W_](?:[^\W_]|-){0,62}"""
 )
 """The form of a target decides what a link refers to; any other is the key of a memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedQuery:
+    """The terms of a query, and its vector if there is a model."""
+
+    terms: Sequence[str]
+    vector: Vector | None = None
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,15 @@ INTERNAL = {"internal": True}
 
 
 @dataclass(frozen=True, slots=True)
+class MessageState:
+    """What actions change of a message without an effect outside."""
+
+    labels: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    mailboxes: tuple[str, ...] = ("Inbox",)
+
+
+@dataclass(frozen=True, slots=True)
 class Attachment:
     """A file that came with a message. The bytes are in the blob store under `sha256`."""
 

@@ -8,19 +8,10 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from postroom.model.key import OWNER, Caller
-from postroom.model.message import INTERNAL, Direction, NamedAddress
+from postroom.model.message import INTERNAL, Direction, MessageState, NamedAddress
 from postroom.model.page import Page
 from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING, View
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """What actions change of a message without an effect outside."""
-
-    labels: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
-    mailboxes: tuple[str, ...] = ("Inbox",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +43,7 @@ class Facts:
     cc: tuple[NamedAddress, ...]
     date: datetime
     size_bytes: int
-    state: State
+    state: MessageState
     text: str = ""
     folded_text: str = ""
     files: tuple[tuple[str, str], ...] = ()
@@ -143,8 +134,8 @@ class PlanItem:
     subject: str
     sender: str
     date: datetime
-    before: State
-    after: State
+    before: MessageState
+    after: MessageState
     actions: tuple[Action, ...]
     why: tuple[str, ...]
 
@@ -270,7 +261,7 @@ class RuleJob:
     rule_name: str
     message_id: str
     inbox_id: str
-    act: Action
+    action: Action
     attempts: int
     holder: str
     authority: str
@@ -292,10 +283,10 @@ SHOWN = {
 """The name under which the value of an action is shown, and written in the flat form."""
 
 
-def public_action(act: Action) -> dict[str, str]:
+def public_action(action: Action) -> dict[str, str]:
     """An action as callers see it."""
-    value = {SHOWN[act.type]: act.value} if act.type in SHOWN else {}
-    return {"type": act.type, **({"key": act.key} if act.key else {}), **value}
+    value = {SHOWN[action.type]: action.value} if action.type in SHOWN else {}
+    return {"type": action.type, **({"key": action.key} if action.key else {}), **value}
 
 
 def restored_names(

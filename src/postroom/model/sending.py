@@ -113,7 +113,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ReplyPreview:
     """A reply or a forward as it begins: who gets it, its subject and inbox.
 
     `quoted` is the original text as it is repeated below.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 
@@ -19,12 +19,12 @@ from postroom.mail.text.fold import fold
 from postroom.model.key import Scope
 from postroom.model.memory import (
     DEFAULT_NAMESPACE,
+    EmbeddedQuery,
     Keyword,
     MemoryHit,
     MemoryQuery,
     MemoryRow,
     NamespaceRow,
-    Vector,
     collection_of,
 )
 from postroom.model.message import MessageRow
@@ -38,31 +38,22 @@ BY_WORDS = f"found by words only: {missing('embeddings')}"
 """The hint of a search by meaning where there is no model."""
 
 
-class EmbeddedQuery(NamedTuple):
-    """The terms of a query and, if there is a model, its vector."""
-
-    terms: tuple[str, ...]
-    vector: Vector | None
-    model: str
-
-
-async def embed_query(ctx: RequestContext, question: str) -> EmbeddedQuery:
+async def embed_query(ctx: RequestContext, query: str) -> EmbeddedQuery:
     """Compute terms and vector of a query. Raises ProviderError."""
     # Imported on first use: its patterns are slow to compile.
     from postroom.mail.text.terms import question_terms
 
-    terms = tuple(question_terms(question)[:_MAX_TERMS])
+    terms = tuple(question_terms(query)[:_MAX_TERMS])
     if ctx.embedder is None:
-        return EmbeddedQuery(terms, None, "")
-    [vector] = await ctx.embedder.embed([question])
+        return EmbeddedQuery(terms)
+    [vector] = await ctx.embedder.embed([query])
     return EmbeddedQuery(terms, vector, ctx.embedder.model)
 
 
 async def rank_mail(ctx: RequestContext, query: MessageQuery, question: str) -> Found[MessageRow]:
     """Mail ranked by words and meaning of a query, the most relevant first."""
     await embed_mail(ctx, query)
-    terms, vector, model = await embed_query(ctx, question)
-    return await ctx.store.rank_mail(query, terms, vector=vector, model=model)
+    return await ctx.store.rank_mail(query, await embed_query(ctx, question))
 
 
 _MAX_KEYWORDS = 64
@@ -159,15 +150,14 @@ async def _find(
     ctx: RequestContext, query: MemoryQuery, embedded: EmbeddedQuery
 ) -> Found[MemoryHit]:
     """Search; if texts are not embedded yet, embed them first. Mostly there are none."""
-    terms, vector, model = embedded
-    if vector is not None:
+    if embedded.vector is not None:
         found = await ctx.store.search_embedded_memories(
-            query, terms, vector=vector, model=model, max_unembedded=EMBED_LIMIT
+            query, embedded, max_unembedded=EMBED_LIMIT
         )
         if found is not None:
             return found
         await finish_embedding(ctx, collection_of(query.namespace))
-    return await ctx.store.search_memories(query, terms, vector=vector, model=model)
+    return await ctx.store.search_memories(query, embedded)
 
 
 def _as_text(value: object) -> object:

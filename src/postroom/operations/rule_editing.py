@@ -144,11 +144,11 @@ async def _inboxes_after(ctx: RequestContext, rule: Rule, after: Definition) -> 
     """The inboxes of a rule with a new text. Raises NotFound, Forbidden."""
     before = definition_of(rule.yaml)
     has_some = not (isinstance(rule.inboxes, Only) and rule.inboxes.is_empty)
-    is_same = isinstance(before, Definition) and _place(before) == _place(after)
+    is_same = isinstance(before, Definition) and _where_it_runs(before) == _where_it_runs(after)
     return rule.inboxes if has_some and is_same else await inboxes_of_rule(ctx, after)
 
 
-def _place(definition: Definition) -> tuple[str | None, str | None]:
+def _where_it_runs(definition: Definition) -> tuple[str | None, str | None]:
     return definition.inbox, definition.account
 
 

@@ -49,7 +49,7 @@ from postroom.rules.definition import (
     rights_to_undo,
 )
 from postroom.rules.matching import impossible_conditions
-from postroom.rules.planning import PlanDraft, consider, queries_for
+from postroom.rules.planning import PlanDraft, add_matches, queries_for
 
 PLAN_LIFETIME = timedelta(hours=24)
 _AT_ONCE = 500
@@ -77,9 +77,9 @@ async def draft_plan_of(ctx: RequestContext, rule: Definition, numbers: Sequence
         batch = await ctx.store.facts(
             numbers[first : first + step], with_text=with_text, with_files=with_files
         )
-        unread = await in_thread(consider, rule, batch, now, draft)
+        unread = await in_thread(add_matches, rule, batch, now, draft)
         if unread:
-            await in_thread(consider, rule, await _with_heads(ctx, unread), now, draft)
+            await in_thread(add_matches, rule, await _with_heads(ctx, unread), now, draft)
     draft.items.sort(key=lambda item: item.date, reverse=True)
     return draft
 
@@ -149,7 +149,7 @@ def _shown_item(item: PlanItem) -> dict[str, object]:
         "subject": item.subject[:_SHOWN_SUBJECT],
         "from": item.sender,
         "date": item.date,
-        "actions": [public_action(act) for act in item.actions],
+        "actions": [public_action(action) for action in item.actions],
         "why": list(item.why[:_MAX_REASONS]),
     }
 
@@ -317,7 +317,7 @@ class ApplyRulePlan(Request):
 
 @operation(Scope.WRITE, destroys=True)
 async def apply_rule_plan(ctx: RequestContext, request: ApplyRulePlan) -> ActionResult:
-    await check_actions(ctx, await ctx.store.plan_acts(request.plan_id, ctx.visible))
+    await check_actions(ctx, await ctx.store.plan_actions(request.plan_id, ctx.visible))
     return await ctx.store.apply_plan(
         request.plan_id, ctx.caller, authority=recorded_authority(ctx.caller), now=ctx.clock()
     )
@@ -331,8 +331,8 @@ class UndoRulePlan(Request):
 
 @operation(Scope.WRITE)
 async def undo_rule_plan(ctx: RequestContext, request: UndoRulePlan) -> ActionResult:
-    acts = await ctx.store.plan_acts(request.plan_id, ctx.visible)
-    await check_actions(ctx, acts, rights_to_undo)
+    actions = await ctx.store.plan_actions(request.plan_id, ctx.visible)
+    await check_actions(ctx, actions, rights_to_undo)
     return await ctx.store.undo_plan(
         request.plan_id, ctx.visible, actor=ctx.caller.key_id, now=ctx.clock()
     )

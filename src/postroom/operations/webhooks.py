@@ -46,7 +46,7 @@ from postroom.pipeline.apply_rules import stopped_webhooks, webhook_refusal
 from postroom.pipeline.webhooks import body_of, ping
 from postroom.rules.definition import authority_of
 
-QUIET_S = 15.0
+KEEP_ALIVE_S = 15.0
 """A stream without events sends a keep-alive after this time."""
 
 TYPES: tuple[str, ...] = get_args(EventType)
@@ -137,9 +137,9 @@ async def _events(
 
 
 async def _is_done_in_time(*tasks: asyncio.Future[Any]) -> bool:
-    """Whether a task is done within `QUIET_S`."""
+    """Whether a task is done within `KEEP_ALIVE_S`."""
     first = asyncio.FIRST_COMPLETED
-    return bool((await asyncio.wait(tasks, timeout=QUIET_S, return_when=first))[0])
+    return bool((await asyncio.wait(tasks, timeout=KEEP_ALIVE_S, return_when=first))[0])
 
 
 WebhookId = Annotated[Id, argument("The webhook.", "whk_2f7j4s")]
@@ -257,7 +257,7 @@ async def ping_webhook(ctx: RequestContext, request: PingWebhook) -> WebhookPing
     url, secrets = await ctx.store.webhook_target(request.webhook_id, ctx.visible, ctx.clock())
     posted = await ping(ctx, request.webhook_id, url, secrets)
     await ctx.store.record_audit()
-    status: Literal["delivered", "failed"] = "delivered" if posted.is_taken else "failed"
+    status: Literal["delivered", "failed"] = "delivered" if posted.is_success else "failed"
     return WebhookPing(request.webhook_id, status, posted.code, posted.detail)
 
 

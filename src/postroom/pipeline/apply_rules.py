@@ -27,8 +27,8 @@ from postroom.mail.rule_marks import is_own_forward
 from postroom.model.event import Webhook
 from postroom.model.inbox import HIDDEN_MAILBOXES, Visible
 from postroom.model.key import AGENT, NOBODY, OWNER, Caller, Key, Scope
-from postroom.model.message import NamedAddress
-from postroom.model.rule import Facts, HeaderFacts, Rule, RuleEffect, RuleJob, State
+from postroom.model.message import MessageState, NamedAddress
+from postroom.model.rule import Facts, HeaderFacts, Rule, RuleEffect, RuleJob
 from postroom.model.storage import FIELD_BORDER, NewMessage
 from postroom.model.view import EVERYTHING, NOTHING, Everything, Only, View, only
 from postroom.pipeline.services import Services, wait_for_notification
@@ -39,9 +39,9 @@ from postroom.rules.definition import (
     permitted,
     refusal,
     rights_for,
-    standing_caller,
+    rule_caller,
 )
-from postroom.rules.planning import Chain, run_chain
+from postroom.rules.planning import RuleOutcomes, outcomes_of
 
 
 async def caller_of_key(services: Services, key: Key) -> Caller:
@@ -76,7 +76,7 @@ async def callers_for_rules(services: Services, rules: Iterable[Rule]) -> dict[s
     authorities = {rule.id: (authority_of_rule(rule), rule.inboxes) for rule in rules}
     callers = await current_callers(services, (authority for authority, _ in authorities.values()))
     return {
-        rule_id: standing_caller(authority, inboxes, callers)
+        rule_id: rule_caller(authority, inboxes, callers)
         for rule_id, (authority, inboxes) in authorities.items()
     }
 
@@ -84,7 +84,7 @@ async def callers_for_rules(services: Services, rules: Iterable[Rule]) -> dict[s
 async def caller_for_rule_job(services: Services, job: RuleJob) -> Caller | None:
     """The caller that a job is run for; None if its key has ended."""
     callers = await current_callers(services, [job.authority])
-    return standing_caller(job.authority, only(job.inbox_id), callers)
+    return rule_caller(job.authority, only(job.inbox_id), callers)
 
 
 async def current_callers(services: Services, authorities: Iterable[str]) -> dict[str, Caller]:
@@ -158,12 +158,12 @@ class RuleJobs:
         try:
             await self.run_job(job)
         except MailError as error:
-            failed = f"{job.act.type}: {error}"
+            failed = f"{job.action.type}: {error}"
             if not isinstance(error, _PERMANENT) and job.attempts < MAX_ATTEMPTS:
                 next_at = self.services.clock() + timedelta(seconds=10 * 2**job.attempts)
         except Exception as error:
             log.exception("rule_jobs.failed", extra={"rule_job": job.id})
-            failed = f"{job.act.type}: internal error ({type(error).__name__}); see the log"
+            failed = f"{job.action.type}: internal error ({type(error).__name__}); see the log"
         now = self.services.clock()
         await self.services.store.settle_rule_job(job, now=now, failed=failed, next_at=next_at)
 
@@ -175,7 +175,7 @@ class ArrivalFacts:
     message_id: str
     inbox_id: str
     date: datetime
-    state: State
+    state: MessageState
     searchable: str
     auth: tuple[str, ...] = ()
 
@@ -236,17 +236,17 @@ def _run_on(run: RuleRun, message: NewMessage, parsed: ParsedMessage) -> NewMess
         message.id,
         message.inbox_id,
         message.date,
-        State(message.labels, message.flags, message.mailboxes),
+        MessageState(message.labels, message.flags, message.mailboxes),
         message.searchable,
         tuple(f"{name}={verdict}".lower() for name, verdict in message.auth.items()),
     )
-    chain = run_chain(chosen, facts_of(parsed, arrival, run.rule_key), run.now)
+    outcomes = outcomes_of(chosen, facts_of(parsed, arrival, run.rule_key), run.now)
     return replace(
         message,
-        labels=chain.state.labels,
-        flags=chain.state.flags,
-        mailboxes=chain.state.mailboxes,
-        effects=(*broken, *_effects(chain, refused, run, message.submitted_by)),
+        labels=outcomes.state.labels,
+        flags=outcomes.state.flags,
+        mailboxes=outcomes.state.mailboxes,
+        effects=(*broken, *_effects(outcomes, refused, run, message.submitted_by)),
     )
 
 
@@ -263,29 +263,31 @@ def definition_of(yaml: str) -> Definition | str:
 
 
 def _effects(
-    chain: Chain,
+    outcomes: RuleOutcomes,
     refused: Mapping[str, tuple[str, ...]],
     run: RuleRun,
     submitted_by: tuple[str, ...],
 ) -> list[RuleEffect]:
     """What each rule did; rules that changed nothing are left out."""
     found = []
-    visible_inboxes = {rule.id: rule.visible_inboxes for rule in run.rules} if chain.links else {}
+    visible_inboxes = (
+        {rule.id: rule.visible_inboxes for rule in run.rules} if outcomes.outcomes else {}
+    )
     made_by = {rule.id: (rule.made_by,) if rule.made_by else () for rule in run.rules}
-    for link in chain.links:
-        problems = (*link.problems, *refused[link.rule_id])
-        if link.actions or problems:
-            caller = run.callers[link.rule_id] or NOBODY
-            name, known = link.rule.name, visible_inboxes[link.rule_id]
+    for outcome in outcomes.outcomes:
+        problems = (*outcome.problems, *refused[outcome.rule_id])
+        if outcome.actions or problems:
+            caller = run.callers[outcome.rule_id] or NOBODY
+            name, known = outcome.rule.name, visible_inboxes[outcome.rule_id]
             found.append(
                 RuleEffect(
-                    link.rule_id,
+                    outcome.rule_id,
                     name,
-                    link.actions,
+                    outcome.actions,
                     problems,
                     caller,
                     caller.key_id,
-                    (*made_by[link.rule_id], *submitted_by),
+                    (*made_by[outcome.rule_id], *submitted_by),
                     known,
                 )
             )
@@ -368,8 +370,8 @@ async def _refusal(services: Services, rule: Rule, caller: Caller | None) -> str
     return _NO_AUTHORITY if authority_of_rule(rule) == NO_AUTHORITY else ""
 
 
-_TELLING = (Scope.ADMIN, Scope.READ)
-_TAKE_OVER = "renewing its secret with another key makes it a webhook of that key"
+_WEBHOOK_SCOPES = (Scope.ADMIN, Scope.READ)
+_RENEW_ADVICE = "renewing its secret with another key makes it a webhook of that key"
 
 
 async def webhook_refusal(services: Services, made_by: str | None, inboxes: View) -> str:
@@ -377,8 +379,8 @@ async def webhook_refusal(services: Services, made_by: str | None, inboxes: View
     if not made_by or made_by == OWNER.key_id:
         return ""
     callers = await current_callers(services, [made_by])
-    why = _lost(callers.get(made_by), _TELLING, inboxes)
-    return why and f"the key that made this webhook {why}; {_TAKE_OVER}"
+    why = _missing_right(callers.get(made_by), _WEBHOOK_SCOPES, inboxes)
+    return why and f"the key that made this webhook {why}; {_RENEW_ADVICE}"
 
 
 async def stopped_webhooks(services: Services, webhooks: Iterable[Webhook]) -> dict[str, str]:
@@ -395,11 +397,11 @@ async def send_refusal(services: Services, sent_by: str | None, inbox: View) -> 
     if not sent_by or sent_by == OWNER.key_id:
         return ""
     callers = await current_callers(services, [sent_by])
-    why = _lost(callers.get(sent_by), (Scope.SEND,), inbox)
+    why = _missing_right(callers.get(sent_by), (Scope.SEND,), inbox)
     return why and f"not sent: the key that scheduled it {why}; retry it to send it now"
 
 
-def _lost(caller: Caller | None, scopes: Iterable[Scope], inboxes: View) -> str:
+def _missing_right(caller: Caller | None, scopes: Iterable[Scope], inboxes: View) -> str:
     if caller is None:
         return "was revoked or has expired"
     missing = [scope for scope in scopes if scope not in caller.scopes]

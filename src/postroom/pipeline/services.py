@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from postroom.errors import MailError, ProviderError
 from postroom.mail.sender_authentication import Trust
-from postroom.model.health import Finding
+from postroom.model.health import CheckResult
 from postroom.model.key import ACCESS_LIFETIME_S, REFRESH_LIFETIME_S, OAuthClient
 from postroom.model.limits import Limits
 from postroom.model.page import random_id
@@ -115,11 +115,11 @@ async def wait_for_work(
         notified.cancel()
 
 
-Checks = Callable[["Services"], Awaitable[Sequence[Finding]]]
+Checks = Callable[["Services"], Awaitable[Sequence[CheckResult]]]
 """Checks an installation as `postroom doctor` does."""
 
 
-async def no_checks(_services: Services) -> Sequence[Finding]:
+async def no_checks(_services: Services) -> Sequence[CheckResult]:
     """The default, where the settings are not known."""
     return ()
 

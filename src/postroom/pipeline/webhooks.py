@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 
 from postroom.errors import MailError
 from postroom.mail.text.display import sanitised
-from postroom.model.event import SIGNING_PREFIX, Event, Posted, WebhookCapacity, WebhookJob
+from postroom.model.event import SIGNING_PREFIX, Event, WebhookCapacity, WebhookJob, WebhookResponse
 from postroom.model.message import MessageRow
 from postroom.model.view import only
 from postroom.pipeline.apply_rules import webhook_refusal
@@ -100,10 +100,12 @@ def signed_headers(
 PING = "webhook.ping"
 
 
-async def ping(services: Services, webhook_id: str, url: str, secrets: Sequence[str]) -> Posted:
+async def ping(
+    services: Services, webhook_id: str, url: str, secrets: Sequence[str]
+) -> WebhookResponse:
     """Post a signed request that is about no mail."""
     if not secrets:
-        return Posted(None, _NOT_SIGNED.format(webhook_id))
+        return WebhookResponse(None, _NOT_SIGNED.format(webhook_id))
     now = services.clock()
     body = _body(PING, _moment(now), {"webhook_id": webhook_id})
     headers = signed_headers(services.new_id("evt"), int(now.timestamp()), body, secrets)
@@ -171,7 +173,7 @@ class Webhooks:
     async def _deliver(self, job: WebhookJob) -> None:
         try:
             stopped = await self._stopped(job)
-            posted = await self._attempt(job) if not stopped else Posted(None, stopped)
+            posted = await self._attempt(job) if not stopped else WebhookResponse(None, stopped)
             now = self.services.clock()
             is_last = job.event is None or now - job.first_at >= GIVE_UP_AFTER or bool(stopped)
             next_at = None if is_last else now + wait_after(job.attempts)
@@ -190,20 +192,20 @@ class Webhooks:
             return ""
         return await webhook_refusal(self.services, job.made_by, only(job.event.inbox_id))
 
-    async def _attempt(self, job: WebhookJob) -> Posted:
+    async def _attempt(self, job: WebhookJob) -> WebhookResponse:
         """The result of an attempt; any failure is a result, and tried again later."""
         if job.event is None:
-            return Posted(None, "the event was removed with its message")
+            return WebhookResponse(None, "the event was removed with its message")
         if not job.secrets:
-            return Posted(None, _NOT_SIGNED.format(job.webhook_id))
+            return WebhookResponse(None, _NOT_SIGNED.format(job.webhook_id))
         try:
             return await self._post(job, job.event)
         except Exception:
             log.exception("webhooks.failed")
-            return Posted(None, "internal error; see the log")
+            return WebhookResponse(None, "internal error; see the log")
 
-    def _count(self, job: WebhookJob, posted: Posted, *, is_last: bool) -> None:
-        if posted.is_taken:
+    def _count(self, job: WebhookJob, posted: WebhookResponse, *, is_last: bool) -> None:
+        if posted.is_success:
             self.services.counts.add("webhooks_told")
             return
         delivery = {"delivery_id": job.delivery_id, "event_id": job.event and job.event.id}
@@ -212,7 +214,7 @@ class Webhooks:
         if is_last:
             self.services.counts.failed("webhooks_dead", delivery)
 
-    async def _post(self, job: WebhookJob, event: Event) -> Posted:
+    async def _post(self, job: WebhookJob, event: Event) -> WebhookResponse:
         body = await body_of(self.services, event)
         timestamp = int(self.services.clock().timestamp())
         headers = signed_headers(event.id, timestamp, body, job.secrets)

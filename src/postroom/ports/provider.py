@@ -22,7 +22,7 @@ from postroom.model.account import (
     RemoteRef,
     SignIn,
 )
-from postroom.model.event import Posted
+from postroom.model.event import WebhookResponse
 from postroom.model.memory import Vector
 from postroom.model.sending import Envelope, Outcome
 from postroom.model.values import dataclass
@@ -297,7 +297,7 @@ class WebhookClient(Protocol):
     def check(self, url: str) -> None:
         """Raise InvalidInput if the URL is not permitted."""
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Posted:
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> WebhookResponse:
         """Post once; redirects are not followed. Does not raise."""
 
 
@@ -307,8 +307,8 @@ class NoWebhookClient:
     def check(self, url: str) -> None:
         """Permit every URL: none is called."""
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Posted:
-        return Posted(None, "webhooks are not available here")
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> WebhookResponse:
+        return WebhookResponse(None, "webhooks are not available here")
 
 
 class Embedder(Protocol):

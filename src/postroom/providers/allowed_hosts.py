@@ -86,7 +86,7 @@ def parse_target(url: str) -> Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
+class AddressGuard:
     """Decides which addresses we may connect to; `allowed` are networks from the settings."""
 
     allowed: tuple[Network, ...] = ()
@@ -187,7 +187,7 @@ def check_host(
 
     *name* is the prefix of the fields in the request.
     """
-    address, guard = literal_address(host), Guard(network_policy.networks)
+    address, guard = literal_address(host), AddressGuard(network_policy.networks)
     if address is not None and not guard.is_allowed(address):
         raise InvalidInput(f"{name}host: this address is not on the public Internet; {_HINT}")
     if address is None and is_loopback(host) and not network_policy.networks:
@@ -208,7 +208,7 @@ async def connect(
     network_policy: PublicNetworks, host: str, port: int, ports: Collection[int]
 ) -> socket.socket:
     """Connect to a host after a check of its addresses. Raises OSError."""
-    guard = Guard(network_policy.networks)
+    guard = AddressGuard(network_policy.networks)
     try:
         address = await guard.resolve(host, port)
     except UnicodeError as error:

@@ -8,9 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from postroom.errors import ProviderError, ProviderTimeout
-from postroom.model.event import Posted
+from postroom.model.event import WebhookResponse
 from postroom.model.values import late_pattern
-from postroom.providers.allowed_hosts import Address, Guard, Target, connection_error, parse_target
+from postroom.providers.allowed_hosts import (
+    Address,
+    AddressGuard,
+    Target,
+    connection_error,
+    parse_target,
+)
 
 _POST_TIMEOUT_S = 15.0
 _MAX_LINE_BYTES = 8_192
@@ -23,27 +29,29 @@ _STATUS = late_pattern(rb"HTTP/1\.[01] (\d{3})(?: ([ -~]{0,100}))?")
 class HttpPoster:
     """Posts to allowed addresses. Redirects are not followed."""
 
-    guard: Guard = field(default_factory=Guard)
+    guard: AddressGuard = field(default_factory=AddressGuard)
     timeout_s: float = _POST_TIMEOUT_S
 
     def check(self, url: str) -> None:
         self.guard.check(url)
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Posted:
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> WebhookResponse:
         try:
             async with asyncio.timeout(self.timeout_s):
                 return await self._post(parse_target(url), headers, body)
         except TimeoutError:
-            return Posted(None, f"no response within {self.timeout_s:.0f} s")
+            return WebhookResponse(None, f"no response within {self.timeout_s:.0f} s")
         except asyncio.LimitOverrunError:
-            return Posted(None, _NOT_HTTP)
+            return WebhookResponse(None, _NOT_HTTP)
         except (OSError, ssl.SSLError, asyncio.IncompleteReadError, ValueError) as error:
-            return Posted(None, f"no response: {connection_error(error)}"[:300])
+            return WebhookResponse(None, f"no response: {connection_error(error)}"[:300])
 
-    async def _post(self, target: Target, headers: Mapping[str, str], body: bytes) -> Posted:
+    async def _post(
+        self, target: Target, headers: Mapping[str, str], body: bytes
+    ) -> WebhookResponse:
         address = await self.guard.resolve(target.host, target.port)
         if address is None:
-            return Posted(None, "refused: the host has an address that is not public")
+            return WebhookResponse(None, "refused: the host has an address that is not public")
         reader, writer = await asyncio.open_connection(
             str(address),
             target.port,
@@ -59,15 +67,15 @@ class HttpPoster:
             writer.close()
 
 
-async def _read_response(reader: asyncio.StreamReader) -> Posted:
+async def _read_response(reader: asyncio.StreamReader) -> WebhookResponse:
     """Read the final response; interim responses (1xx) are skipped."""
     while True:
         match = _STATUS.match(await reader.readuntil(b"\n"))
         if match is None:
-            return Posted(None, _NOT_HTTP)
+            return WebhookResponse(None, _NOT_HTTP)
         code = int(match[1])
         if not 100 <= code < 200 or code == _SWITCHING_PROTOCOLS:
-            return Posted(code, (match[2] or b"").decode())
+            return WebhookResponse(code, (match[2] or b"").decode())
         while (await reader.readuntil(b"\n")).strip():
             pass
 
@@ -94,7 +102,7 @@ class HttpsFetcher:
     `timeout_s` is for the whole of it, whether nothing comes or a byte a second.
     """
 
-    guard: Guard
+    guard: AddressGuard
     max_bytes: int
     timeout_s: float = _FETCH_TIMEOUT_S
     make_context: Callable[[], ssl.SSLContext] = field(default=ssl.create_default_context)

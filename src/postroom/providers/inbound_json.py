@@ -32,7 +32,7 @@ from postroom.errors import (
     ProviderAuthFailed,
     ProviderError,
     TooLarge,
-    in_our_words,
+    trusted,
 )
 from postroom.mail.compose import Header, OutgoingAttachment, phrase, rebuild
 from postroom.ports.provider import Bucket, Fetcher, InboundMail, InboundRequest
@@ -309,10 +309,10 @@ class MailBucket:
             return bytes(await found.bytes_async())
         except FileNotFoundError as error:
             absent = ProviderError("the bucket does not have this mail yet")
-            raise in_our_words(absent) from error
+            raise trusted(absent) from error
         except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
             refused = ProviderAuthFailed("the bucket refused the login; check its policy")
-            raise in_our_words(refused) from error
+            raise trusted(refused) from error
         except exceptions.BaseError as error:
             silent = ProviderError("the bucket with the mail does not respond; try again")
-            raise in_our_words(silent) from error
+            raise trusted(silent) from error

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from postroom.model.rule import Action, Facts, public_action
 from postroom.rules.definition import Definition
-from postroom.rules.planning import run_chain
+from postroom.rules.planning import outcomes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class BackTest:
         self.mails += 1
         outcome = _run(self.rules, place, facts, now)
         self.matches.update(outcome.rules)
-        self.counts.update(act.type for act in outcome.actions)
+        self.counts.update(action.type for action in outcome.actions)
         if outcome.rules:
             self.outcomes.append(outcome)
         if self.against is None:
@@ -60,14 +60,16 @@ class BackTest:
 
 
 def _run(rules: Sequence[Definition], place: str, facts: Facts, now: datetime) -> Outcome:
-    links = run_chain([(rule.name, rule) for rule in rules if rule.enabled], facts, now).links
+    outcomes = outcomes_of(
+        [(rule.name, rule) for rule in rules if rule.enabled], facts, now
+    ).outcomes
     return Outcome(
         place=place,
         subject=facts.subject,
         sender=facts.sender,
-        rules=tuple(link.rule.name for link in links),
-        actions=tuple(act for link in links for act in link.actions),
-        why=tuple(reason for link in links for reason in link.why),
+        rules=tuple(outcome.rule.name for outcome in outcomes),
+        actions=tuple(action for outcome in outcomes for action in outcome.actions),
+        why=tuple(reason for outcome in outcomes for reason in outcome.why),
     )
 
 
@@ -78,7 +80,7 @@ def shown_outcome(outcome: Outcome) -> dict[str, object]:
         "subject": outcome.subject,
         "from": outcome.sender,
         "rules": list(outcome.rules),
-        "actions": [public_action(act) for act in outcome.actions],
+        "actions": [public_action(action) for action in outcome.actions],
         "why": list(outcome.why),
     }
 
@@ -98,8 +100,8 @@ def shown_test(test: BackTest) -> dict[str, object]:
         {
             "place": one.after.place,
             "subject": one.after.subject,
-            "before": [public_action(act) for act in one.before.actions],
-            "after": [public_action(act) for act in one.after.actions],
+            "before": [public_action(action) for action in one.before.actions],
+            "after": [public_action(action) for action in one.after.actions],
         }
         for one in test.changed
     ]

@@ -17,9 +17,9 @@ from postroom.model.memory import DEFAULT_NAMESPACE
 from postroom.model.rule import Action, Rule
 from postroom.model.view import EVERYTHING, NOTHING, View
 
-Sort = Literal["text", "names", "number", "moment", "truth"]
+FieldType = Literal["text", "names", "number", "moment", "boolean"]
 
-FIELDS: dict[str, Sort] = {
+FIELDS: dict[str, FieldType] = {
     "from": "text",
     "to": "text",
     "cc": "text",
@@ -29,7 +29,7 @@ FIELDS: dict[str, Sort] = {
     "label": "names",
     "flag": "names",
     "mailbox": "names",
-    "has_attachment": "truth",
+    "has_attachment": "boolean",
     "attachment.name": "text",
     "attachment.type": "text",
     "size_bytes": "number",
@@ -40,12 +40,12 @@ FIELDS: dict[str, Sort] = {
 }
 """The fields of conditions. `header.X` is any header, such as `header.X-Priority`."""
 
-OPERATORS: dict[Sort, tuple[str, ...]] = {
+OPERATORS: dict[FieldType, tuple[str, ...]] = {
     "text": ("equals", "contains", "matches", "regex", "in", "exists"),
     "names": ("equals", "contains", "matches", "regex", "in", "exists"),
     "number": ("equals", "greater_than", "less_than", "in", "exists"),
     "moment": ("after", "before"),
-    "truth": ("equals", "exists"),
+    "boolean": ("equals", "exists"),
 }
 """The operators of each type of field; `not` can precede any of them."""
 
@@ -186,7 +186,7 @@ def tests_of(condition: Condition) -> Iterator[Comparison]:
 _SCOPES = {"forward": Scope.SEND, "reply": Scope.SEND, "webhook": Scope.ADMIN, "stop": None}
 """Every other action needs `write`."""
 
-_PASSES_MAIL_ON = frozenset({"forward", "webhook"})
+_DISCLOSES_MAIL = frozenset({"forward", "webhook"})
 """Actions that show mail to somebody outside, so that they need `read` as well."""
 
 _NOT_UNDONE = frozenset({"webhook", "remember", "stop"})
@@ -197,12 +197,12 @@ _NOT_UNDONE = frozenset({"webhook", "remember", "stop"})
 class Rights:
     """What an action needs: a scope, a namespace of memories, a webhook that may be seen.
 
-    What `passes_mail_on` needs the scope `read` as well: otherwise whoever may not read mail would
+    What `discloses_mail` needs the scope `read` as well: otherwise whoever may not read mail would
     have it sent to them.
     """
 
     scope: Scope | None
-    passes_mail_on: bool = False
+    discloses_mail: bool = False
     namespace: str | None = None
     webhook: str | None = None
 
@@ -212,7 +212,7 @@ def rights_for(action: Action) -> Rights:
     is_webhook = action.type == "webhook" and action.value.startswith("whk_")
     return Rights(
         scope=_SCOPES.get(action.type, Scope.WRITE),
-        passes_mail_on=action.type in _PASSES_MAIL_ON,
+        discloses_mail=action.type in _DISCLOSES_MAIL,
         namespace=DEFAULT_NAMESPACE if action.type == "remember" else None,
         webhook=action.value if is_webhook else None,
     )
@@ -227,7 +227,7 @@ def lacking(caller: Caller, rights: Rights) -> str:
     """What a caller lacks to do an action; empty if nothing. The store checks the webhook."""
     if rights.scope is not None and rights.scope not in caller.scopes:
         return f"needs a key with the scope {rights.scope}"
-    if rights.passes_mail_on and Scope.READ not in caller.scopes:
+    if rights.discloses_mail and Scope.READ not in caller.scopes:
         return "needs a key with the scope read, because it passes mail on"
     if rights.namespace is not None and not caller.namespaces.sees(rights.namespace):
         return f"needs a key that may write to the namespace {rights.namespace}"
@@ -262,7 +262,7 @@ def authority_of_rule(rule: Rule) -> str:
     return NO_AUTHORITY if rule.authority is None else rule.authority
 
 
-def standing_caller(authority: str, inboxes: View, callers: Mapping[str, Caller]) -> Caller | None:
+def rule_caller(authority: str, inboxes: View, callers: Mapping[str, Caller]) -> Caller | None:
     """The caller of a rule, by the keys that exist; None if its key has ended.
 
     A rule without a recorded key acts for its own inboxes, and stores no memories.

@@ -77,7 +77,7 @@ def why_it_matches(condition: Condition, facts: Facts, now: datetime) -> Why | N
 def plain(condition: Condition) -> str:
     """A condition as text."""
     if isinstance(condition, Comparison):
-        return f"{condition.field} {condition.operator} {_shown(condition.value)}"
+        return f"{condition.field} {condition.operator} {_value_text(condition.value)}"
     words = [plain(part) for part in condition.parts]
     if condition.kind == "none":
         return "not " + " or ".join(words)
@@ -91,11 +91,11 @@ def _reason_for(test: Comparison, found: str) -> str:
     return f"{words} ({_cut(found)})" if is_shown else words
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
-        items = [_shown(item) for item in value[:5]] + (["…"] if len(value) > 5 else [])
+        items = [_value_text(item) for item in value[:5]] + (["…"] if len(value) > 5 else [])
         return f"[{', '.join(items)}]"
     return str(value) if isinstance(value, int) else f'"{_cut(str(value))}"'
 

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from postroom.mail.addresses import without_tag
 from postroom.mail.text.fold import as_key, fold
 from postroom.model.inbox import ARCHIVE, EVERY_MAILBOX, HIDDEN_MAILBOXES, OUTBOX, TRASH, Visible
-from postroom.model.message import FLAGS
-from postroom.model.rule import Action, Facts, PlanItem, State
+from postroom.model.message import FLAGS, MessageState
+from postroom.model.rule import Action, Facts, PlanItem
 from postroom.model.storage import MessageQuery
 from postroom.rules.definition import MAX_PLANNED, Comparison, Condition, Definition, Group
 from postroom.rules.matching import (
@@ -143,23 +143,23 @@ MAX_LABELS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class AppliedActions:
     """The actions that have an effect, and the state after them."""
 
     actions: tuple[Action, ...]
-    state: State
+    state: MessageState
     is_last: bool = False
     problems: tuple[str, ...] = ()
 
 
-def apply_actions(actions: Sequence[Action], facts: Facts) -> Steps:
+def apply_actions(actions: Sequence[Action], facts: Facts) -> AppliedActions:
     """Apply actions in their order; those without an effect are left out."""
     state = facts.state
     taken: list[Action] = []
     problems: list[str] = []
     for action in actions:
         if action.type == "stop":
-            return Steps(tuple(taken), state, is_last=True, problems=tuple(problems))
+            return AppliedActions(tuple(taken), state, is_last=True, problems=tuple(problems))
         if action.type in _EXTERNAL:
             if refusal := _refusal(action, facts):
                 problems.append(refusal)
@@ -172,7 +172,7 @@ def apply_actions(actions: Sequence[Action], facts: Facts) -> Steps:
         elif after != state:
             state = after
             taken.append(action)
-    return Steps(tuple(taken), state, problems=tuple(problems))
+    return AppliedActions(tuple(taken), state, problems=tuple(problems))
 
 
 _EXTERNAL = ("forward", "reply", "webhook", "remember")
@@ -190,32 +190,32 @@ def _refusal(action: Action, facts: Facts) -> str:
     return ""
 
 
-def _with_label(state: State, label: str) -> State:
+def _with_label(state: MessageState, label: str) -> MessageState:
     if label.casefold() in {name.casefold() for name in state.labels}:
         return state
     return replace(state, labels=(*state.labels, label))
 
 
-def _without_label(state: State, label: str) -> State:
+def _without_label(state: MessageState, label: str) -> MessageState:
     gone = label.casefold()
     return replace(state, labels=tuple(n for n in state.labels if n.casefold() != gone))
 
 
-def _moved(state: State, mailbox: str) -> State:
+def _moved(state: MessageState, mailbox: str) -> MessageState:
     if [name.casefold() for name in state.mailboxes] == [mailbox.casefold()]:
         return state
     return replace(state, mailboxes=(mailbox,))
 
 
-def _with_flag(state: State, flag: str) -> State:
+def _with_flag(state: MessageState, flag: str) -> MessageState:
     return state if flag in state.flags else replace(state, flags=(*state.flags, flag))
 
 
-def _without_flag(state: State, flag: str) -> State:
+def _without_flag(state: MessageState, flag: str) -> MessageState:
     return replace(state, flags=tuple(name for name in state.flags if name != flag))
 
 
-_CHANGES: dict[str, Callable[[State, str], State]] = {
+_CHANGES: dict[str, Callable[[MessageState, str], MessageState]] = {
     "apply_label": _with_label,
     "remove_label": _without_label,
     "move": _moved,
@@ -231,7 +231,7 @@ _CHANGES: dict[str, Callable[[State, str], State]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class RuleOutcome:
     """What one rule does with a message."""
 
     rule_id: str
@@ -242,30 +242,34 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class RuleOutcomes:
     """What all rules do, and the state of the message after them."""
 
-    links: tuple[Link, ...]
-    state: State
+    outcomes: tuple[RuleOutcome, ...]
+    state: MessageState
 
 
-def run_chain(rules: Iterable[tuple[str, Definition]], facts: Facts, now: datetime) -> Chain:
+def outcomes_of(
+    rules: Iterable[tuple[str, Definition]], facts: Facts, now: datetime
+) -> RuleOutcomes:
     """Run rules in their order, each on the state that the ones before have left."""
-    links: list[Link] = []
+    outcomes: list[RuleOutcome] = []
     for rule_id, rule in rules:
         try:
             why = why_it_matches(rule.when, facts, now)
             steps = None if why is None else apply_actions(rule.then, facts)
         except Exception as error:  # noqa: BLE001 - a failing rule does not stop the mail
-            links.append(Link(rule_id, rule, (), (), (f"it failed: {type(error).__name__}",)))
+            outcomes.append(
+                RuleOutcome(rule_id, rule, (), (), (f"it failed: {type(error).__name__}",))
+            )
             continue
         if why is None or steps is None:
             continue
-        links.append(Link(rule_id, rule, steps.actions, why, steps.problems))
+        outcomes.append(RuleOutcome(rule_id, rule, steps.actions, why, steps.problems))
         facts = replace(facts, state=steps.state)
         if steps.is_last:
             break
-    return Chain(tuple(links), facts.state)
+    return RuleOutcomes(tuple(outcomes), facts.state)
 
 
 _ONCE = "reply: a sender gets one automatic reply per thread, and a few per day from an inbox"
@@ -285,7 +289,7 @@ class PlanDraft:
     replies: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Automatic replies within a day, sent or planned, by inbox and address."""
 
-    def add(self, facts: Facts, why: Why, steps: Steps) -> None:
+    def add(self, facts: Facts, why: Why, steps: AppliedActions) -> None:
         """Add a message that matches."""
         actions = tuple(a for a in steps.actions if self._may(a, facts))
         self.total += 1
@@ -331,11 +335,11 @@ class PlanDraft:
                 f"{self.total} messages match, but safety.max_messages is {limit}; "
                 "narrow the rule or raise it, or this plan cannot be applied"
             )
-        yield from self.remarks()
+        yield from self.limitations()
         if rule.uses("delete"):
             yield "delete moves messages to Trash"
 
-    def remarks(self) -> Iterator[str]:
+    def limitations(self) -> Iterator[str]:
         """What a plan does not do, or cannot undo."""
         if self._unchanged:
             yield f"{_messages(self._unchanged)} would not change: the actions have no effect"
@@ -352,7 +356,7 @@ def _messages(count: int) -> str:
     return f"{count} message{'s' * (count != 1)}"
 
 
-def consider(
+def add_matches(
     rule: Definition, batch: Iterable[Facts], now: datetime, draft: PlanDraft
 ) -> list[Facts]:
     """Add the messages of a batch that match; returns those whose headers must be read first."""

@@ -23,14 +23,14 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})", re.ASCII)
 _CONSTANTS = {"true": True, "false": False, "null": None, "~": None, "": None}
 
 
-class Place(NamedTuple):
+class SourcePosition(NamedTuple):
     """A line and a column, counted from 1."""
 
     line: int
     column: int
 
     @classmethod
-    def of(cls, mark: Any) -> Place:
+    def of(cls, mark: Any) -> SourcePosition:
         return cls(mark.line + 1, mark.column + 1) if mark else cls(1, 1)
 
 
@@ -38,7 +38,7 @@ class Place(NamedTuple):
 class Problem:
     """A problem at one place, what was expected there, and a suggestion."""
 
-    place: Place
+    position: SourcePosition
     message: str
     expected: str = ""
     suggestion: str = ""
@@ -46,26 +46,32 @@ class Problem:
     def __str__(self) -> str:
         hint = f"; did you mean `{self.suggestion}`?" if self.suggestion else ""
         expected = f"; expected {self.expected}" if self.expected else ""
-        return f"line {self.place.line}, column {self.place.column}: {self.message}{expected}{hint}"
+        line, column = self.position
+        return f"line {line}, column {column}: {self.message}{expected}{hint}"
 
 
 class Invalid(Exception):
     """A document or a value that is not valid."""
 
     def __init__(
-        self, place: Place, message: str, expected: str = "", suggestion: str = ""
+        self, position: SourcePosition, message: str, expected: str = "", suggestion: str = ""
     ) -> None:
         super().__init__(message)
-        self.problem = Problem(place, message, expected, suggestion)
+        self.problem = Problem(position, message, expected, suggestion)
 
     @classmethod
     def unknown(
-        cls, place: Place, message: str, name: str, known: Iterable[str], more: Iterable[str] = ()
+        cls,
+        position: SourcePosition,
+        message: str,
+        name: str,
+        known: Iterable[str],
+        more: Iterable[str] = (),
     ) -> Invalid:
         """An unknown word; *more* words can be suggested, but are not listed."""
         names = list(known)
         expected = "one of " + ", ".join(names)
-        return cls(place, f"{message} `{name[:50]}`", expected, closest(name, (*names, *more)))
+        return cls(position, f"{message} `{name[:50]}`", expected, closest(name, (*names, *more)))
 
 
 MAX_PROBLEMS = 20
@@ -95,7 +101,7 @@ class Problems:
 class Scalar:
     """A word, a number, true, false or nothing. Quoted, it is always text."""
 
-    place: Place
+    position: SourcePosition
     text: str
     is_quoted: bool
 
@@ -113,7 +119,7 @@ class Scalar:
 class Sequence:
     """A list."""
 
-    place: Place
+    position: SourcePosition
     items: list[Node] = field(default_factory=list)
 
 
@@ -121,8 +127,8 @@ class Sequence:
 class Mapping:
     """Keys with values, in order; each key once."""
 
-    place: Place
-    items: dict[str, tuple[Place, Node]] = field(default_factory=dict)
+    position: SourcePosition
+    items: dict[str, tuple[SourcePosition, Node]] = field(default_factory=dict)
 
     def get(self, name: str) -> Node | None:
         return self.items[name][1] if name in self.items else None
@@ -140,7 +146,7 @@ class _Loader(yaml.SafeLoader):
 
     def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
         if self.flow_level >= MAX_DEPTH:
-            raise Invalid(Place.of(self.get_mark()), _TOO_DEEP, "less")
+            raise Invalid(SourcePosition.of(self.get_mark()), _TOO_DEEP, "less")
         super().fetch_flow_collection_start(token)
 
 
@@ -153,19 +159,21 @@ def read_documents(text: str) -> list[Node]:
     The tree is built from parser events: no tag is resolved, and no alias is followed.
     """
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        raise Invalid(Place(1, 1), f"it has more than {MAX_BYTES} bytes", "a shorter document")
+        raise Invalid(
+            SourcePosition(1, 1), f"it has more than {MAX_BYTES} bytes", "a shorter document"
+        )
     try:
         return _build(yaml.parse(text, Loader=_Loader))
     except yaml.MarkedYAMLError as error:
-        place = Place.of(error.problem_mark or error.context_mark)
-        raise Invalid(place, _message_of(error), "YAML") from None
+        position = SourcePosition.of(error.problem_mark or error.context_mark)
+        raise Invalid(position, _message_of(error), "YAML") from None
     except yaml.reader.ReaderError as error:
         before = text[: error.position] if isinstance(error.position, int) else ""
-        place = Place(before.count("\n") + 1, len(before) - before.rfind("\n"))
-        raise Invalid(place, "a character that YAML does not allow", "text") from None
+        position = SourcePosition(before.count("\n") + 1, len(before) - before.rfind("\n"))
+        raise Invalid(position, "a character that YAML does not allow", "text") from None
     except (yaml.YAMLError, ValueError, OverflowError):
         # QUIRK: the scanner accepts \U00110000, which is not a character.
-        raise Invalid(Place(1, 1), "this is not YAML", "YAML") from None
+        raise Invalid(SourcePosition(1, 1), "this is not YAML", "YAML") from None
 
 
 def _message_of(error: yaml.MarkedYAMLError) -> str:
@@ -179,7 +187,7 @@ def _build(events: Iterator[yaml.Event]) -> list[Node]:
     for count, event in enumerate(events):
         if count > MAX_NODES:
             raise Invalid(
-                Place.of(event.start_mark),
+                SourcePosition.of(event.start_mark),
                 f"there are more than {MAX_NODES} values",
                 "fewer values",
             )
@@ -191,7 +199,7 @@ def _build(events: Iterator[yaml.Event]) -> list[Node]:
                 _attach(node, open_nodes, documents)
                 continue
             if len(open_nodes) >= MAX_DEPTH:
-                raise Invalid(node.place, _TOO_DEEP, "less")
+                raise Invalid(node.position, _TOO_DEEP, "less")
             open_nodes.append(_OpenNode(node))
     return documents
 
@@ -205,20 +213,20 @@ class _OpenNode:
 
 
 def _node(event: yaml.NodeEvent) -> Node:
-    place = Place.of(event.start_mark)
+    position = SourcePosition.of(event.start_mark)
     if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-        raise Invalid(place, "anchors (&) and aliases (*) are not allowed", "the value itself")
+        raise Invalid(position, "anchors (&) and aliases (*) are not allowed", "the value itself")
     if getattr(event, "tag", None) is not None:
-        raise Invalid(place, "tags (!) are not allowed", "the value without its tag")
+        raise Invalid(position, "tags (!) are not allowed", "the value without its tag")
     if isinstance(event, yaml.ScalarEvent):
-        return Scalar(place, event.value, event.style is not None)
-    return Sequence(place) if isinstance(event, yaml.SequenceStartEvent) else Mapping(place)
+        return Scalar(position, event.value, event.style is not None)
+    return Sequence(position) if isinstance(event, yaml.SequenceStartEvent) else Mapping(position)
 
 
 def _attach(node: Node, open_nodes: list[_OpenNode], documents: list[Node]) -> None:
     if not open_nodes:
         if len(documents) >= MAX_DOCUMENTS:
-            raise Invalid(node.place, f"there are more than {MAX_DOCUMENTS} documents", "fewer")
+            raise Invalid(node.position, f"there are more than {MAX_DOCUMENTS} documents", "fewer")
         documents.append(node)
         return
     parent = open_nodes[-1]
@@ -227,16 +235,18 @@ def _attach(node: Node, open_nodes: list[_OpenNode], documents: list[Node]) -> N
     elif parent.key is None:
         parent.key = _key(node, parent.node)
     else:
-        parent.node.items[parent.key.text] = (parent.key.place, node)
+        parent.node.items[parent.key.text] = (parent.key.position, node)
         parent.key = None
 
 
 def _key(node: Node, mapping: Mapping) -> Scalar:
     if not isinstance(node, Scalar):
-        raise Invalid(node.place, "a key must be a word", "a word")
+        raise Invalid(node.position, "a key must be a word", "a word")
     if node.text == "<<" and not node.is_quoted:
-        raise Invalid(node.place, "merge keys (<<) are not allowed", "the keys themselves")
+        raise Invalid(node.position, "merge keys (<<) are not allowed", "the keys themselves")
     if node.text in mapping.items:
         first = mapping.items[node.text][0]
-        raise Invalid(node.place, f"duplicate key `{node.text[:50]}`, first in line {first.line}")
+        raise Invalid(
+            node.position, f"duplicate key `{node.text[:50]}`, first in line {first.line}"
+        )
     return node

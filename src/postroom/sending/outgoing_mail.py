@@ -19,7 +19,7 @@ from postroom.calls.request import Accepts, Constraint, Request, argument
 from postroom.errors import Conflict, InvalidInput, NotFound, TooLarge, no_such
 from postroom.mail.addresses import parse_address
 from postroom.mail.compose import (
-    Outgoing,
+    ComposeInput,
     OutgoingAttachment,
     reply_references,
     reply_subject,
@@ -214,7 +214,7 @@ def outgoing_of(
     sender: Identity,
     parent: Parent,
     files: tuple[OutgoingAttachment, ...],
-) -> Outgoing:
+) -> ComposeInput:
     """The mail to compose: with signature, date and the headers of a reply."""
     is_reply = not outgoing_mail.is_forward and (
         parent.internet_message_id is not None or parent.thread_id is not None
@@ -225,7 +225,7 @@ def outgoing_of(
     if outgoing_mail.rule_id is not None:
         kind = "forward" if outgoing_mail.is_forward else "reply"
         headers.append((OWN_MARK, rule_mark(ctx.rule_key, kind, message_id)))
-    return Outgoing(
+    return ComposeInput(
         sender=(sender.name, sender.email),
         to=tuple(outgoing_mail.to),
         cc=tuple(outgoing_mail.cc),
@@ -243,7 +243,7 @@ def outgoing_of(
     )
 
 
-def recipients_of(outgoing: Outgoing) -> list[str]:
+def recipients_of(outgoing: ComposeInput) -> list[str]:
     """All recipients of a mail, each once."""
     return each_once(address for _, address in outgoing.to + outgoing.cc + outgoing.bcc)
 
@@ -261,7 +261,7 @@ _SEND_SHORTER = "send the text in parts, or as a file"
 
 
 async def refuse_oversize(
-    ctx: RequestContext, account_id: str, outgoing: Outgoing, raw: bytes
+    ctx: RequestContext, account_id: str, outgoing: ComposeInput, raw: bytes
 ) -> None:
     """Refuse a mail over a limit of the provider. Raises TooLarge."""
     stored = await ctx.store.capabilities_of(account_id) or {}

@@ -34,7 +34,7 @@ from postroom.sending.outgoing_mail import (
     each_once,
     own_identities,
 )
-from postroom.sending.submission import Sending, reply_limit, send_once, was_sent_by
+from postroom.sending.submission import SendOptions, reply_limit, send_once, was_sent_by
 
 _LONGEST_NAME = 200
 
@@ -183,7 +183,7 @@ async def _is_own_mail(ctx: RequestContext, message: Message) -> bool:
 log = logging.getLogger(__name__)
 
 
-class RuleMail(Sending):
+class RuleMail(SendOptions):
     """A mail that a rule sends about another."""
 
     message_id: MessageId
@@ -213,22 +213,22 @@ async def run_rule_job(ctx: RequestContext, job: RuleJob) -> None:
     """
     if await ctx.store.message(job.message_id, ctx.visible) is None:
         return
-    act = job.act
-    why = refusal(await caller_for_rule_job(ctx, job), act, job.inbox_id)
+    action = job.action
+    why = refusal(await caller_for_rule_job(ctx, job), action, job.inbox_id)
     if why:
         raise Forbidden(with_advice([why])[0])
     record = AuditRecord(
-        job.rule_id, f"rule_{act.type}", ctx.clock(), (job.message_id,), via=ctx.via
+        job.rule_id, f"rule_{action.type}", ctx.clock(), (job.message_id,), via=ctx.via
     )
     acting = replace(ctx, store=ctx.store.by(record))
     request = RuleMail(
-        message_id=job.message_id, rule_id=job.rule_id, value=act.value, idempotency_key=job.id
+        message_id=job.message_id, rule_id=job.rule_id, value=action.value, idempotency_key=job.id
     )
     for earlier_caller in (f"rules:{job.inbox_id}", f"rule:{job.rule_id}"):
         if await was_sent_by(ctx, earlier_caller, request):  # by an earlier version
             return
     message = await message_of(ctx, job.message_id)
-    if act.type == "forward":
+    if action.type == "forward":
         await refuse_forward_loop(ctx, message)
         await send_once(acting, request, _forward)
         return

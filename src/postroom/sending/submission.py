@@ -55,7 +55,7 @@ from postroom.sending.outgoing_mail import (
 
 """Addresses that a warning names."""
 
-S = TypeVar("S", bound="Sending")
+S = TypeVar("S", bound="SendOptions")
 
 
 IdempotencyKey = Annotated[
@@ -64,7 +64,7 @@ IdempotencyKey = Annotated[
 ]
 
 
-class Sending(MailOptions):
+class SendOptions(MailOptions):
     """Arguments that every send has."""
 
     send_at: SendAt = None
@@ -97,14 +97,14 @@ async def send_once(
     return await outcome(ctx, sent, request.wait_s) if request.wait_s else sent
 
 
-async def was_sent_by(ctx: RequestContext, caller: str, request: Sending) -> bool:
+async def was_sent_by(ctx: RequestContext, caller: str, request: SendOptions) -> bool:
     """Whether a request was already sent under this caller id."""
     former = request.model_copy(update={"allow_duplicate": True})
     return await _earlier(ctx, former, _payload(request), caller) is not None
 
 
 async def _earlier(
-    ctx: RequestContext, request: Sending, payload: bytes, caller: str | None = None
+    ctx: RequestContext, request: SendOptions, payload: bytes, caller: str | None = None
 ) -> Sent | None:
     """The earlier send of a caller with the same idempotency key or payload. Raises Conflict."""
     return await ctx.store.earlier_send(
@@ -158,7 +158,7 @@ async def sent_with_key(ctx: RequestContext, draft_id: str, key: str) -> Sent | 
 
     Raises Conflict if the key was used for another mail.
     """
-    earlier = await _earlier(ctx, Sending(idempotency_key=key), _draft_payload(draft_id))
+    earlier = await _earlier(ctx, SendOptions(idempotency_key=key), _draft_payload(draft_id))
     return earlier and await _current(ctx, earlier)
 
 
@@ -169,7 +169,7 @@ async def send_draft_once(
 
     Raises what `send_once` raises, and Conflict if the draft was changed meanwhile.
     """
-    request = Sending(idempotency_key=key)
+    request = SendOptions(idempotency_key=key)
     return await _send(ctx, outgoing_mail, request, _draft_payload(draft.id), draft)
 
 
@@ -180,7 +180,7 @@ def _draft_payload(draft_id: str) -> bytes:
 async def _send(
     ctx: RequestContext,
     outgoing_mail: OutgoingMail,
-    request: Sending,
+    request: SendOptions,
     payload: bytes,
     draft: StoredDraft | None = None,
 ) -> Sent:
@@ -302,7 +302,7 @@ async def build_sent_message(
     )
 
 
-def _payload(request: Sending) -> bytes:
+def _payload(request: SendOptions) -> bytes:
     """A digest of the arguments, without those that control repetition."""
     content = request.model_dump_json(
         exclude={"idempotency_key", "allow_duplicate", "wait_s"}, exclude_defaults=True
@@ -335,7 +335,7 @@ _EVERY_S = 600
 """One notice is enough for all mail that an inbox holds within this time."""
 
 
-class HeldNotice(Sending):
+class HeldNotice(SendOptions):
     """Tells the owner that mail of an inbox waits."""
 
     inbox_id: str

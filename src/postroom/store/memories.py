@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from postroom.model.memory import (
     Author,
+    EmbeddedQuery,
     Keyword,
     Memory,
     MemoryChange,
@@ -26,7 +27,7 @@ from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.store.methods import AuditedStore, is_found, reads, writes, writes_unaudited
 from postroom.store.ranking import index as ranking_index
-from postroom.store.ranking.index import Question, RankingIndex
+from postroom.store.ranking.index import RankingIndex
 from postroom.store.search.index import IndexSearcher
 from postroom.store.sql.audit import AuditHmac
 from postroom.store.sql.memories import mail_texts, memory_links, memory_writes
@@ -104,25 +105,17 @@ class MemoryStore(AuditedStore):
         )
 
     async def search_memories(
-        self, query: MemoryQuery, terms: Sequence[str], *, vector: Vector | None, model: str
+        self, query: MemoryQuery, embedded: EmbeddedQuery
     ) -> Found[MemoryHit]:
         """The most relevant memories first, by terms and, if given, by vector."""
-        question = Question(terms, vector, model)
-        return await self.engine.read(lambda tx: self._ranking.memories.find(tx, query, question))
+        return await self.engine.read(lambda tx: self._ranking.memories.find(tx, query, embedded))
 
     async def search_embedded_memories(
-        self,
-        query: MemoryQuery,
-        terms: Sequence[str],
-        *,
-        vector: Vector,
-        model: str,
-        max_unembedded: int,
+        self, query: MemoryQuery, embedded: EmbeddedQuery, *, max_unembedded: int
     ) -> Found[MemoryHit] | None:
         """Like `search_memories`, or None if more than *max_unembedded* memories lack a vector."""
-        question = Question(terms, vector, model)
         return await self.engine.read(
-            lambda tx: self._ranking.memories.find_embedded(tx, query, question, max_unembedded)
+            lambda tx: self._ranking.memories.find_embedded(tx, query, embedded, max_unembedded)
         )
 
     async def search_keywords(
@@ -141,13 +134,10 @@ class MemoryStore(AuditedStore):
             lambda tx: self._ranking.memories.find_similar(tx, memory, query)
         )
 
-    async def rank_mail(
-        self, query: MessageQuery, terms: Sequence[str], *, vector: Vector | None, model: str
-    ) -> Found[MessageRow]:
+    async def rank_mail(self, query: MessageQuery, embedded: EmbeddedQuery) -> Found[MessageRow]:
         """Like `search_memories`, for indexed mail; `q` is ignored. Raises NotFound."""
-        question = Question(terms, vector, model)
         return await self.engine.read(
-            lambda tx: self._ranking.mail.find(tx, self._searcher, query, question)
+            lambda tx: self._ranking.mail.find(tx, self._searcher, query, embedded)
         )
 
     async def unindexed_mail(self, query: MessageQuery, *, limit: int) -> list[int]:

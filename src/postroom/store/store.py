@@ -213,7 +213,7 @@ class Store(MemoryStore, WebhookStore):
     facts = reads(sql_rules.read_facts)
     save_plan = writes_unaudited(sql_plans.save_plan)  # planning changes nothing
     plan_items = reads(sql_plans.plan_items)
-    plan_acts = reads(sql_plans.plan_acts)
+    plan_actions = reads(sql_plans.plan_actions)
     apply_plan = writes(sql_plans.apply_plan, audit_if=never)
     undo_plan = writes(sql_plans.undo_plan, audit_if=never)
     claim_rule_jobs = writes(rule_jobs.claim_rule_jobs)

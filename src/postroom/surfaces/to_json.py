@@ -27,13 +27,13 @@ ROWS = (message.MessageRow, message.ThreadMessage, message.ThreadRow)
 """Shapes of list rows."""
 
 CARRIES_MAIL = (
-    agent.Arrived,
-    agent.ChangeReceipt,
+    agent.AgentWaitResult,
+    agent.ChangeOutcome,
     agent.FoundMail,
     agent.Mailboxes,
     agent.ReadResult,
-    agent.Receipt,
-    agent.Receipts,
+    agent.SendOutcome,
+    agent.SendOutcomes,
     account.Account,
     message.Attachment,
     message.AttachmentContent,
@@ -79,7 +79,7 @@ def to_json(value: Any) -> Any:
     return _writer(kind)(value)
 
 
-def answer(operation: Operation[Any, Any], result: Any) -> dict[str, Any]:
+def response_body(operation: Operation[Any, Any], result: Any) -> dict[str, Any]:
     """The whole result of an operation, marked untrusted if it carries mail."""
     body: dict[str, Any] = to_json(result) if result is not None else {}
     kind: Any = operation.result
@@ -128,7 +128,7 @@ def _writer(kind: type) -> Callable[[Any], Any]:
     if issubclass(kind, Page):
         return _page_writer(kind)
     if issubclass(kind, (Everything, Only)):
-        return _named
+        return _view_json
     if issubclass(kind, Receipt):
         return lambda value: to_json(value.shown)
     if is_dataclass(kind):
@@ -142,7 +142,7 @@ def _writer(kind: type) -> Callable[[Any], Any]:
     return str
 
 
-def _named(view: View) -> list[str] | None:
+def _view_json(view: View) -> list[str] | None:
     named = view_names(view)
     return None if named is None else list(named)
 

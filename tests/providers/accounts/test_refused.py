@@ -19,7 +19,7 @@ from postroom.operations.outgoing import sending
 from postroom.providers.imap.client import Client
 from postroom.providers.imap.provider import ImapProvider
 from postroom.providers.web.api import Api
-from postroom.surfaces.to_json import answer
+from postroom.surfaces.to_json import response_body
 from tests.providers.accounts.conftest import AS_ROOT, Desk
 from tests.providers.accounts.test_every_provider import ask, outgoing_mail
 from tests.providers.accounts.test_rules import keep_rule
@@ -33,8 +33,8 @@ async def last_refusal(desk: Desk) -> RefusedChange:
     listed = await ask(desk, accounts.list_accounts)
     checked = await ask(desk, accounts.check_account, account_id="work")
     can = await ask(desk, accounts.get_capabilities, account_id="work")
-    (account,) = answer(accounts.list_accounts, listed)["results"]
-    shown = answer(accounts.get_capabilities, can)
+    (account,) = response_body(accounts.list_accounts, listed)["results"]
+    shown = response_body(accounts.get_capabilities, can)
     assert {"at", "message_id", "change", "detail"} == set(account["last_refusal"])
     assert account["last_refusal"] == shown["last_refusal"]
     refusal: RefusedChange = listed.results[0].last_refusal

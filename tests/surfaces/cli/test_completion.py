@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from postroom.surfaces.cli.backends import LISTS
-from postroom.surfaces.cli.command_table import COMMANDS, Bound, operation_at
+from postroom.surfaces.cli.command_table import COMMANDS, OperationCommand, operation_at
 from postroom.surfaces.cli.completion import SOURCES
 from postroom.surfaces.cli.options import fields_of
 from tests.mails import mail
@@ -109,7 +109,7 @@ def test_every_argument_that_takes_a_stored_value_is_completed():
     names = {
         field.name
         for row in COMMANDS
-        if isinstance(row, Bound)
+        if isinstance(row, OperationCommand)
         for field in fields_of(operation_at(row.operation).request, row.plain)
     }
     ids = {name for name in names if name.endswith(("_id", "_ids"))}

@@ -14,7 +14,7 @@ import pytest
 
 from postroom.errors import Conflict, Forbidden
 from postroom.surfaces.cli import session
-from postroom.surfaces.cli.command_table import COMMANDS, Own
+from postroom.surfaces.cli.command_table import COMMANDS, PlainCommand
 from postroom.surfaces.cli.program import main
 from tests.mails import mail
 from tests.servers.postroom import command, environment
@@ -62,7 +62,9 @@ def test_the_commands_that_open_no_store_are_known() -> None:
     names = {row.name for row in COMMANDS}
 
     assert {*FREE, *CREATING, *ARGUMENTS} <= names
-    assert CREATING - {"inbox create"} <= {row.name for row in COMMANDS if isinstance(row, Own)}
+    assert CREATING - {"inbox create"} <= {
+        row.name for row in COMMANDS if isinstance(row, PlainCommand)
+    }
 
 
 @pytest.mark.parametrize(

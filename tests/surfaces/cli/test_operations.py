@@ -13,7 +13,7 @@ from postroom.errors import Unauthenticated
 from postroom.model.key import OWNER
 from postroom.operations.mail.messages import get_message, list_messages
 from postroom.surfaces.cli.session import Session
-from postroom.surfaces.to_json import answer
+from postroom.surfaces.to_json import response_body
 from tests.mails import mail
 
 PDF = ("report.pdf", "application/pdf", b"%PDF-1.4 hello")
@@ -75,7 +75,7 @@ async def _answers(app, inbox_id, message_id):
     ctx = app.context(OWNER)
     page = await call(ctx, list_messages, {"inbox_id": inbox_id})
     message = await call(ctx, get_message, {"message_id": message_id, "include_headers": True})
-    return answer(list_messages, page), answer(get_message, message)
+    return response_body(list_messages, page), response_body(get_message, message)
 
 
 def test_an_argument_stands_alone_or_behind_its_option(postroom, receive):

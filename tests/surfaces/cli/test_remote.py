@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.surfaces.cli.command_table import COMMANDS, Own
+from postroom.surfaces.cli.command_table import COMMANDS, PlainCommand
 from tests.mails import mail
 from tests.servers.ports import free_port
 from tests.servers.postroom import Running, running
@@ -313,7 +313,7 @@ ARGUMENTS = {
     "restore": ["folder"],
     "migrate": ["--from", "folder", "--to", "other"],
 }
-LOCAL = [row.name for row in COMMANDS if isinstance(row, Own) and row.name not in ANYWHERE]
+LOCAL = [row.name for row in COMMANDS if isinstance(row, PlainCommand) and row.name not in ANYWHERE]
 
 
 @pytest.mark.parametrize("name", LOCAL)

@@ -139,5 +139,5 @@ def test_nobody_works_whose_parent_was_killed_in_the_instant_of_the_fork() -> No
 
 
 def test_nor_does_who_works_apart() -> None:
-    program = KILLED_AT_THE_FORK + "supervisor.apart(lambda: print('at work') or 0)"
+    program = KILLED_AT_THE_FORK + "supervisor.run_in_child(lambda: print('at work') or 0)"
     assert "" == run(program).stdout

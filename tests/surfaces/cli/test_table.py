@@ -15,7 +15,12 @@ import pytest
 from postroom import operations
 from postroom.calls.operation import Operation
 from postroom.calls.request import argument_names
-from postroom.surfaces.cli.command_table import COMMANDS, TOP, Bound, operation_at
+from postroom.surfaces.cli.command_table import (
+    COMMANDS,
+    TOP_LEVEL_HELP,
+    OperationCommand,
+    operation_at,
+)
 from postroom.surfaces.cli.program import program
 from tests.page_operations import ON_PAGES
 
@@ -52,7 +57,9 @@ def test_every_command_loads_and_explains_itself(row):
     assert load(row.name).help
 
 
-@pytest.mark.parametrize("row", [r for r in COMMANDS if isinstance(r, Bound)], ids=lambda r: r.name)
+@pytest.mark.parametrize(
+    "row", [r for r in COMMANDS if isinstance(r, OperationCommand)], ids=lambda r: r.name
+)
 def test_every_argument_of_the_operation_is_an_option(row):
     options = {option for param in load(row.name).params for option in param.opts}
     unseen = {*dict(row.pin), *row.hide}
@@ -71,13 +78,15 @@ def test_every_operation_has_a_command():
         if isinstance(value, Operation)
     }
 
-    bound = {operation_at(row.operation).name for row in COMMANDS if isinstance(row, Bound)}
+    bound = {
+        operation_at(row.operation).name for row in COMMANDS if isinstance(row, OperationCommand)
+    }
 
     assert known - OTHER_NAMES - WITH_A_PERSON == bound
 
 
 def test_every_command_is_under_a_name_of_the_top():
-    assert list(TOP) == list(dict.fromkeys(row.name.split()[0] for row in COMMANDS))
+    assert list(TOP_LEVEL_HELP) == list(dict.fromkeys(row.name.split()[0] for row in COMMANDS))
 
 
 def test_the_documentation_lists_exactly_the_commands_there_are():

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import postroom
-from postroom.surfaces.cli.command_table import COMMANDS, Bound, operation_at
-from postroom.surfaces.cli.exit_codes import field_in_our_words, in_our_words
+from postroom.surfaces.cli.command_table import COMMANDS, OperationCommand, operation_at
+from postroom.surfaces.cli.exit_codes import field_in_cli_words, in_cli_words
 from postroom.surfaces.cli.options import fields_of, spellings
 
 SOURCE = Path(postroom.__file__).parent
@@ -23,10 +23,12 @@ OTHER_SURFACES = {"agent", "imap", "bulk_changes.py", "inbound.py", "receipts.py
 OPTIONS = {
     name: option
     for row in COMMANDS
-    if isinstance(row, Bound)
+    if isinstance(row, OperationCommand)
     for name, option in spellings(fields_of(operation_at(row.operation).request, row.plain)).items()
 }
-OPERATIONS = {row.operation.rpartition(".")[2] for row in COMMANDS if isinstance(row, Bound)}
+OPERATIONS = {
+    row.operation.rpartition(".")[2] for row in COMMANDS if isinstance(row, OperationCommand)
+}
 
 
 def messages() -> Iterator[str]:
@@ -53,7 +55,7 @@ def _text(node: ast.expr) -> str:
 def test_no_message_of_an_operation_names_an_argument_or_an_operation():
     left = []
     for text in messages():
-        said = in_our_words(text, OPTIONS)
+        said = in_cli_words(text, OPTIONS)
         words = set(re.findall(r"(?<![\w-])[a-z]+(?:_[a-z]+)+", said))
         if words & (OPTIONS.keys() | OPERATIONS) or re.search(r"[a-z]=(true|false)\b", said):
             left.append(said)
@@ -92,15 +94,15 @@ SEARCH = {"q": "--q", "from": "--from", "limit": "--limit", "offset": "--offset"
     ],
 )
 def test_arguments_are_told_from_words(said, meant):
-    assert meant == in_our_words(said, SEARCH)
+    assert meant == in_cli_words(said, SEARCH)
 
 
 def test_the_place_of_a_problem_names_the_option():
     options = {"attachments": "--attach", "body_text": "--text"}
 
-    assert "--attach[0].filename" == field_in_our_words("attachments[0].filename", options)
-    assert "--text" == field_in_our_words("body_text", options)
-    assert "other" == field_in_our_words("other", options)
+    assert "--attach[0].filename" == field_in_cli_words("attachments[0].filename", options)
+    assert "--text" == field_in_cli_words("body_text", options)
+    assert "other" == field_in_cli_words("other", options)
 
 
 @pytest.mark.parametrize(

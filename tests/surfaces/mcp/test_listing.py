@@ -12,8 +12,8 @@ from postroom.calls.request import argument_names
 from postroom.errors import InvalidInput
 from postroom.operations.mail import message_changes
 from postroom.surfaces.mcp import toolsets
-from postroom.surfaces.mcp.listing import FILE, choose, read_listing
 from postroom.surfaces.mcp.tool import Tool, describe
+from postroom.surfaces.mcp.tool_listing import FILE, choose, read_listing
 from postroom.surfaces.mcp.toolsets import ON_DEMAND, TOOLSETS, choose_tools, listing
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "tools" / "tools.json"

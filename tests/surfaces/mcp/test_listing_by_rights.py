@@ -12,8 +12,8 @@ from mcp import Client
 from postroom.model.key import ALL_SCOPES, Scope
 from postroom.model.view import NOTHING
 from postroom.operations.keys import CreateKey, create_key
-from postroom.surfaces.mcp.listing import BY_NAME, DEFAULT, ON_DEMAND
 from postroom.surfaces.mcp.server import make_server
+from postroom.surfaces.mcp.tool_listing import BY_NAME, DEFAULT, ON_DEMAND
 from postroom.surfaces.mcp.toolsets import choose_tools
 from tests.callers import a_caller
 from tests.servers.postroom import forked_command

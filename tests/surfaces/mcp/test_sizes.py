@@ -160,7 +160,7 @@ async def test_no_answer_is_too_long(name, full, agent):
 
 
 def test_every_tool_that_reads_is_tried():
-    readers = {tool.name for tool in choose_tools(read_only=True) if not tool.whole}
+    readers = {tool.name for tool in choose_tools(read_only=True) if not tool.never_truncated}
 
     assert readers == set(greedy("", "", ""))
 

@@ -41,7 +41,7 @@ async def test_every_route_marks_and_cleans_the_words_of_strangers(rest, ctx):
     for route in sorted(routes, key=lambda route: changes_last(route.operation.name)):
         name = f"{route.method} {route.path} {route.when or ''}"
         given = arguments_of(route.operation.name, things)
-        response = await ask(rest, route, {n: v for n, v in given.items() if n in route.places})
+        response = await ask(rest, route, {n: v for n, v in given.items() if n in route.locations})
         is_elsewhere = "POSTROOM_ACCOUNT_ALLOW" in response.text
         if response.status_code in (405, 422, 500) and not is_elsewhere:
             found.append(f"{name}: it was not tried: {response.text}")

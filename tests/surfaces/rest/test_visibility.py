@@ -76,7 +76,7 @@ def cases():
     return [
         pytest.param(route, name, id=f"{route.method} {route.path} {name} {route.when or ''}")
         for route in ROUTES
-        for name in route.places
+        for name in route.locations
         if name in NAMING
         and route.operation.scope is not Scope.APPROVE  # refused to this key, whatever there is
         and not (name == "from" and route.method == "GET")
@@ -110,7 +110,7 @@ def arguments_for(route, name, own, named):
 async def ask(rest, route, arguments):
     at = {place: {} for place in ("path", "query", "body", "raw")}
     for name, value in arguments.items():
-        at[route.places[name]][name] = value
+        at[route.locations[name]][name] = value
     query = {**({route.when: "base64"} if route.when else {}), **at["query"]}
     content = {"json": at["body"]} if at["body"] else {}
     if route.raw:

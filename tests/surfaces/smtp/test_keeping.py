@@ -13,7 +13,7 @@ from postroom.errors import StorageFull
 from postroom.model.inbox import Inbox
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
-from postroom.surfaces.smtp.connection import for_all
+from postroom.surfaces.smtp.connection import combined_reply
 from postroom.surfaces.smtp.server import Listener, listening
 from tests.mails import mail, new_inbox
 from tests.surfaces.smtp.conftest import Client, connect
@@ -106,9 +106,9 @@ async def test_mail_for_nobody_who_is_left_is_refused(
 
 
 def test_who_may_get_it_later_makes_the_sender_try_again() -> None:
-    assert "451 x" == for_all(["250 a", "451 x", "550 y"])
-    assert "250 a" == for_all(["550 y", "250 a", "250 b"])
-    assert "550 y" == for_all(["550 y", "550 y"])
+    assert "451 x" == combined_reply(["250 a", "451 x", "550 y"])
+    assert "250 a" == combined_reply(["550 y", "250 a", "250 b"])
+    assert "550 y" == combined_reply(["550 y", "550 y"])
 
 
 async def test_a_client_that_leaves_in_the_middle_leaves_nothing(

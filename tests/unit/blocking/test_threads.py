@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from postroom.blocking import finish_threads, in_own_thread, in_thread
-from postroom.providers.allowed_hosts import Guard
+from postroom.providers.allowed_hosts import AddressGuard
 
 PATIENCE_S = 50
 ABOVE_ALL_POOLS = (os.cpu_count() or 1) + 40
@@ -26,7 +26,7 @@ async def test_names_that_nobody_answers_do_not_hold_up_our_own_work(monkeypatch
 
     monkeypatch.setattr(socket, "getaddrinfo", silent)
     loop = asyncio.get_running_loop()
-    lookups = [Guard().resolve("silent.example", 443) for _ in range(ABOVE_ALL_POOLS)]
+    lookups = [AddressGuard().resolve("silent.example", 443) for _ in range(ABOVE_ALL_POOLS)]
     lookups += [loop.getaddrinfo("silent.example", 993) for _ in range(ABOVE_ALL_POOLS)]
     tasks = [asyncio.ensure_future(lookup) for lookup in lookups]
     try:

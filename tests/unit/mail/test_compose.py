@@ -10,7 +10,7 @@ import pytest
 from postroom.errors import InvalidInput
 from postroom.mail.addresses import parse_address, parse_address_list, parse_own_address
 from postroom.mail.compose import (
-    Outgoing,
+    ComposeInput,
     OutgoingAttachment,
     compose,
     reply_references,
@@ -19,7 +19,7 @@ from postroom.mail.compose import (
 from postroom.mail.parse import parse_message
 
 
-def outgoing(**changes: Any) -> Outgoing:
+def outgoing(**changes: Any) -> ComposeInput:
     fields: dict[str, Any] = {
         "sender": ("Ada", "ada@example.org"),
         "to": (("Bob", "bob@example.org"),),
@@ -28,7 +28,7 @@ def outgoing(**changes: Any) -> Outgoing:
         "internet_message_id": "1@example.org",
         "date": datetime(2026, 10, 10, 8, tzinfo=UTC),
     }
-    return Outgoing(**(fields | changes))
+    return ComposeInput(**(fields | changes))
 
 
 def test_what_was_written_is_what_is_read() -> None:

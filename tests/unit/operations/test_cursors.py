@@ -15,8 +15,8 @@ from postroom.calls.request import Paged
 from postroom.errors import InvalidInput
 from postroom.model.imap import ImapCriteria
 from postroom.model.page import Found, SortKey
-from postroom.operations.imap.search import Place as LivePlace
-from postroom.operations.imap.search import open_place, seal_place
+from postroom.operations.imap.search import SearchPosition as LivePosition
+from postroom.operations.imap.search import open_position, seal_position
 from postroom.operations.mail.messages import ListMessages, SearchMessages
 from postroom.operations.webhooks import ListEvents
 
@@ -24,7 +24,7 @@ OURS = Cursors(b"s" * 32, "key_ana")
 NUMBERS = st.integers(-(2**63), 2**63 - 1)
 PLACES = st.lists(NUMBERS | st.text(max_size=50), min_size=1, max_size=20).map(tuple)
 ASKED = SearchMessages(q="invoice")
-LIVE = LivePlace("work", "INBOX", ImapCriteria(query="word"), 7, 12, 40)
+LIVE = LivePosition("work", "INBOX", ImapCriteria(query="word"), 7, 12, 40)
 
 
 def sealed(place: SortKey, request: Paged = ASKED, cursors: Cursors = OURS) -> str:
@@ -83,7 +83,7 @@ def test_a_cursor_of_another_key_or_installation_is_refused(others):
     with pytest.raises(InvalidInput, match="not valid for this list"):
         opened(sealed((5, 7)), cursors=others)
     with pytest.raises(InvalidInput, match="not valid for this list"):
-        open_place(others, seal_place(OURS, LIVE), account_id="work", mailbox="INBOX")
+        open_position(others, seal_position(OURS, LIVE), account_id="work", mailbox="INBOX")
 
 
 @given(st.data())
@@ -115,13 +115,13 @@ def test_limit_may_change():
 def test_the_length_of_a_live_cursor_does_not_tell_the_place():
     places = [(1, 1, 2), (2**32 - 1, 2**32 - 1, 2**31), (7, 900_000, 19_999)]
     cursors = [
-        seal_place(OURS, LivePlace("work", "INBOX", ImapCriteria(query="word"), *place))
+        seal_position(OURS, LivePosition("work", "INBOX", ImapCriteria(query="word"), *place))
         for place in places
     ]
 
     assert 1 == len({len(cursor) for cursor in cursors})
     for cursor, (uidvalidity, below, total) in zip(cursors, places, strict=True):
-        found = open_place(OURS, cursor, account_id="work", mailbox="INBOX")
+        found = open_position(OURS, cursor, account_id="work", mailbox="INBOX")
         assert (uidvalidity, below, total) == (found.uidvalidity, found.below, found.total)
         assert b"word" not in decoded(cursor)
 

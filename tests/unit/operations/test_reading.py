@@ -11,7 +11,7 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.operations.mail import messages, threads
 from postroom.operations.mail.messages import fair_cut
-from postroom.surfaces.to_json import answer
+from postroom.surfaces.to_json import response_body
 from tests.mails import deliver, mail, new_inbox
 
 
@@ -44,7 +44,7 @@ async def test_what_was_not_asked_for_is_absent_and_what_is_empty_is_there(
     added = await deliver(ctx, inbox, mail("Short"))
 
     plain = await call(ctx, messages.get_message, {"message_id": added.message_id})
-    shape = answer(messages.get_message, plain)
+    shape = response_body(messages.get_message, plain)
 
     absent = {"html", "headers", "quoted_text", "signature", "truncated", "next_offset", "status"}
     assert absent.isdisjoint(shape)
@@ -75,7 +75,7 @@ async def test_a_thread_of_long_mails_fits_and_says_what_was_cut(ctx: RequestCon
 
     thread = await call(ctx, threads.get_thread, {"thread_id": root.thread_id})
 
-    assert len(json.dumps(answer(threads.get_thread, thread))) < 60_000
+    assert len(json.dumps(response_body(threads.get_thread, thread))) < 60_000
     assert thread.messages[0].truncated is None
     assert all(message.truncated for message in thread.messages[1:])
 

@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from postroom.mail.text.fold import fold
-from postroom.model.message import NamedAddress
-from postroom.model.rule import Action, Facts, HeaderFacts, State
+from postroom.model.message import MessageState, NamedAddress
+from postroom.model.rule import Action, Facts, HeaderFacts
 from postroom.model.view import EVERYTHING, only
 from postroom.rules.matching import HeadersNeeded, why_it_matches
 from postroom.rules.parser import parse_rule
-from postroom.rules.planning import apply_actions, queries_for, run_chain
+from postroom.rules.planning import apply_actions, outcomes_of, queries_for
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 SUBJECT, TEXT = "Ihre Rechnung Nr. 7 (Straße)", "Please pay  100 €.\nThank you"
@@ -29,7 +29,7 @@ MAIL = Facts(
     cc=(NamedAddress("Di", "di@d.example"),),
     date=NOW - timedelta(days=10, hours=12),
     size_bytes=5_000,
-    state=State(("Bookkeeping",), ("seen",), ("Inbox",)),
+    state=MessageState(("Bookkeeping",), ("seen",), ("Inbox",)),
     text=TEXT,
     folded_text=fold(TEXT),
     files=(("Rechnung 7.PDF", "application/pdf"), ("logo.png", "image/png")),
@@ -178,7 +178,7 @@ def test_actions_that_change_nothing_are_left_out():
     steps = apply_actions(actions, MAIL)
 
     assert ["flag", "unflag", "move", "delete"] == [action.type for action in steps.actions]
-    assert State(("Bookkeeping",), ("seen",), ("Trash",)) == steps.state
+    assert MessageState(("Bookkeeping",), ("seen",), ("Trash",)) == steps.state
 
 
 @pytest.mark.parametrize(
@@ -207,10 +207,10 @@ def test_a_chain_sees_what_was_done_before_and_stops_when_told():
         parse_rule("name: c\nwhen: [{has_attachment: true}]\nthen: [delete]"),
     ]
 
-    chain = run_chain([(rule.name, rule) for rule in rules], MAIL, NOW)
+    outcomes = outcomes_of([(rule.name, rule) for rule in rules], MAIL, NOW)
 
-    assert ["a", "b"] == [link.rule_id for link in chain.links]
-    assert State(("Bookkeeping", "A"), ("seen", "flagged"), ("Inbox",)) == chain.state
+    assert ["a", "b"] == [outcome.rule_id for outcome in outcomes.outcomes]
+    assert MessageState(("Bookkeeping", "A"), ("seen", "flagged"), ("Inbox",)) == outcomes.state
 
 
 def test_the_index_is_asked_for_what_a_rule_looks_for():

@@ -7,9 +7,9 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
-from postroom.client.answers import Page
 from postroom.client.events import EventStream
 from postroom.client.method import operation, pages, stream
+from postroom.client.responses import Page
 from postroom.client.values.mail import ActionResult
 from postroom.client.values.records import (
     DryRunPlan,

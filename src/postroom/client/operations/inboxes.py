@@ -7,9 +7,9 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
-from postroom.client.answers import Page
 from postroom.client.files import Download
 from postroom.client.method import operation, pages
+from postroom.client.responses import Page
 from postroom.client.values.inputs import RecipientPatterns, SenderPatterns
 from postroom.client.values.mail import (
     Attachment,

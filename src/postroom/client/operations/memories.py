@@ -8,8 +8,8 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
-from postroom.client.answers import Page
 from postroom.client.method import operation, pages
+from postroom.client.responses import Page
 from postroom.client.values.inputs import MemoryLink
 from postroom.client.values.memories import ForgottenMemory, Memory, MemoryHit, MemoryRow
 

@@ -8,9 +8,9 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
-from postroom.client.answers import Page
 from postroom.client.files import Download, Files
 from postroom.client.method import Addresses, operation, pages
+from postroom.client.responses import Page
 from postroom.client.values.inputs import MessageSelection
 from postroom.client.values.mail import ActionResult, DownloadLink, Message, MessageRow
 from postroom.client.values.records import DryRunPlan, Sent, Unsubscribed, Waited

@@ -8,9 +8,9 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
-from postroom.client.answers import Page
 from postroom.client.files import Files
 from postroom.client.method import Addresses, operation, pages
+from postroom.client.responses import Page
 from postroom.client.values.records import Draft, HeldMail, OutboxEntry, OutboxState, Sent
 
 

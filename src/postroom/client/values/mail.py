@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import field
 
-from postroom.client.answers import ABSENT, Value
+from postroom.client.responses import ABSENT, Value
 from postroom.client.values.memories import Hold, RecalledMemory
 
 

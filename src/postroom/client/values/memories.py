@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from postroom.client.answers import ABSENT, Value
+from postroom.client.responses import ABSENT, Value
 
 
 class ForgottenMemory(Value, frozen=True):

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from msgspec import field
 
-from postroom.client.answers import ABSENT, Value
+from postroom.client.responses import ABSENT, Value
 from postroom.client.values.mail import Attachment, Header, Message, Recipient
 from postroom.client.values.memories import Hold, RecipientLists
 

@@ -11,11 +11,11 @@ from postroom.calls.context import RequestContext, parse_request
 from postroom.calls.operation import operation, require_scope, thread_of
 from postroom.calls.request import OptionalId, Request, argument
 from postroom.errors import MailError
-from postroom.model.agent import ChangeReceipt, MailLine, NotRead
+from postroom.model.agent import ChangeOutcome, MailLine, NotRead
 from postroom.model.key import Scope
 from postroom.model.rule import DryRunPlan
 from postroom.operations.agent.finding import Ids, MailSelection
-from postroom.operations.agent.writing import change_receipt
+from postroom.operations.agent.writing import change_outcome
 from postroom.operations.mail.bulk_changes import (
     MessageChanges,
     UpdateMessages,
@@ -79,7 +79,7 @@ class ChangeMail(MessageChanges):
 
 
 @operation(Scope.WRITE)
-async def change_mail(ctx: RequestContext, request: ChangeMail) -> ChangeReceipt:
+async def change_mail(ctx: RequestContext, request: ChangeMail) -> ChangeOutcome:
     if request.unsubscribe:
         return await _unsubscribe(ctx, request.ids)
     changes = request.model_dump(mode="json", by_alias=True, exclude={"ids"}, exclude_unset=True)
@@ -89,12 +89,12 @@ async def change_mail(ctx: RequestContext, request: ChangeMail) -> ChangeReceipt
     asked = parse_request(UpdateMessages, changes)
     if request.filter is not None:
         query = request.filter.query(ctx, mode="words")
-        return plan_receipt(await plan_change(ctx, query, tuple(asked.actions())))
+        return plan_outcome(await plan_change(ctx, query, tuple(asked.actions())))
     result = await update_messages(ctx, asked)
-    return plan_receipt(result) if isinstance(result, DryRunPlan) else change_receipt(result)
+    return plan_outcome(result) if isinstance(result, DryRunPlan) else change_outcome(result)
 
 
-async def _unsubscribe(ctx: RequestContext, ids: list[str]) -> ChangeReceipt:
+async def _unsubscribe(ctx: RequestContext, ids: list[str]) -> ChangeOutcome:
     require_scope(ctx, Scope.SEND)
     failed: list[NotRead] = []
     for id_ in dict.fromkeys(ids):
@@ -104,7 +104,7 @@ async def _unsubscribe(ctx: RequestContext, ids: list[str]) -> ChangeReceipt:
             failed.append(NotRead(id_, str(error)))
     done = len(set(ids)) - len(failed)
     status = "partial" if done and failed else "failed" if failed else "unsubscribed"
-    return ChangeReceipt(status, done, failed=tuple(failed) or None)
+    return ChangeOutcome(status, done, failed=tuple(failed) or None)
 
 
 async def _messages(ctx: RequestContext, id_: str) -> list[str]:
@@ -114,16 +114,16 @@ async def _messages(ctx: RequestContext, id_: str) -> list[str]:
     return [message.id for message in thread.messages]
 
 
-def plan_receipt(plan: DryRunPlan, *, note: str | None = None) -> ChangeReceipt:
+def plan_outcome(plan: DryRunPlan, *, note: str | None = None) -> ChangeOutcome:
     """What a plan would do: how many messages, and the first of them."""
     first = tuple(
         MailLine(item["message_id"], item["from"], item["subject"], item["date"])
         for item in plan.matched_messages[:_SHOWN]
     )
     if not plan.total_matches and note is None:
-        return ChangeReceipt("planned", 0, note="; ".join([*plan.warnings, "no message matches"]))
+        return ChangeOutcome("planned", 0, note="; ".join([*plan.warnings, "no message matches"]))
     words = [*plan.warnings, note or "nothing is changed yet; change_mail with plan_id does it"]
-    return ChangeReceipt(
+    return ChangeOutcome(
         "planned",
         plan.total_matches,
         plan_id=plan.plan_id,
@@ -140,10 +140,10 @@ class MakeRule(Request):
 
 
 @operation(Scope.WRITE)
-async def make_rule(ctx: RequestContext, request: MakeRule) -> ChangeReceipt:
+async def make_rule(ctx: RequestContext, request: MakeRule) -> ChangeOutcome:
     made = await create_rule(ctx, CreateRule(rule_yaml=request.yaml, dry_run=request.dry_run))
     if isinstance(made, DryRunPlan):
-        return plan_receipt(made)
+        return plan_outcome(made)
     plan = await run_rule_plan(ctx, RunRulePlan(rule_id=made.id, limit=5))
-    planned = plan_receipt(plan, note="saved for new mail; change_mail with plan_id does this too")
+    planned = plan_outcome(plan, note="saved for new mail; change_mail with plan_id does this too")
     return replace(planned, status="saved", rule_id=made.id)

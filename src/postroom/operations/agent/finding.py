@@ -180,7 +180,7 @@ def _one_of(meanings: dict[str, Arguments]) -> Read:
     return lambda value, _: dict(meanings[value.lower()]) if value.lower() in meanings else None
 
 
-def _place(value: str, _: datetime) -> Arguments:
+def _mailbox(value: str, _: datetime) -> Arguments:
     return {"mailbox": _PLACES.get(value.lower(), value)}
 
 
@@ -228,9 +228,9 @@ _OPERATORS: dict[str, Read] = {
     "bcc": _as("to"),
     "subject": _as("subject"),
     "label": lambda value, _: {"labels": [value]},
-    "in": _place,
-    "mailbox": _place,
-    "folder": _place,
+    "in": _mailbox,
+    "mailbox": _mailbox,
+    "folder": _mailbox,
     "is": _one_of(_STATES),
     "has": _one_of(_CONTENTS),
     "filename": lambda value, _: {"q": f'"{value}"', "has_attachment": True},
@@ -343,10 +343,10 @@ def _line(
 ) -> MailLine:
     if request.text:
         return line_of(message, addresses, text=message.new_text or message.text)
-    return line_of(message, addresses, snippet=_shown(row, message, request.q or "") or None)
+    return line_of(message, addresses, snippet=_snippet_for(row, message, request.q or "") or None)
 
 
-def _shown(row: MessageRow, message: Message, q: str) -> str:
+def _snippet_for(row: MessageRow, message: Message, q: str) -> str:
     """The start of the text, or what matches if the rest of the row does not show it."""
     files = " ".join(file.filename for file in message.attachments)
     seen = fold(f"{row.subject} {row.snippet} {row.from_name} {row.from_address} {files}")

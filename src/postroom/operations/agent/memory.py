@@ -7,7 +7,7 @@ from typing import Annotated
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import operation
 from postroom.calls.request import Limit, Request, argument
-from postroom.model.agent import MemoryLine, MemoryReceipt, Recalled
+from postroom.model.agent import MemoryLine, MemoryOutcome, RecallResult
 from postroom.model.key import Scope
 from postroom.model.memory import DEFAULT_NAMESPACE
 from postroom.operations.memories import (
@@ -40,12 +40,12 @@ class Remember(Request):
 
 
 @operation(Scope.WRITE)
-async def remember(ctx: RequestContext, request: Remember) -> MemoryReceipt:
+async def remember(ctx: RequestContext, request: Remember) -> MemoryOutcome:
     arguments = {name: getattr(request, name) for name in request.model_fields_set}
     memory = await memory_add(ctx, MemoryAdd(**arguments))
     similar = ", ".join(other.key for other in memory.similar or ())
     note = f"similar memories: {similar}; forget what is outdated" if similar else None
-    return MemoryReceipt(memory.key, memory.status, note=note)
+    return MemoryOutcome(memory.key, memory.status, note=note)
 
 
 class Recall(Request):
@@ -61,7 +61,7 @@ class Recall(Request):
 
 
 @operation(Scope.READ)
-async def recall(ctx: RequestContext, request: Recall) -> Recalled:
+async def recall(ctx: RequestContext, request: Recall) -> RecallResult:
     namespace, note = request.namespace, None
     if request.key is not None:
         keys = [request.key]
@@ -74,7 +74,7 @@ async def recall(ctx: RequestContext, request: Recall) -> Recalled:
         keys = [row.key for row in (await memory_list(ctx, listed)).results]
     read = [await memory_get(ctx, MemoryGet(key=key, namespace=namespace)) for key in keys]
     lines = [MemoryLine(m.key, m.text, m.updated_at, m.trust, tags=m.tags or None) for m in read]
-    return Recalled(tuple(lines), note=note)
+    return RecallResult(tuple(lines), note=note)
 
 
 class Forget(Request):
@@ -85,6 +85,6 @@ class Forget(Request):
 
 
 @operation(Scope.WRITE, destroys=True)
-async def forget(ctx: RequestContext, request: Forget) -> MemoryReceipt:
+async def forget(ctx: RequestContext, request: Forget) -> MemoryOutcome:
     gone = await memory_delete(ctx, MemoryDelete(key=request.key, namespace=request.namespace))
-    return MemoryReceipt(gone.key, "forgotten")
+    return MemoryOutcome(gone.key, "forgotten")

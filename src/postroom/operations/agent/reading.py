@@ -16,7 +16,7 @@ from postroom.calls.request import (
 )
 from postroom.errors import InvalidInput, MailError
 from postroom.model.agent import (
-    Arrived,
+    AgentWaitResult,
     FileText,
     Mailboxes,
     MailboxLine,
@@ -150,7 +150,7 @@ class WaitForMail(WaitForMessage):
 
 
 @operation(Scope.READ, waits=True)
-async def wait_for_mail(ctx: RequestContext, request: WaitForMail) -> Arrived:
+async def wait_for_mail(ctx: RequestContext, request: WaitForMail) -> AgentWaitResult:
     if request.message_id is not None:
         return await _outcome_of(ctx, request.message_id, request.timeout_s)
     arguments = {name: getattr(request, name) for name in request.model_fields_set}
@@ -158,23 +158,23 @@ async def wait_for_mail(ctx: RequestContext, request: WaitForMail) -> Arrived:
         arguments["inbox_id"] = (await only_inbox(ctx)).id
     waited = await wait_for_message(ctx, WaitForMail.model_construct(**arguments))
     if waited.message is None:
-        return Arrived(None, timed_out=True, since=waited.since)
+        return AgentWaitResult(None, timed_out=True, since=waited.since)
     text = waited.message.new_text or waited.message.text
     shown = {"snippet": waited.message.snippet} if waited.extracted else {"text": text}
     line = line_of(waited.message, {}, **shown)
-    return Arrived(line, timed_out=False, extracted=waited.extracted)
+    return AgentWaitResult(line, timed_out=False, extracted=waited.extracted)
 
 
-async def _outcome_of(ctx: RequestContext, message_id: str, timeout_s: int) -> Arrived:
+async def _outcome_of(ctx: RequestContext, message_id: str, timeout_s: int) -> AgentWaitResult:
     """Wait until a person has decided about a held mail, or the relay has answered."""
     message = await message_of(ctx, message_id)
     if message.hold is not None and message.hold.decision is not None:
-        return Arrived(line_of(message, {}), timed_out=False)
+        return AgentWaitResult(line_of(message, {}), timed_out=False)
     sent = sent_of(message)
     waits = _is_held if _is_held(sent) else is_pending
     sent = await outcome(ctx, sent, timeout_s, waits)
     line = line_of(await message_of(ctx, message_id), {})
-    return Arrived(line, timed_out=waits(sent))
+    return AgentWaitResult(line, timed_out=waits(sent))
 
 
 def _is_held(sent: Sent) -> bool:

@@ -22,7 +22,14 @@ from postroom.calls.request import (
 )
 from postroom.errors import InvalidInput, MailError, about_mail
 from postroom.mail.text.fold import MAX_WORDS, fold, words_of
-from postroom.model.agent import ChangeReceipt, FoundMail, MailLine, NotRead, Receipt, Receipts
+from postroom.model.agent import (
+    ChangeOutcome,
+    FoundMail,
+    MailLine,
+    NotRead,
+    SendOutcome,
+    SendOutcomes,
+)
 from postroom.model.key import Scope
 from postroom.model.message import ActionResult
 from postroom.model.page import Slice
@@ -59,9 +66,9 @@ from postroom.operations.rules import DeleteRule, UndoRulePlan, delete_rule, und
 from postroom.sending.mail_options import Addresses
 from postroom.sending.outgoing_mail import AttachmentInput
 from postroom.sending.replies import forward_mail_of, reply_mail_of
-from postroom.sending.submission import Sending
+from postroom.sending.submission import SendOptions
 
-W = TypeVar("W", bound="Written")
+W = TypeVar("W", bound="AgentMailArguments")
 _RECIPIENT = re.compile(r"(to|cc|bcc)\[(\d+)\]")
 _MAX_KNOWN = 5
 _OUT = ("delivered", "sent", "captured", "queued", "scheduled", "held")
@@ -87,7 +94,7 @@ Files = Annotated[
 Answered = Annotated[Ids, argument("The messages.", ["msg_4h8t2w"], min_length=1, max_length=20)]
 
 
-class Written(Sending):
+class AgentMailArguments(SendOptions):
     """What send, reply and forward have in common."""
 
     body: Annotated[Body | None, argument("The text.", "Hi Ana, thanks!")] = None
@@ -96,7 +103,7 @@ class Written(Sending):
     draft: Annotated[bool, argument("Only save it.", True)] = False
 
 
-class SendMail(Written):
+class SendMail(AgentMailArguments):
     """Send a mail, or a draft by its id; undo takes it back while it waits."""
 
     to: Annotated[Addresses, argument("Recipients.", ["ana@example.com"])] = []
@@ -122,12 +129,12 @@ class SendMail(Written):
 
 
 @operation(Scope.SEND)
-async def send_mail(ctx: RequestContext, request: SendMail) -> Receipt:
+async def send_mail(ctx: RequestContext, request: SendMail) -> SendOutcome:
     async with _naming_known_addresses(ctx, request):
         return await _send(ctx, request)
 
 
-async def _send(ctx: RequestContext, request: SendMail) -> Receipt:
+async def _send(ctx: RequestContext, request: SendMail) -> SendOutcome:
     mail = _arguments(request, "to", "cc", "bcc", "subject", "attachments")
     if request.draft_id is not None:
         return await _send_draft(ctx, request, mail)
@@ -135,10 +142,10 @@ async def _send(ctx: RequestContext, request: SendMail) -> Receipt:
     mail |= {"from": request.sender, "inbox_id": inbox_id}
     if request.draft:
         return await _saved(ctx, **mail, send_at=request.send_at)
-    return receipt(await send_message(ctx, SendMessage(**mail, **_sending(request))))
+    return send_outcome(await send_message(ctx, SendMessage(**mail, **_sending(request))))
 
 
-async def _send_draft(ctx: RequestContext, request: SendMail, mail: dict[str, Any]) -> Receipt:
+async def _send_draft(ctx: RequestContext, request: SendMail, mail: dict[str, Any]) -> SendOutcome:
     draft_id = request.draft_id or ""
     changes = {name: value for name, value in mail.items() if value not in (None, [], "")}
     if request.send_at is not None:
@@ -146,12 +153,12 @@ async def _send_draft(ctx: RequestContext, request: SendMail, mail: dict[str, An
     if changes:
         await update_draft(ctx, UpdateDraft(draft_id=draft_id, **changes))
     if request.draft:
-        return Receipt(draft_id, "draft")
+        return SendOutcome(draft_id, "draft")
     key = request.idempotency_key
-    return receipt(await send_draft(ctx, SendDraft(draft_id=draft_id, idempotency_key=key)))
+    return send_outcome(await send_draft(ctx, SendDraft(draft_id=draft_id, idempotency_key=key)))
 
 
-class ReplyMail(Written):
+class ReplyMail(AgentMailArguments):
     """Answer messages. Also takes attachments, send_at and idempotency_key as send_mail does."""
 
     ids: Answered
@@ -165,16 +172,16 @@ class ReplyMail(Written):
 
 
 @operation(Scope.SEND)
-async def reply_mail(ctx: RequestContext, request: ReplyMail) -> Receipts:
+async def reply_mail(ctx: RequestContext, request: ReplyMail) -> SendOutcomes:
     return await _each(ctx, request, request.ids, _reply)
 
 
-async def _reply(ctx: RequestContext, request: ReplyMail, message_id: str) -> Receipt:
+async def _reply(ctx: RequestContext, request: ReplyMail, message_id: str) -> SendOutcome:
     mail = _arguments(request, "attachments")
     if not request.draft:
         sending = _sending(request, message_id)
         asked = ReplyToMessage(message_id=message_id, reply_all=request.all, **mail, **sending)
-        return receipt(await reply_to_message(ctx, asked))
+        return send_outcome(await reply_to_message(ctx, asked))
     parent = await message_of(ctx, message_id)
     reply = await reply_mail_of(ctx, parent, request.body or "", reply_all=request.all)
     return await _saved(
@@ -188,7 +195,7 @@ async def _reply(ctx: RequestContext, request: ReplyMail, message_id: str) -> Re
     )
 
 
-class ForwardMail(Written):
+class ForwardMail(AgentMailArguments):
     """Forward messages with their attachments, each in a mail of its own."""
 
     ids: Answered
@@ -197,12 +204,12 @@ class ForwardMail(Written):
 
 
 @operation(Scope.SEND)
-async def forward_mail(ctx: RequestContext, request: ForwardMail) -> Receipts:
+async def forward_mail(ctx: RequestContext, request: ForwardMail) -> SendOutcomes:
     async with _naming_known_addresses(ctx, request):
         return await _each(ctx, request, request.ids, _forward)
 
 
-async def _forward(ctx: RequestContext, request: ForwardMail, message_id: str) -> Receipt:
+async def _forward(ctx: RequestContext, request: ForwardMail, message_id: str) -> SendOutcome:
     if not request.draft:
         asked = ForwardMessage(
             message_id=message_id,
@@ -211,7 +218,7 @@ async def _forward(ctx: RequestContext, request: ForwardMail, message_id: str) -
             attachments=request.attachments,
             **_sending(request, message_id),
         )
-        return receipt(await forward_message(ctx, asked))
+        return send_outcome(await forward_message(ctx, asked))
     original = await message_of(ctx, message_id)
     mail = forward_mail_of(original, request.body, [])
     return await _saved(
@@ -229,11 +236,11 @@ async def _each(
     ctx: RequestContext,
     request: W,
     ids: Sequence[str],
-    write: Callable[[RequestContext, W, str], Awaitable[Receipt]],
-) -> Receipts:
+    write: Callable[[RequestContext, W, str], Awaitable[SendOutcome]],
+) -> SendOutcomes:
     """One mail for each message; an id that fails does not hide what was sent for the others."""
     unique = list(dict.fromkeys(ids))
-    found: list[Receipt] = []
+    found: list[SendOutcome] = []
     for message_id in unique:
         try:
             with about_mail():
@@ -241,8 +248,8 @@ async def _each(
         except MailError as error:
             if len(unique) == 1:
                 raise
-            found.append(Receipt(message_id, "failed", note=str(error)))
-    return Receipts(tuple(found))
+            found.append(SendOutcome(message_id, "failed", note=str(error)))
+    return SendOutcomes(tuple(found))
 
 
 @asynccontextmanager
@@ -272,15 +279,15 @@ async def _addresses_of(ctx: RequestContext, name: str) -> list[str]:
     return list(dict.fromkeys([*own, *senders]))[:_MAX_KNOWN]
 
 
-def _arguments(request: Written, *names: str) -> dict[str, Any]:
+def _arguments(request: AgentMailArguments, *names: str) -> dict[str, Any]:
     """The arguments of a mail in the words of the other toolsets."""
     texts = {"body_text": request.body, "body_html": request.html}
     return texts | {name: getattr(request, name) for name in names}
 
 
-def _sending(request: Written, message_id: str = "") -> dict[str, Any]:
+def _sending(request: AgentMailArguments, message_id: str = "") -> dict[str, Any]:
     """The arguments of every send; each mail of several has a key of its own."""
-    arguments = {name: getattr(request, name) for name in Sending.model_fields}
+    arguments = {name: getattr(request, name) for name in SendOptions.model_fields}
     if message_id and request.idempotency_key:
         arguments["idempotency_key"] = f"{request.idempotency_key[:180]}/{message_id}"
     return arguments
@@ -291,19 +298,19 @@ def _typed(pair: tuple[str, str]) -> str:
     return f'"{name}" <{address}>' if name.isascii() and name and '"' not in name else address
 
 
-async def _saved(ctx: RequestContext, **mail: Any) -> Receipt:
+async def _saved(ctx: RequestContext, **mail: Any) -> SendOutcome:
     draft: Draft = await create_draft(ctx, CreateDraft(**mail))
-    return Receipt(draft.id, "draft", send_at=draft.send_at)
+    return SendOutcome(draft.id, "draft", send_at=draft.send_at)
 
 
-def receipt(sent: Sent) -> Receipt:
+def send_outcome(sent: Sent) -> SendOutcome:
     """The outcome of a send in a line; recipients are named if something is wrong."""
     wrong = tuple(
         f"{r.address}: {r.status}" + (f" ({r.detail})" if r.detail else "")
         for r in sent.recipients
         if r.status not in _OUT
     )
-    return Receipt(
+    return SendOutcome(
         id=sent.message_id,
         status=sent.status,
         send_at=sent.send_at,
@@ -359,26 +366,26 @@ class Undo(Request):
 
 
 @operation(Scope.WRITE, also=Scope.SEND)
-async def undo(ctx: RequestContext, request: Undo) -> ChangeReceipt | Receipt:
+async def undo(ctx: RequestContext, request: Undo) -> ChangeOutcome | SendOutcome:
     if request.id.startswith("msg_"):
         require_scope(ctx, Scope.SEND)
         sent = await cancel_message(ctx, CancelMessage(message_id=request.id))
-        return Receipt(sent.draft_id or request.id, "draft")
+        return SendOutcome(sent.draft_id or request.id, "draft")
     require_scope(ctx, Scope.WRITE)
     if request.id.startswith("rul_"):
         rule = await delete_rule(ctx, DeleteRule(rule_id=request.id))
-        return Receipt(rule.id, "deleted")
+        return SendOutcome(rule.id, "deleted")
     if not request.id.startswith("pln_"):
         raise InvalidInput(
             f"{request.id} cannot be undone; give an undo_id (pln_…), a mail that has not left "
             "(msg_…) or a rule (rul_…)"
         )
-    return change_receipt(await undo_rule_plan(ctx, UndoRulePlan(plan_id=request.id)))
+    return change_outcome(await undo_rule_plan(ctx, UndoRulePlan(plan_id=request.id)))
 
 
-def change_receipt(result: ActionResult) -> ChangeReceipt:
+def change_outcome(result: ActionResult) -> ChangeOutcome:
     """What a change did, in a line."""
     failed = tuple(NotRead(item.message_id, item.message) for item in result.failed[:20])
-    return ChangeReceipt(
+    return ChangeOutcome(
         result.status, len(result.succeeded), undo_id=result.undo_id, failed=failed or None
     )

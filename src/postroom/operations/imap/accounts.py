@@ -95,9 +95,9 @@ class Steps(Issues):
     is_unsure: bool = False
     new_message_id: str | None = None
 
-    def note_copy(self, place: ImapLocator | None) -> None:
+    def note_copy(self, copy: ImapLocator | None) -> None:
         """Note the id of the copy, if the server reports its place."""
-        self.new_message_id = str(place) if place else None
+        self.new_message_id = str(copy) if copy else None
 
     @contextmanager
     def step(self, stage: str) -> Iterator[None]:
@@ -158,7 +158,7 @@ def account_of(ctx: RequestContext, account_id: str) -> tuple[LiveImap, ImapAcco
     raise NotFound(f"no account {account_id}; {why}")
 
 
-def check_gate(ctx: RequestContext) -> None:
+def check_writes_enabled(ctx: RequestContext) -> None:
     """Refuse changes unless they are allowed by the settings. Raises WriteDisabled."""
     if ctx.imap is None or not ctx.imap.is_write_enabled:
         raise WriteDisabled(

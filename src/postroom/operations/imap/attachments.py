@@ -164,11 +164,11 @@ class TextReader:
         """The text of a message with the structure *root*; part sizes are fetched with it."""
         parts = text_parts(root, include_html=self.include_html)
         await self._fetch(self._first(parts), sized)
-        words = await self._words(root)
+        words = await self._text_of(root)
         more = self._more(parts, words)
         if more:
             await self._fetch(more, [])
-            words = await self._words(root)
+            words = await self._text_of(root)
         return Text(words.text, words.html, any(part.is_cut for part in parts))
 
     async def read_without_structure(self, header: bytes) -> Text:
@@ -215,7 +215,7 @@ class TextReader:
             self.contents[section.number] = before + pieces.sections[section]
         self.sizes |= pieces.sizes
 
-    async def _words(self, root: RemotePart) -> BodyText:
+    async def _text_of(self, root: RemotePart) -> BodyText:
         fill_contents(root, self.contents)
         return await in_thread(read_text, root, self.limits)
 

@@ -22,7 +22,7 @@ from postroom.operations.imap.accounts import (
     OneLiveMessage,
     Steps,
     account_of,
-    check_gate,
+    check_writes_enabled,
     gone,
     may_be_done,
 )
@@ -70,7 +70,7 @@ def _folded(flags: Iterable[str]) -> set[str]:
     return {flag.lower() for flag in flags}
 
 
-@operation(Scope.WRITE, gate=check_gate)
+@operation(Scope.WRITE, precondition=check_writes_enabled)
 async def update_live_flags(ctx: RequestContext, request: UpdateLiveFlags) -> LiveFlags:
     """Add, then remove, then read the flags."""
     at = request.at
@@ -136,7 +136,7 @@ class CopyLiveMessage(OneLiveMessage):
     ] = None
 
 
-@operation(Scope.WRITE, gate=check_gate)
+@operation(Scope.WRITE, precondition=check_writes_enabled)
 async def copy_live_message(ctx: RequestContext, request: CopyLiveMessage) -> LiveCopy:
     at, mailbox = request.at, request.destination_mailbox
     live, source = account_of(ctx, at.account_id)
@@ -210,7 +210,7 @@ class MoveLiveMessage(OneLiveMessage):
         return self
 
 
-@operation(Scope.WRITE, gate=check_gate)
+@operation(Scope.WRITE, precondition=check_writes_enabled)
 async def move_live_message(ctx: RequestContext, request: MoveLiveMessage) -> LiveMove:
     at, mailbox = request.at, request.destination_mailbox
     live, account = account_of(ctx, at.account_id)
@@ -246,7 +246,7 @@ class DeleteLiveMessage(OneLiveMessage):
         return value
 
 
-@operation(Scope.WRITE, destroys=True, gate=check_gate)
+@operation(Scope.WRITE, destroys=True, precondition=check_writes_enabled)
 async def delete_live_message(ctx: RequestContext, request: DeleteLiveMessage) -> LiveDeletion:
     at = request.at
     live, account = account_of(ctx, at.account_id)

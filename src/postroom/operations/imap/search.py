@@ -34,7 +34,7 @@ MAX_CHARS = 8_192
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SearchPosition:
     """The content of a cursor: the search, the mailbox, the last UID and the number of matches."""
 
     account_id: str
@@ -45,21 +45,23 @@ class Place:
     total: int
 
 
-def seal_place(cursors: Cursors, place: Place) -> str:
+def seal_position(cursors: Cursors, position: SearchPosition) -> str:
     """A cursor for the page that starts here."""
     criteria = {
         name: value.isoformat() if isinstance(value, date) else value
-        for name, value in asdict(place.criteria).items()
+        for name, value in asdict(position.criteria).items()
         if value
     }
-    search = (place.account_id, place.mailbox, criteria)
+    search = (position.account_id, position.mailbox, criteria)
     body = json.dumps(search, separators=(",", ":"), ensure_ascii=False).encode()
     # The numbers have a fixed size, so that the length of the cursor does not change.
-    numbers = _NUMBERS.pack(place.uidvalidity, place.below, place.total)
+    numbers = _NUMBERS.pack(position.uidvalidity, position.below, position.total)
     return cursors.seal(numbers + zlib.compress(body, 9), _QUESTION)
 
 
-def open_place(cursors: Cursors, cursor: str, *, account_id: str, mailbox: str) -> Place:
+def open_position(
+    cursors: Cursors, cursor: str, *, account_id: str, mailbox: str
+) -> SearchPosition:
     """The content of a cursor. Raises InvalidInput if it is of another mailbox."""
     body = cursors.unseal(cursor, _QUESTION)
     uidvalidity, below, total = _NUMBERS.unpack_from(body)
@@ -72,7 +74,7 @@ def open_place(cursors: Cursors, cursor: str, *, account_id: str, mailbox: str) 
     for name in _DATES & written.keys():
         written[name] = date.fromisoformat(written[name])
     criteria = ImapCriteria(**written)
-    return Place(its_account, its_mailbox, criteria, uidvalidity, below, total)
+    return SearchPosition(its_account, its_mailbox, criteria, uidvalidity, below, total)
 
 
 _DATES = {"since", "before"}
@@ -172,7 +174,7 @@ class _Search:
 
     request: SearchLiveMessages
     criteria: ImapCriteria
-    place: Place | None
+    position: SearchPosition | None
     issues: Issues
     found: ImapFound | None = None
     rows: dict[int, ImapSummary] = field(default_factory=dict)
@@ -186,8 +188,8 @@ class _Search:
                 self.criteria,
                 limit=self.request.limit,
                 max_matches=MAX_MATCHES,
-                uidvalidity=self.place.uidvalidity if self.place else None,
-                below=self.place.below if self.place else None,
+                uidvalidity=self.position.uidvalidity if self.position else None,
+                below=self.position.below if self.position else None,
             )
             if found.total > MAX_MATCHES:
                 raise InvalidInput(
@@ -212,12 +214,12 @@ class _Search:
 @operation(Scope.READ)
 async def search_live_messages(ctx: RequestContext, request: SearchLiveMessages) -> LiveSearch:
     live, account = account_of(ctx, request.account_id)
-    place = None
+    position = None
     if request.cursor is not None:
         where = {"account_id": request.account_id, "mailbox": request.mailbox}
-        place = open_place(ctx.cursors, request.cursor, **where)
-    criteria = place.criteria if place else request.criteria(ctx.clock())
-    search = _Search(request, criteria, place, Issues())
+        position = open_position(ctx.cursors, request.cursor, **where)
+    criteria = position.criteria if position else request.criteria(ctx.clock())
+    search = _Search(request, criteria, position, Issues())
     with search.issues.collect():
         await live.read(account.account_id, search.run)
     return _page(ctx, search)
@@ -226,10 +228,10 @@ async def search_live_messages(ctx: RequestContext, request: SearchLiveMessages)
 def _page(ctx: RequestContext, search: _Search) -> LiveSearch:
     request, found = search.request, search.found or ImapFound(0, 0)
     mailbox, uids = (request.account_id, request.mailbox), found.uids
-    total = search.place.total if search.place else found.total
-    places = (ImapLocator(*mailbox, found.uidvalidity, uid) for uid in uids if uid in search.rows)
+    total = search.position.total if search.position else found.total
+    locators = (ImapLocator(*mailbox, found.uidvalidity, uid) for uid in uids if uid in search.rows)
     rows = rows_that_fit(
-        [live_row(at, search.rows[at.uid], request.snippet_chars) for at in places]
+        [live_row(at, search.rows[at.uid], request.snippet_chars) for at in locators]
     )
     if rows and len(rows) < len(search.rows):
         # A page too long for its reader ends early; the next one begins there.
@@ -237,8 +239,8 @@ def _page(ctx: RequestContext, search: _Search) -> LiveSearch:
     _note_losses(search, uids)
     cursor = None
     if uids and found.total > len(uids):
-        rest = Place(*mailbox, search.criteria, found.uidvalidity, uids[-1], total)
-        cursor = seal_place(ctx.cursors, rest)
+        rest = SearchPosition(*mailbox, search.criteria, found.uidvalidity, uids[-1], total)
+        cursor = seal_position(ctx.cursors, rest)
     has_result = bool(rows) or (search.found is not None and not uids)
     status, issues = search.issues.status(has_result=has_result), search.issues.all
     counts = (total, len(uids), len(rows), len(uids) - len(rows))

@@ -244,7 +244,7 @@ async def _plan(ctx: RequestContext, numbers: Sequence[int], actions: Sequence[A
         total=draft.total,
         kept=len(draft.items),
         actions_by_type=dict(sorted(draft.counts.items())),
-        warnings=tuple(draft.remarks()),
+        warnings=tuple(draft.limitations()),
         max_messages=MAX_PLANNED,
         can_undo=True,
         inboxes=ctx.visible,

@@ -110,7 +110,7 @@ class MessageSelection(Request):
             inbox_id=self.inbox_id,
             thread_id=self.thread_id,
             q=None if mode == "words" else q,
-            words=_words("q", q) if mode == "words" and q is not None else (),
+            words=_split_words("q", q) if mode == "words" and q is not None else (),
             sender=sender,
             sender_words=sender_words,
             recipient=recipient,
@@ -173,10 +173,10 @@ def name_and_words(
     whole = folded(argument, name)
     if whole is None or not is_split or " " not in whole:
         return whole, ()
-    return None, _words(argument, whole)
+    return None, _split_words(argument, whole)
 
 
-def _words(name: str, text: str) -> tuple[str, ...]:
+def _split_words(name: str, text: str) -> tuple[str, ...]:
     """The words and quoted phrases of a folded text. Raises InvalidInput if they are too many."""
     found = words_of(text)
     if len(found) > MAX_WORDS:

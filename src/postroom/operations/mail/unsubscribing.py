@@ -14,7 +14,7 @@ from postroom.model.key import Scope
 from postroom.model.message import Message
 from postroom.model.sending import Unsubscribed
 from postroom.sending.outgoing_mail import OutgoingMail, own_identities
-from postroom.sending.submission import Sending, send_once
+from postroom.sending.submission import SendOptions, send_once
 
 _HEADERS = {"Content-Type": "application/x-www-form-urlencoded"}
 _BODY = b"List-Unsubscribe=One-Click"
@@ -34,7 +34,7 @@ class Unsubscribe(Request):
     message_id: MessageId
 
 
-class UnsubscribeMessage(Sending):
+class UnsubscribeMessage(SendOptions):
     """The mail that unsubscribes from the list of a message."""
 
     message_id: MessageId
@@ -100,7 +100,7 @@ async def _click(ctx: RequestContext, url: str) -> str | None:
     except InvalidInput as error:
         return str(error)
     posted = await ctx.poster.post(url, _HEADERS, _BODY)
-    if posted.is_taken:
+    if posted.is_success:
         await ctx.store.record_audit()
         return None
     return f"{posted.code} {posted.detail}".strip() if posted.code else posted.detail

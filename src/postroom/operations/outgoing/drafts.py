@@ -39,9 +39,9 @@ from postroom.operations.outgoing.sending import (
     NOT_BOTH,
     SOME_BODY,
     Body,
-    Composed,
     InReplyTo,
     InThread,
+    MailArguments,
     Subject,
     outgoing_mail_of,
 )
@@ -65,7 +65,7 @@ DraftId = Annotated[Id, argument("The draft.", "drf_5t2k8n")]
 SendAt = Annotated[Moment, argument("Time at which send_draft delivers it.", "2027-01-31T09:00Z")]
 
 
-class CreateDraft(Composed):
+class CreateDraft(MailArguments):
     """Write a mail without sending it; send_draft sends it, at send_at if that is given.
 
     With in_reply_to or thread_id, to and subject may be left out: they follow from what it answers.
@@ -108,7 +108,7 @@ async def _save(ctx: RequestContext, unsaved: StoredDraft) -> Draft:
 
 
 async def _mail_of(ctx: RequestContext, arguments: dict[str, Any]) -> OutgoingMail:
-    composed = parse_request(Composed, arguments)
+    composed = parse_request(MailArguments, arguments)
     return add_options(await outgoing_mail_of(ctx, composed), composed)
 
 

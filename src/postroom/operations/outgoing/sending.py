@@ -26,7 +26,7 @@ from postroom.mail.addresses import format_address, parse_address_list
 from postroom.mail.compose import reply_subject
 from postroom.mail.html.html import html_to_text
 from postroom.model.key import Scope
-from postroom.model.sending import Answer, Sent
+from postroom.model.sending import ReplyPreview, Sent
 from postroom.operations.inboxes import InboxId
 from postroom.sending.mail_options import Addresses, MailOptions, addresses_of
 from postroom.sending.outgoing_mail import AttachmentInputs, OutgoingMail, check_files
@@ -37,7 +37,7 @@ from postroom.sending.replies import (
     refuse_loop,
     reply_mail_of,
 )
-from postroom.sending.submission import Sending, send_once
+from postroom.sending.submission import SendOptions, send_once
 
 Subject = Annotated[
     str, argument("The subject.", "Hello", max_length=998), Accepts({"pattern": request.LINE})
@@ -57,7 +57,7 @@ NOT_BOTH = not_both(
 )
 
 
-class SendEmail(Sending):
+class SendEmail(SendOptions):
     """Send a plain-text mail without attachments; with thread_id it replies in that thread."""
 
     inbox_id: Annotated[InboxId, Field(description="The inbox to send from.")]
@@ -101,7 +101,7 @@ async def _plain_mail(_: RequestContext, request: SendEmail) -> OutgoingMail:
     )
 
 
-class Composed(MailOptions):
+class MailArguments(MailOptions):
     """What a mail says, to whom, and from which inbox."""
 
     constraints: ClassVar[tuple[Constraint, ...]] = (
@@ -133,7 +133,7 @@ class Composed(MailOptions):
     thread_id: InThread = None
 
 
-class SendMessage(Composed, Sending):
+class SendMessage(MailArguments, SendOptions):
     """Send a mail, or with in_reply_to a reply; text, HTML or both."""
 
 
@@ -143,7 +143,7 @@ async def send_message(ctx: RequestContext, request: SendMessage) -> Sent:
     return await send_once(ctx, request, outgoing_mail_of)
 
 
-async def outgoing_mail_of(_: RequestContext, request: Composed) -> OutgoingMail:
+async def outgoing_mail_of(_: RequestContext, request: MailArguments) -> OutgoingMail:
     """The outgoing mail of a request."""
     return OutgoingMail(
         inbox_id=request.inbox_id,
@@ -160,7 +160,7 @@ async def outgoing_mail_of(_: RequestContext, request: Composed) -> OutgoingMail
     )
 
 
-class ReplyToMessage(Sending):
+class ReplyToMessage(SendOptions):
     """Reply to a message: recipients, subject and thread follow from it."""
 
     message_id: MessageId
@@ -199,11 +199,11 @@ class PreviewReply(Request):
 
 
 @operation(Scope.READ)
-async def preview_reply(ctx: RequestContext, request: PreviewReply) -> Answer:
+async def preview_reply(ctx: RequestContext, request: PreviewReply) -> ReplyPreview:
     parent = await message_of(ctx, request.message_id)
     mail = await reply_mail_of(ctx, parent, "", reply_all=request.reply_all)
     to, cc = (tuple(format_address(*pair) for pair in pairs) for pairs in (mail.to, mail.cc))
-    return Answer(to, cc, reply_subject(parent.subject), parent.inbox_id, quoted_text(parent))
+    return ReplyPreview(to, cc, reply_subject(parent.subject), parent.inbox_id, quoted_text(parent))
 
 
 class PreviewForward(Request):
@@ -213,13 +213,13 @@ class PreviewForward(Request):
 
 
 @operation(Scope.READ)
-async def preview_forward(ctx: RequestContext, request: PreviewForward) -> Answer:
+async def preview_forward(ctx: RequestContext, request: PreviewForward) -> ReplyPreview:
     original = await message_of(ctx, request.message_id)
     mail = forward_mail_of(original, "", [])
-    return Answer((), (), mail.subject, original.inbox_id, mail.text or "")
+    return ReplyPreview((), (), mail.subject, original.inbox_id, mail.text or "")
 
 
-class ForwardMessage(Sending):
+class ForwardMessage(SendOptions):
     """Forward a message with its attachments to someone else."""
 
     message_id: MessageId

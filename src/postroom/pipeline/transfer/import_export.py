@@ -18,7 +18,7 @@ from postroom.blocking import in_thread
 from postroom.errors import Conflict, InvalidInput, NotFound, TooLarge, Unstorable
 from postroom.mail.message import ParsedMessage
 from postroom.model.inbox import INBOX, SENT
-from postroom.model.rule import State
+from postroom.model.message import MessageState
 from postroom.model.storage import Added, RawMessage
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.apply_rules import ArrivalFacts, facts_of
@@ -322,6 +322,6 @@ def _test_batch(
 ) -> None:
     for mail, parsed in pairs:
         date = effective_date(parsed.date, now)
-        state = State((), mail.flags, (mail.mailbox,))
+        state = MessageState((), mail.flags, (mail.mailbox,))
         arriving = ArrivalFacts(mail.place, "", date, state, searchable(parsed))
         test.run_on(mail.place, facts_of(parsed, arriving), now)

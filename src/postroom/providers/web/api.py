@@ -160,7 +160,7 @@ class ApiRefused(ProviderError):
         self.body = body
 
 
-async def or_none(response: Awaitable[T]) -> T | None:
+async def none_if_404(response: Awaitable[T]) -> T | None:
     """Wait for a response; None if the provider answers 404."""
     try:
         return await response

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from postroom.errors import ProviderError
 from postroom.model.account import RateLimits
-from postroom.providers.web.api import Api, ApiRefused, or_none
+from postroom.providers.web.api import Api, ApiRefused, none_if_404
 from postroom.providers.web.history_reader import HistoryExpired, next_page
 
 RATES = RateLimits(requests_per_second=40, burst=50)
@@ -79,7 +79,7 @@ class GmailClient:
 
     async def message(self, key: str, form: str) -> dict[str, Any] | None:
         """A message as `minimal` or `raw`; None if it is gone."""
-        row = await or_none(self.api.json("GET", _path(key), params={"format": form}))
+        row = await none_if_404(self.api.json("GET", _path(key), params={"format": form}))
         return None if row is None else dict(row)
 
     async def modify(self, key: str, add: Sequence[str], remove: Sequence[str]) -> dict[str, Any]:
@@ -90,13 +90,13 @@ class GmailClient:
     async def delete(self, key: str) -> bool:
         """Delete a message; if the scope does not allow that, move it to Trash and return False."""
         try:
-            await or_none(self.api.json("DELETE", _path(key)))
+            await none_if_404(self.api.json("DELETE", _path(key)))
         except ApiRefused as refusal:
             if refusal.status != 403:
                 raise
         else:
             return True
-        return await or_none(self.api.request("POST", _path(key, "/trash"))) is None
+        return await none_if_404(self.api.request("POST", _path(key, "/trash"))) is None
 
     async def send(self, raw: bytes) -> None:
         if len(raw) <= JSON_BYTES:

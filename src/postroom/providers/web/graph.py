@@ -23,7 +23,7 @@ from postroom.model.account import (
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
 from postroom.model.limits import attachment_mb
 from postroom.ports.provider import StoredRefs
-from postroom.providers.web.api import ApiRefused, checks_responses, message_errors, or_none
+from postroom.providers.web.api import ApiRefused, checks_responses, message_errors, none_if_404
 from postroom.providers.web.graph_client import (
     RATES,
     SINGLE_REQUEST_BYTES,
@@ -217,7 +217,7 @@ class GraphProvider:
     async def read_states(self, refs: Sequence[RemoteRef]) -> tuple[RemoteMessage, ...]:
         found = []
         for ref in refs:
-            row = await or_none(self.client.message(ref.key))
+            row = await none_if_404(self.client.message(ref.key))
             if row is not None:
                 name = self.folders.names.get(ref.scope, ARCHIVE)
                 found.append(self._message(ref.scope, name, row))

@@ -15,7 +15,7 @@ import httpx2
 
 from postroom.errors import ProviderError
 from postroom.model.account import RateLimits
-from postroom.providers.web.api import BUSY, UPLOAD_HOSTS, Api, ApiRefused, check_url, or_none
+from postroom.providers.web.api import BUSY, UPLOAD_HOSTS, Api, ApiRefused, check_url, none_if_404
 from postroom.providers.web.history_reader import next_page
 
 RATES = RateLimits(requests_per_second=12, burst=60)
@@ -65,7 +65,7 @@ class GraphClient:
 
     async def well_known(self, name: str) -> str | None:
         """The id of a folder by its well-known name; None if this mailbox does not have it."""
-        row = await or_none(self.api.json("GET", f"/me/mailFolders/{name}", headers=_PREFER))
+        row = await none_if_404(self.api.json("GET", f"/me/mailFolders/{name}", headers=_PREFER))
         return None if row is None else str(row["id"])
 
     async def folders(self) -> list[dict[str, Any]]:
@@ -133,7 +133,7 @@ class GraphClient:
             raise
 
     async def mime(self, key: str) -> bytes | None:
-        return await or_none(self.api.request("GET", _message(key, "/$value"), headers=_PREFER))
+        return await none_if_404(self.api.request("GET", _message(key, "/$value"), headers=_PREFER))
 
     async def message(self, key: str) -> dict[str, Any]:
         params = {"$select": _SELECT}
@@ -161,7 +161,7 @@ class GraphClient:
                 raise
         else:
             return True
-        return await or_none(self.api.request("DELETE", _message(key), headers=_PREFER)) is None
+        return await none_if_404(self.api.request("DELETE", _message(key), headers=_PREFER)) is None
 
     async def delete_drafts(self, message_id: str) -> None:
         """Delete the drafts of a mail that was not sent."""

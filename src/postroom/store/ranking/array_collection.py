@@ -9,6 +9,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from postroom.model.memory import EmbeddedQuery
 from postroom.model.page import Slice
 from postroom.model.view import EVERYTHING, Everything
 from postroom.model.view import Numbers as InboxNumbers
@@ -22,7 +23,6 @@ from postroom.store.ranking.collection import (
     RankingState,
     Statistics,
 )
-from postroom.store.ranking.index import Question
 from postroom.store.ranking.vectors import Floats, Mask, Vectors, grown
 from postroom.store.transaction import Transaction
 
@@ -208,9 +208,9 @@ class ArrayCollection(RankedCollection[Mask, Numbers | np.intp]):
         found: Mask = np.isin(self.sources[: self.size], np.array(numbers, np.int64))
         return found & self.is_live[: self.size]
 
-    def count_complete(self, selected: Mask, question: Question) -> int:
+    def count_complete(self, selected: Mask, query: EmbeddedQuery) -> int:
         documents = np.flatnonzero(selected)
-        if question.vector is not None:
+        if query.vector is not None:
             documents = documents[self.vectors.has_vector(documents)]
         return len(documents)
 
@@ -230,15 +230,15 @@ class ArrayCollection(RankedCollection[Mask, Numbers | np.intp]):
     def rank(
         self,
         tx: Transaction,
-        question: Question,
+        query: EmbeddedQuery,
         allowed: Mask,
         page: Slice,
         inboxes: InboxNumbers | None = None,
     ) -> Ranked:
         if inboxes is None:
-            return scoring.rank(tx, self.visible_documents(), question, allowed, page)
+            return scoring.rank(tx, self.visible_documents(), query, allowed, page)
         return scoring.rank(
-            tx, self.visible_documents(inboxes), question, allowed, page, ids=self.sources
+            tx, self.visible_documents(inboxes), query, allowed, page, ids=self.sources
         )
 
     def rank_keywords(

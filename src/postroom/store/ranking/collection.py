@@ -15,10 +15,10 @@ from dataclasses import astuple, dataclass
 from typing import Generic, TypeVar
 
 from postroom.errors import InvalidInput
-from postroom.model.memory import CollectionName
+from postroom.model.memory import CollectionName, EmbeddedQuery
 from postroom.model.page import Slice, SortKey
 from postroom.model.view import Numbers as InboxNumbers
-from postroom.store.ranking.index import Question, find_collection, inboxes_of_messages
+from postroom.store.ranking.index import find_collection, inboxes_of_messages
 from postroom.store.sql.statements import any_of, from_text
 from postroom.store.transaction import Row, Transaction
 
@@ -285,7 +285,7 @@ class RankedCollection(ABC, Generic[Selection, Segment]):
         """Select the live documents of some messages."""
 
     @abstractmethod
-    def count_complete(self, selected: Selection, question: Question) -> int:
+    def count_complete(self, selected: Selection, query: EmbeddedQuery) -> int:
         """How many of the selected documents have all that the question compares."""
 
     @abstractmethod
@@ -300,7 +300,7 @@ class RankedCollection(ABC, Generic[Selection, Segment]):
     def rank(
         self,
         tx: Transaction,
-        question: Question,
+        query: EmbeddedQuery,
         allowed: Selection,
         page: Slice,
         inboxes: InboxNumbers | None = None,

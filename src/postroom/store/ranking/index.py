@@ -369,15 +369,6 @@ def unindex_mail(tx: Transaction, numbers: Sequence[int]) -> None:
             unindex_document(tx, collection, number)
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """The terms of a query, and its vector if there is a model."""
-
-    terms: Sequence[str]
-    vector: Vector | None = None
-    model: str = ""
-
-
 class RankingIndex:
     """The searchers of memories and mail, which share a cache.
 

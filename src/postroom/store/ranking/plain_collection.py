@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import add, truediv
 
 from postroom.errors import InvalidInput
+from postroom.model.memory import EmbeddedQuery
 from postroom.model.page import Slice
 from postroom.model.values import dataclass
 from postroom.model.view import Everything
@@ -34,7 +35,6 @@ from postroom.store.ranking.collection import (
     sort_key,
 )
 from postroom.store.ranking.compaction import DOC_ID, NUMBER
-from postroom.store.ranking.index import Question
 from postroom.store.transaction import Transaction
 
 Documents = frozenset[int]
@@ -94,7 +94,7 @@ class PlainCollection(RankedCollection[Documents, "array[int]"]):
         named = frozenset(numbers)
         return frozenset(d for d in self._live if self._sources.get(d) in named)
 
-    def count_complete(self, selected: Documents, question: Question) -> int:
+    def count_complete(self, selected: Documents, query: EmbeddedQuery) -> int:
         return len(selected)
 
     def not_indexed(self, numbers: Sequence[int]) -> list[int]:
@@ -110,21 +110,21 @@ class PlainCollection(RankedCollection[Documents, "array[int]"]):
     def rank(
         self,
         tx: Transaction,
-        question: Question,
+        query: EmbeddedQuery,
         allowed: Documents,
         page: Slice,
         inboxes: InboxNumbers | None = None,
     ) -> Ranked:
-        resumed = resume(page.after, question.terms)
+        resumed = resume(page.after, query.terms)
         if resumed is not None and resumed.thresholds != TERMS_ONLY:
             raise InvalidInput(CURSOR_OUTDATED)
         visible_documents = self._visible_documents(inboxes)
-        weights = self._weights(tx, visible_documents, question.terms, resumed)
+        weights = self._weights(tx, visible_documents, query.terms, resumed)
         scores: Weights = {}
         for own in weights.values():
             _add_weights(scores, own)
         state = resumed or RankingState(
-            visible_documents.statistics, _counts(weights, question.terms), TERMS_ONLY
+            visible_documents.statistics, _counts(weights, query.terms), TERMS_ONLY
         )
         hits = {d: score for d, score in scores.items() if score > 0 and d in allowed}
         shares = [min(share, 1.0) for share in _divided(hits.values(), state.max_score)]

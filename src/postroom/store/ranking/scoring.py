@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from postroom.errors import InvalidInput
+from postroom.model.memory import EmbeddedQuery
 from postroom.model.page import Slice
 from postroom.store.ranking.collection import (
     CURSOR_OUTDATED,
@@ -23,7 +24,6 @@ from postroom.store.ranking.collection import (
     resume,
     sort_key,
 )
-from postroom.store.ranking.index import Question
 from postroom.store.ranking.vectors import Floats, Mask, SearchBounds
 from postroom.store.transaction import Transaction
 
@@ -45,26 +45,26 @@ _EQUAL_WITHIN = 3 / STEPS
 def rank(
     tx: Transaction,
     visible_documents: VisibleDocuments,
-    question: Question,
+    query: EmbeddedQuery,
     allowed: Mask,
     page: Slice,
     ids: NDArray[np.int64] | None = None,
 ) -> Ranked:
     """See `RankedCollection.rank`; *ids* maps documents to the numbers that are returned."""
-    resumed = resume(page.after, question.terms)
-    scores, state = _score_terms(tx, visible_documents, question.terms, resumed)
+    resumed = resume(page.after, query.terms)
+    scores, state = _score_terms(tx, visible_documents, query.terms, resumed)
     hits = (scores > 0) & allowed
     total = int(np.count_nonzero(hits))
-    if not _uses_vectors(question, resumed):
+    if not _uses_vectors(query, resumed):
         documents = _best(scores, hits, _needed(page, total), state.max_score)
         relevance = _relevance(scores[documents], state.max_score)
         return _page(documents, relevance, total, page, state, ids)
     best = _compared(scores, hits, resumed, state.max_score)
     vectors, is_live = visible_documents.collection.vectors, visible_documents.collection.is_live
-    vectors.refresh(tx, question.model)
+    vectors.refresh(tx, query.model)
     before = None if resumed is None else SearchBounds(resumed.last_embedded, resumed.thresholds[0])
     near, cosines, bounds = vectors.near(
-        question.vector or b"", best, visible_documents.visible, before
+        query.vector or b"", best, visible_documents.visible, before
     )
     threshold = _float_bits(scores[best])
     state = resumed or replace(
@@ -102,11 +102,11 @@ def _counts(entries: Mapping[str, Entries], terms: Sequence[str]) -> tuple[int, 
     return tuple(len(entries[term][0]) if term in entries else 0 for term in terms)
 
 
-def _uses_vectors(question: Question, resumed: RankingState | None) -> bool:
+def _uses_vectors(query: EmbeddedQuery, resumed: RankingState | None) -> bool:
     """Whether vectors count. Raises InvalidInput if they did on the first page and cannot now."""
     if resumed is None:
-        return question.vector is not None
-    if resumed.thresholds != TERMS_ONLY and question.vector is None:
+        return query.vector is not None
+    if resumed.thresholds != TERMS_ONLY and query.vector is None:
         raise InvalidInput(CURSOR_OUTDATED)
     return resumed.thresholds != TERMS_ONLY
 

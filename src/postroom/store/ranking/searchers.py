@@ -12,6 +12,7 @@ from postroom.mail.text.terms import around, mark, question_terms
 from postroom.model.inbox import EVERY_MAILBOX
 from postroom.model.memory import (
     MAIL_COLLECTION,
+    EmbeddedQuery,
     Keyword,
     Memory,
     MemoryHit,
@@ -24,7 +25,7 @@ from postroom.model.message import MessageRow
 from postroom.model.page import Found, Slice
 from postroom.model.storage import MessageQuery
 from postroom.store.ranking.collection import CollectionCache, Ranked, RankedCollection, Selection
-from postroom.store.ranking.index import MAIL_CHARS, MAX_MAIL, Question, count_unembedded
+from postroom.store.ranking.index import MAIL_CHARS, MAX_MAIL, count_unembedded
 from postroom.store.search.index import IndexSearcher, SearchQuery
 from postroom.store.sql.memories.memories import conditions_of
 from postroom.store.sql.messages.message_search import message_row, message_rows, search_query_of
@@ -52,22 +53,24 @@ class MemorySearcher:
     def __init__(self, cache: CollectionCache[Any, Any]) -> None:
         self._cache = cache
 
-    def find(self, tx: Transaction, query: MemoryQuery, question: Question) -> Found[MemoryHit]:
+    def find(
+        self, tx: Transaction, query: MemoryQuery, embedded: EmbeddedQuery
+    ) -> Found[MemoryHit]:
         with self._cache.collection(tx, collection_of(query.namespace)) as collection:
             allowed = _allowed(tx, collection, query)
-            ranked = collection.rank(tx, question, allowed, query.page)
-        terms = set(question.terms)
+            ranked = collection.rank(tx, embedded, allowed, query.page)
+        terms = set(embedded.terms)
         rows = _rows(tx, collection.number, ranked.ids)
         return _found(ranked, rows, lambda row: around(row[3], terms, EXCERPT_CHARS))
 
     def find_embedded(
-        self, tx: Transaction, query: MemoryQuery, question: Question, max_unembedded: int
+        self, tx: Transaction, query: MemoryQuery, embedded: EmbeddedQuery, max_unembedded: int
     ) -> Found[MemoryHit] | None:
         """`find`, or None if up to *max_unembedded* memories must be embedded first."""
         collection, max_count = collection_of(query.namespace), max_unembedded + 1
-        if 0 < count_unembedded(tx, collection, question.model, max_count) <= max_unembedded:
+        if 0 < count_unembedded(tx, collection, embedded.model, max_count) <= max_unembedded:
             return None
-        return self.find(tx, query, question)
+        return self.find(tx, query, embedded)
 
     def find_keywords(
         self, tx: Transaction, query: MemoryQuery, keywords: Sequence[Keyword], *, needs_all: bool
@@ -91,7 +94,7 @@ class MemorySearcher:
         with self._cache.collection(tx, collection_of(memory.namespace)) as collection:
             page = Slice(limit=2 * _MAX_SIMILAR)
             allowed = _allowed(tx, collection, query)
-            ranked = collection.rank(tx, Question(terms[:_TERMS_COMPARED]), allowed, page)
+            ranked = collection.rank(tx, EmbeddedQuery(terms[:_TERMS_COMPARED]), allowed, page)
         rows = _rows(tx, collection.number, ranked.ids).values()
         compared = [(_overlap(terms, row[3]), row) for row in rows if row[1] != memory.key]
         close = [(share, row) for share, row in compared if share >= _MIN_OVERLAP]
@@ -201,7 +204,7 @@ class MailSearcher:
         self._cache = cache
 
     def find(
-        self, tx: Transaction, searcher: IndexSearcher, query: MessageQuery, question: Question
+        self, tx: Transaction, searcher: IndexSearcher, query: MessageQuery, embedded: EmbeddedQuery
     ) -> Found[MessageRow]:
         """Messages that pass the filters and match the terms or the vector.
 
@@ -214,10 +217,10 @@ class MailSearcher:
             collection.read_sources(tx)
             allowed = collection.of_messages(numbers)
             visible = visible_numbers(tx, query.visible)
-            ranked = collection.rank(tx, question, allowed, query.page, inboxes=visible)
-            complete = collection.count_complete(allowed, question)
+            ranked = collection.rank(tx, embedded, allowed, query.page, inboxes=visible)
+            complete = collection.count_complete(allowed, embedded)
         rows = {row[-1]: row for row in message_rows(tx, ranked.ids, scope.inboxes)}
-        found = _message_rows(tx, ranked, rows, set(question.terms))
+        found = _message_rows(tx, ranked, rows, set(embedded.terms))
         unranked = len(numbers) - complete
         return Found(found, ranked.total, ranked.offset, ranked.next, unranked)
 

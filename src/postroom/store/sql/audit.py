@@ -160,13 +160,13 @@ def add_action_entries(
 
     The memories that it stored are a separate entry, visible to callers who can see the namespace.
     """
-    remembered = [act for act in actions if act.type == "remember"]
-    others = [act for act in actions if act.type != "remember"]
+    remembered = [action for action in actions if action.type == "remember"]
+    others = [action for action in actions if action.type != "remember"]
     for namespace, acts, problems in ((None, others, failed), (DEFAULT_NAMESPACE, remembered, ())):
         if not acts and not problems and (namespace is not None or actions):
             continue
         more = {"failed": list(problems)} if problems else {}
-        details = {**record.details, "actions": [public_action(act) for act in acts], **more}
+        details = {**record.details, "actions": [public_action(action) for action in acts], **more}
         entry = replace(record, details=details, namespace=namespace)
         add_entry(tx, entry, record.targets[0], inbox_id)
 
@@ -277,7 +277,9 @@ def _shown_to(tx: Transaction, visible: View, entry: AuditEntry) -> AuditEntry:
         return replace(entry, details=details)
     if visible.covers(visible_inboxes) or (not is_recorded and _is_known(tx, entry.actor, visible)):
         return replace(entry, details=details)
-    changes = [act for act in details.get("actions", ()) if act["type"] not in SIDE_EFFECTS]
+    changes = [
+        action for action in details.get("actions", ()) if action["type"] not in SIDE_EFFECTS
+    ]
     shown = {"actions": changes} if changes else {}
     return replace(entry, actor=ANY_RULE if is_actor else entry.actor, details=shown)
 

@@ -10,7 +10,7 @@ from postroom.model.message import BlobKey
 from postroom.model.page import Found, Slice
 from postroom.store.ranking.index import unindex_mail
 from postroom.store.search.index import unindex_inbox
-from postroom.store.sql.accounts.identities import add_own_identity, is_taken, refuse_claim
+from postroom.store.sql.accounts.identities import add_own_identity, address_exists, refuse_claim
 from postroom.store.sql.events import remove_events
 from postroom.store.sql.memories.memories import remove_without_mail
 from postroom.store.sql.memories.memory_links import memories_from_mail
@@ -63,7 +63,7 @@ def add_inbox(
         if made is not None:
             raise Conflict(f"client_id {client_id} was used with other arguments")
     refuse_claim(tx, inbox.address.lower(), None, rights)
-    if is_taken(tx, inbox.address):
+    if address_exists(tx, inbox.address):
         raise Conflict(f"the address {inbox.address} is taken; choose another")
     number = insert_numbered(
         tx,

@@ -61,16 +61,16 @@ def claim_rule_jobs(
 
 
 def _rule_job(row: Row, holder: str) -> RuleJob:
-    inbox, number, rule_job_id, rule, name, message, inbox_id, act, attempts, authority = row[:10]
+    inbox, number, job_id, rule, name, message, inbox_id, action, attempts, authority = row[:10]
     return RuleJob(
         inbox=inbox,
         number=number,
-        id=rule_job_id,
+        id=job_id,
         rule_id=rule,
         rule_name=name,
         message_id=message,
         inbox_id=inbox_id,
-        act=Action(*from_text(act)),
+        action=Action(*from_text(action)),
         attempts=attempts,
         holder=holder,
         authority=authority,

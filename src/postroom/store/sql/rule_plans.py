@@ -11,9 +11,9 @@ from postroom.errors import Conflict, NotFound
 from postroom.model.event import AuditRecord
 from postroom.model.inbox import Visible
 from postroom.model.key import Caller
-from postroom.model.message import ActionResult, FailedAction
+from postroom.model.message import ActionResult, FailedAction, MessageState
 from postroom.model.page import Found, Slice
-from postroom.model.rule import Action, Plan, PlanItem, RuleEffect, State, restored_names
+from postroom.model.rule import Action, Plan, PlanItem, RuleEffect, restored_names
 from postroom.model.storage import Change
 from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING, view_names
@@ -181,11 +181,11 @@ def _items(tx: Transaction, plan: int, start: int, limit: int) -> list[PlanItem]
     return [_item(row) for row in rows]
 
 
-def plan_acts(tx: Transaction, plan_id: str, visible: Visible) -> frozenset[Action]:
+def plan_actions(tx: Transaction, plan_id: str, visible: Visible) -> frozenset[Action]:
     """The distinct actions of a plan. Raises NotFound."""
     number = stored_plan(tx, plan_id, visible).number
     rows = tx.all("SELECT DISTINCT actions FROM plan_items WHERE plan = :plan", plan=number)
-    return frozenset(Action(*act) for (acts,) in rows for act in from_text(acts))
+    return frozenset(Action(*action) for (actions,) in rows for action in from_text(actions))
 
 
 def all_items(tx: Transaction, stored: StoredPlan) -> Iterator[PlanItem]:
@@ -203,31 +203,31 @@ def _item(row: Row) -> PlanItem:
         date=moment(row[4]),
         before=_state(from_text(row[5])),
         after=_state(from_text(row[6])),
-        actions=tuple(Action(*act) for act in from_text(row[7])),
+        actions=tuple(Action(*action) for action in from_text(row[7])),
         why=tuple(from_text(row[8])),
     )
 
 
-def _state(values: dict[str, list[str]]) -> State:
-    return State(**{name: tuple(value) for name, value in values.items()})
+def _state(values: dict[str, list[str]]) -> MessageState:
+    return MessageState(**{name: tuple(value) for name, value in values.items()})
 
 
 STATES = "SELECT id, labels, flags, mailboxes FROM messages WHERE id {among}"
 
 
-def states_of(tx: Transaction, ids: Sequence[str]) -> dict[str, State]:
+def states_of(tx: Transaction, ids: Sequence[str]) -> dict[str, MessageState]:
     """The current flags, labels and mailboxes of messages; removed messages are missing."""
-    found: dict[str, State] = {}
+    found: dict[str, MessageState] = {}
     for batch in batches(ids):
         among, params = any_of("id", batch)
         for message_id, labels, flags, mailboxes in tx.all(STATES.format(among=among), **params):
-            found[message_id] = State(
+            found[message_id] = MessageState(
                 tuple(from_text(labels)), flag_names(flags), tuple(from_text(mailboxes))
             )
     return found
 
 
-def name_sets(state: State) -> tuple[set[str], set[str], set[str]]:
+def name_sets(state: MessageState) -> tuple[set[str], set[str], set[str]]:
     """Labels, flags and mailboxes, which are compared without case and order."""
     return (
         {name.casefold() for name in state.labels},
@@ -236,7 +236,7 @@ def name_sets(state: State) -> tuple[set[str], set[str], set[str]]:
     )
 
 
-def set_states(tx: Transaction, states: Sequence[tuple[str, State]]) -> None:
+def set_states(tx: Transaction, states: Sequence[tuple[str, MessageState]]) -> None:
     """Set the state of messages. Raises Conflict if one cannot be changed."""
     changes = [
         (message_id, Change(labels=to.labels, flags=to.flags, mailboxes=to.mailboxes))
@@ -306,7 +306,7 @@ def _check_open(tx: Transaction, plan: Plan, now: datetime) -> None:
         raise Conflict(f"the rule of {plan.id} was deleted; nothing was done")
 
 
-def _check_states(items: Sequence[PlanItem], states: dict[str, State]) -> None:
+def _check_states(items: Sequence[PlanItem], states: dict[str, MessageState]) -> None:
     stale = []
     for item in items:
         state = states.get(item.message_id)
@@ -323,7 +323,7 @@ def _check_states(items: Sequence[PlanItem], states: dict[str, State]) -> None:
         )
 
 
-def _difference(before: State, now: State) -> str:
+def _difference(before: MessageState, now: MessageState) -> str:
     words = ("relabelled", "flagged", "moved")
     pairs = zip(words, name_sets(before), name_sets(now), strict=True)
     return ", ".join(word for word, was, is_now in pairs if was != is_now)
@@ -333,7 +333,7 @@ def _apply(
     tx: Transaction, plan: Plan, item: PlanItem, caller: Caller, authority: str, now: datetime
 ) -> None:
     failed: list[str] = []
-    if any(act.type in SIDE_EFFECTS for act in item.actions):
+    if any(action.type in SIDE_EFFECTS for action in item.actions):
         row = tx.one(ABOUT, id=item.message_id)
         assert row is not None
         rule_id = plan.rule_id or plan.id
@@ -397,8 +397,8 @@ def undo_plan(
 
 
 def _to_restore(
-    items: Iterable[PlanItem], states: Mapping[str, State]
-) -> Iterator[tuple[str, State]]:
+    items: Iterable[PlanItem], states: Mapping[str, MessageState]
+) -> Iterator[tuple[str, MessageState]]:
     """The existing messages that differ from their state before the plan, with that state."""
     for item in items:
         state = states.get(item.message_id)
@@ -406,24 +406,26 @@ def _to_restore(
             yield item.message_id, target
 
 
-def _undo_problems(tx: Transaction, plan: Plan, item: PlanItem, state: State) -> list[str]:
+def _undo_problems(tx: Transaction, plan: Plan, item: PlanItem, state: MessageState) -> list[str]:
     """Cancel pending rule jobs of one message, and describe what cannot be undone."""
     problems = []
     kept_changes = _restored(item, state)[1]
     if kept_changes:
         problems.append(f"not undone, since it was changed afterwards: {kept_changes}")
     cancelled = cancel_rule_jobs(tx, plan.id, item.message_id)
-    for act in item.actions:
-        if act in cancelled:
-            cancelled.remove(act)
-        elif act.type in ("forward", "reply", "webhook"):
-            problems.append(f"{act.type} {act.value[:100]} was sent already".replace("  ", " "))
-        elif act.type == "remember":
-            problems.append(f"the memory {act.key} stays; memory_delete removes it")
+    for action in item.actions:
+        if action in cancelled:
+            cancelled.remove(action)
+        elif action.type in ("forward", "reply", "webhook"):
+            problems.append(
+                f"{action.type} {action.value[:100]} was sent already".replace("  ", " ")
+            )
+        elif action.type == "remember":
+            problems.append(f"the memory {action.key} stays; memory_delete removes it")
     return problems
 
 
-def _restored(item: PlanItem, state: State) -> tuple[State, str]:
+def _restored(item: PlanItem, state: MessageState) -> tuple[MessageState, str]:
     """The state to restore, and the names of the fields that were changed since."""
     before, after = item.before, item.after
     labels, labels_kept = restored_names(before.labels, after.labels, state.labels)

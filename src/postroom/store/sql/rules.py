@@ -11,9 +11,9 @@ from postroom.model.event import AuditRecord
 from postroom.model.inbox import Visible
 from postroom.model.key import AGENT, OWNER
 from postroom.model.memory import DEFAULT_NAMESPACE, Author, Link, MemoryChange
-from postroom.model.message import NamedAddress
+from postroom.model.message import MessageState, NamedAddress
 from postroom.model.page import Found, Slice, random_id
-from postroom.model.rule import Action, Facts, Loss, Rule, RuleEffect, State, text_sha256
+from postroom.model.rule import Action, Facts, Loss, Rule, RuleEffect, text_sha256
 from postroom.model.storage import FIELD_BORDER, MessageQuery
 from postroom.model.view import EVERYTHING, Everything, view_names
 from postroom.store.search.index import IndexSearcher
@@ -266,7 +266,9 @@ def _facts(row: Row, text: str, files: Sequence[tuple[str, str]]) -> Facts:
         cc=_people(lines, "cc"),
         date=moment(row[7]),
         size_bytes=row[8],
-        state=State(tuple(from_text(row[9])), flag_names(row[10]), tuple(from_text(row[11]))),
+        state=MessageState(
+            tuple(from_text(row[9])), flag_names(row[10]), tuple(from_text(row[11]))
+        ),
         text=text,
         folded_text=folded[1] if text else "",
         files=tuple(files),
@@ -299,9 +301,9 @@ def run_side_effects(
 ) -> list[str]:
     """Run the actions that do not change the message, and return descriptions of the failures."""
     failed = list(effect.problems)
-    for act in effect.actions:
+    for action in effect.actions:
         try:
-            _run_side_effect(tx, effect, act, about, now, plan_id)
+            _run_side_effect(tx, effect, action, about, now, plan_id)
         except MailError as error:
             failed.append(str(error))
     for problem in failed:
@@ -319,12 +321,12 @@ def visibility_detail(view: Visible) -> dict[str, object]:
 def _run_side_effect(
     tx: Transaction,
     effect: RuleEffect,
-    act: Action,
+    action: Action,
     about: MessageRef,
     now: datetime,
     plan_id: str | None,
 ) -> None:
-    if act.type == "webhook":
+    if action.type == "webhook":
         data: dict[str, object] = {"rule_id": effect.rule_id, "rule": effect.rule_name}
         event = add_event(
             tx, "rule.matched", now, about, {**data, **visibility_detail(effect.visible_inboxes)}
@@ -332,8 +334,8 @@ def _run_side_effect(
         # An agent without a key acts for the owner, also for a URL that both use.
         authority = OWNER.key_id if effect.authority == AGENT.key_id else effect.authority
         webhook_authority = WebhookAuthority(authority, effect.caller.inboxes)
-        insert_rule_delivery(tx, act.value, event, about.inbox, webhook_authority, now)
-    elif act.type in ("forward", "reply"):
+        insert_rule_delivery(tx, action.value, event, about.inbox, webhook_authority, now)
+    elif action.type in ("forward", "reply"):
         insert(
             tx,
             "rule_jobs",
@@ -343,7 +345,7 @@ def _run_side_effect(
             plan=plan_id,
             message=about.message_id,
             inbox=about.inbox,
-            action=dumps(act),
+            action=dumps(action),
             state="waiting",
             attempts=0,
             next_at=seconds(now),
@@ -351,16 +353,16 @@ def _run_side_effect(
             authors=dumps(list(dict.fromkeys((effect.authority, *effect.authors)))),
         )
         tx.announce("rule_jobs")
-    elif act.type == "remember":
-        _store_memory(tx, act, about, now)
+    elif action.type == "remember":
+        _store_memory(tx, action, about, now)
 
 
-def _store_memory(tx: Transaction, act: Action, about: MessageRef, now: datetime) -> None:
+def _store_memory(tx: Transaction, action: Action, about: MessageRef, now: datetime) -> None:
     """Store a memory with trust `mail` and a link to its message."""
     change = MemoryChange(
         DEFAULT_NAMESPACE,
-        act.key,
-        text=act.value,
+        action.key,
+        text=action.value,
         links=(Link("learnt_from", about.message_id),),
         at_most="mail",
     )

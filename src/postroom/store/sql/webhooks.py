@@ -11,12 +11,12 @@ from postroom.errors import Conflict, NotFound, no_such
 from postroom.model.event import (
     EVERY_WEBHOOK,
     Event,
-    Posted,
     Webhook,
     WebhookCapacity,
     WebhookChange,
     WebhookDelivery,
     WebhookJob,
+    WebhookResponse,
 )
 from postroom.model.inbox import Visible
 from postroom.model.page import Found, Slice, random_id
@@ -317,10 +317,15 @@ def next_webhook_at(tx: Transaction, capacity: WebhookCapacity = EVERY_WEBHOOK) 
 
 
 def settle_webhook(
-    tx: Transaction, job: WebhookJob, posted: Posted, *, now: datetime, next_at: datetime | None
+    tx: Transaction,
+    job: WebhookJob,
+    posted: WebhookResponse,
+    *,
+    now: datetime,
+    next_at: datetime | None,
 ) -> None:
     """Record the response to a delivery; without a next attempt it ends."""
-    status = "delivered" if posted.is_taken else "pending" if next_at else "dead"
+    status = "delivered" if posted.is_success else "pending" if next_at else "dead"
     tx.run(
         """UPDATE webhook_deliveries
               SET status = :status, attempts = attempts + 1, status_code = :code, detail = :detail,

@@ -14,7 +14,7 @@ from postroom.model.key import OWNER, Scope
 from postroom.model.message import Download
 from postroom.surfaces.cli.command_table import operation_at
 from postroom.surfaces.cli.tables import KINDS, MIXED, is_id
-from postroom.surfaces.to_json import answer, presented, to_json
+from postroom.surfaces.to_json import presented, response_body, to_json
 
 if TYPE_CHECKING:
     from postroom.app import App
@@ -56,7 +56,7 @@ class Local(Backend):
             return result
         if isinstance(result, EventStream):
             return _bodies(result)
-        return presented(answer(operation, result))
+        return presented(response_body(operation, result))
 
 
 async def _bodies(stream: EventStream) -> Events:

@@ -99,14 +99,14 @@ def _explained(row: Row, about: tuple[str, ...]) -> str:
 
 
 async def _rows(backend: Backend, name: str) -> list[Row]:
-    place = SOURCES[name][0]
-    arguments = _EVERYWHERE if place == "mail.messages.search_messages" else {}
-    if place != "mail.attachments.list_attachments":
-        return list((await backend.body(operation_at(place), arguments))["results"])
+    import_path = SOURCES[name][0]
+    arguments = _EVERYWHERE if import_path == "mail.messages.search_messages" else {}
+    if import_path != "mail.attachments.list_attachments":
+        return list((await backend.body(operation_at(import_path), arguments))["results"])
     found = await backend.body(operation_at(SOURCES["inbox_id"][0]), {})
     rows: list[Row] = []
     for inbox in found["results"][:5]:
-        page = await backend.body(operation_at(place), {"inbox_id": inbox["id"], "limit": 20})
+        page = await backend.body(operation_at(import_path), {"inbox_id": inbox["id"], "limit": 20})
         rows += page["results"]
     return rows
 

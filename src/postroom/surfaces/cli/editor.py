@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from postroom.calls.operation import Operation
-from postroom.config.reading import preference
+from postroom.config.loading import preference
 from postroom.errors import InvalidInput
 from postroom.surfaces.cli.backends import Backend, Body, with_whole_ids
 from postroom.surfaces.cli.session import Session
@@ -82,10 +82,10 @@ def kept_unless_done(
         if not is_done:
             path = _file(arguments["body_text"])
             print(f"your text is kept in {path}; try again with:", file=sys.stderr)
-            print(f"  {_again(session, operation, arguments, path)}", file=sys.stderr)
+            print(f"  {_retry_command(session, operation, arguments, path)}", file=sys.stderr)
 
 
-def _again(
+def _retry_command(
     session: Session, operation: Operation[Any, Any], arguments: dict[str, Any], path: Path
 ) -> str:
     """The command that does the same with the kept text."""

@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from postroom.errors import MailError, RateLimited, Unavailable
-from postroom.surfaces.cli.command_table import COMMANDS, Bound
+from postroom.surfaces.cli.command_table import COMMANDS, OperationCommand
 from postroom.surfaces.cli.terminal import inert, write_json
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _VERBS = "give|drop|without|repeat|leave out|leave|set|pass|add|use|needs|such a
 _WORD = re.compile(r"(?<![\w/.@-])[a-z]+(?:_[a-z]+)+(?![\w@/-])")
 
 
-def in_our_words(text: str, options: Options) -> str:
+def in_cli_words(text: str, options: Options) -> str:
     """A message with options for arguments, and commands for operations and endpoints."""
     if " /v1/" in text:
         from postroom.surfaces.rest.client import operations_named  # late, for a quick start
@@ -37,7 +37,7 @@ def in_our_words(text: str, options: Options) -> str:
     return _with_commands(_with_options(text, options))
 
 
-def field_in_our_words(field: str, options: Options) -> str:
+def field_in_cli_words(field: str, options: Options) -> str:
     """The place of a problem, such as `attachments[0].filename`: `--attach[0].filename`."""
     name = re.match(r"[a-z_]*", field)
     assert name is not None
@@ -95,7 +95,7 @@ def _commands() -> dict[str, str]:
     return {
         row.operation.rpartition(".")[2]: f"`postroom {row.name}`"
         for row in reversed(COMMANDS)
-        if isinstance(row, Bound)
+        if isinstance(row, OperationCommand)
     }
 
 
@@ -148,7 +148,7 @@ def explain_failures(failed: Sequence[FailedAction], session: Session) -> int:
         is_untrusted = failed[0].code.startswith("provider")
         write_json(presented({"untrusted": True, **body}) if is_untrusted else body, sys.stderr)
     else:
-        _write([in_our_words(failure.message, session.options) for failure in failed])
+        _write([in_cli_words(failure.message, session.options) for failure in failed])
     return EXIT_CODES[failed[0].code]
 
 
@@ -160,7 +160,7 @@ def _write(lines: Sequence[str]) -> None:
 def _lines(error: MailError, options: Options) -> list[str]:
     problems = error.details.get("problems")
     if not isinstance(problems, list):
-        return [in_our_words(str(error), options)]
+        return [in_cli_words(str(error), options)]
     return [_problem_line(problem, options) for problem in problems]
 
 
@@ -169,8 +169,8 @@ def _problem_line(problem: Mapping[str, Any], options: Options) -> str:
     field, words = problem["field"], str(problem["problem"])
     if "line" in problem:
         return f"{field}: {words}" if field else words
-    words = in_our_words(words, options)
-    return f"{field_in_our_words(field, options)}: {words}" if field else words
+    words = in_cli_words(words, options)
+    return f"{field_in_cli_words(field, options)}: {words}" if field else words
 
 
 def _write_json(error: MailError) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 ACCESS = "postroom.access"
 """The logger of requests."""
 
-_OURS = frozenset(vars(logging.makeLogRecord({}))) | {
+_STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {
     "message",
     "asctime",
     "taskName",
@@ -36,7 +36,7 @@ class _Formatter(logging.Formatter):
     def context(self, record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
         """What an event says besides its name."""
         for name, value in vars(record).items():
-            if name not in _OURS:
+            if name not in _STANDARD_ATTRIBUTES:
                 yield name, _MASK if _SECRET_NAME.search(name) else _short(value)
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - the name is logging's

@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 from postroom.calls.request import Request
 from postroom.errors import InvalidInput
 from postroom.model.limits import Limits
-from postroom.surfaces.cli.command_table import Bound, operation_at
+from postroom.surfaces.cli.command_table import OperationCommand, operation_at
 from postroom.surfaces.cli.completion import Complete, completes, files
 from postroom.surfaces.cli.output import perform
 from postroom.surfaces.cli.session import Session
@@ -90,7 +90,7 @@ class Field:
         if self.choices:
             words.append(f"One of {', '.join(self.choices)}.")
         if "default" in self.schema and self.schema.get("type") != "boolean":
-            words.append(f"[default: {_shown(self.schema['default'])}]")
+            words.append(f"[default: {_default_text(self.schema['default'])}]")
         return " ".join(words)
 
     def parameters(self) -> Iterator[click.Parameter]:
@@ -182,7 +182,7 @@ def _object(written: tuple[str, ...], option: str, schema: Schema) -> dict[str, 
     return found
 
 
-def _shown(default: Any) -> str:
+def _default_text(default: Any) -> str:
     return ",".join(map(str, default)) if isinstance(default, list) else str(default)
 
 
@@ -269,7 +269,7 @@ def _attachment_input(path: str, limits: Limits) -> dict[str, str]:
     }
 
 
-def bind(row: Bound, name: str) -> click.Command:
+def bind(row: OperationCommand, name: str) -> click.Command:
     """Make the command of a row."""
     operation = operation_at(row.operation)
     unseen = {*dict(row.pin), *row.hide}

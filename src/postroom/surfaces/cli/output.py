@@ -20,7 +20,7 @@ from postroom.surfaces.cli.exit_codes import (
     OK,
     TIMED_OUT,
     explain_failures,
-    in_our_words,
+    in_cli_words,
 )
 from postroom.surfaces.cli.session import Session
 from postroom.surfaces.cli.tables import Screen, Text
@@ -34,7 +34,7 @@ def show(session: Session, operation: Operation[Any, Any], body: Body) -> None:
         write_json(body)
         return
     if "hint" in body:
-        body = {**body, "hint": in_our_words(body["hint"], session.options)}
+        body = {**body, "hint": in_cli_words(body["hint"], session.options)}
     text = Text(Screen.here(is_wide=session.wide))
     render(text, operation.result, body)
     text.show()

@@ -11,9 +11,14 @@ from typing import Any
 
 import click
 
-from postroom.config.reading import preference
+from postroom.config.loading import preference
 from postroom.errors import InvalidInput, MailError, StorageFull
-from postroom.surfaces.cli.command_table import COMMANDS, TOP, Bound, Own
+from postroom.surfaces.cli.command_table import (
+    COMMANDS,
+    TOP_LEVEL_HELP,
+    OperationCommand,
+    PlainCommand,
+)
 from postroom.surfaces.cli.exit_codes import BROKEN_PIPE, EXIT_CODES, INTERRUPTED, OK, explain
 from postroom.surfaces.cli.logs import start_logging
 from postroom.surfaces.cli.session import Session
@@ -78,7 +83,7 @@ class Commands(click.Group):
 def _no_such_command(ctx: click.Context, word: str, rest: list[str]) -> str:
     """The commands that may be meant: of this group, or of another that has this word."""
     group = f"{ctx.info_name} " if ctx.parent is not None else ""
-    of_group = [name for name in [*_ROWS, *TOP] if name.startswith(group)]
+    of_group = [name for name in [*_ROWS, *TOP_LEVEL_HELP] if name.startswith(group)]
     names = list(dict.fromkeys(name.removeprefix(group).split()[0] for name in of_group))
     close = [group + name for name in suggestions(word, names)]
     if not close and not group:
@@ -90,7 +95,7 @@ def _no_such_command(ctx: click.Context, word: str, rest: list[str]) -> str:
     return f"{said}; did you mean {' or '.join(f'`postroom {name}`' for name in close[:3])}?"
 
 
-class Family(Commands):
+class CommandGroup(Commands):
     """A group of commands of the table."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -110,29 +115,33 @@ class Program(Commands):
         return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(TOP)
+        return list(TOP_LEVEL_HELP)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in TOP:
+        if name not in TOP_LEVEL_HELP:
             return None
         row = _ROWS.get(name)
-        return _load(row, name) if row else Family(name, help=TOP[name], params=everywhere())
+        return (
+            _load(row, name)
+            if row
+            else CommandGroup(name, help=TOP_LEVEL_HELP[name], params=everywhere())
+        )
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(TOP.items()))
+            formatter.write_dl(list(TOP_LEVEL_HELP.items()))
 
 
-def _load(row: Bound | Own, name: str) -> click.Command:
-    if isinstance(row, Own):
-        name, _, attribute = row.place.partition(":")
+def _load(row: OperationCommand | PlainCommand, name: str) -> click.Command:
+    if isinstance(row, PlainCommand):
+        name, _, attribute = row.import_path.partition(":")
         module = import_module(f"postroom.surfaces.cli.commands.{name}")
         command: click.Command = getattr(module, attribute)
     else:
         from postroom.surfaces.cli.options import bind
 
         command = bind(row, name)
-    if isinstance(row, Own) and preference("_POSTROOM_COMPLETE"):
+    if isinstance(row, PlainCommand) and preference("_POSTROOM_COMPLETE"):
         from postroom.surfaces.cli.completion import attach
 
         attach(command.params)

@@ -45,10 +45,10 @@ class Session:
     def as_json(self) -> bool:
         return self.output == "json"
 
-    def report(self, result: Any, tell: Callable[[], None]) -> None:
-        """Print the result of a command: as JSON, or in words with *tell*."""
+    def report(self, result: Any, print_words: Callable[[], None]) -> None:
+        """Print the result of a command: as JSON, or in words with *print_words*."""
         if not self.as_json:
-            tell()
+            print_words()
             return
         from postroom.surfaces.cli.terminal import write_json
         from postroom.surfaces.to_json import to_json
@@ -74,20 +74,20 @@ class Session:
     def settings(self) -> Settings:
         """The settings; a data folder given with --data overrides a database and a bucket."""
         settings = self.configuration().settings
-        if others := self._elsewhere(settings):
+        if others := self._conflicting_settings(settings):
             ignored = " and ".join(others)
             print(f"note: found a data folder at {self.data}; ignoring {ignored}", file=sys.stderr)
             return replace(settings, database_url=None, blobs_url=None)
         return settings
 
-    def sure_settings(self, **given: object) -> Settings:
+    def unambiguous_settings(self, **given: object) -> Settings:
         """The settings of a server, which must name one installation.
 
         Raises:
             Conflict: --data names an installation, and the settings another.
         """
         settings = self.configuration(**given).settings
-        if others := self._elsewhere(settings):
+        if others := self._conflicting_settings(settings):
             verb = "is" if len(others) == 1 else "are"
             raise Conflict(
                 f"--data: {self.data} is an installation, but {' and '.join(others)} {verb} set; "
@@ -95,7 +95,7 @@ class Session:
             )
         return settings
 
-    def _elsewhere(self, settings: Settings) -> list[str]:
+    def _conflicting_settings(self, settings: Settings) -> list[str]:
         """The settings that name another installation than --data does; usually none."""
         names = {"POSTROOM_DATABASE_URL": settings.database_url}
         names["POSTROOM_BLOBS_URL"] = settings.blobs_url

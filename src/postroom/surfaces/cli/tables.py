@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from postroom.config.reading import environment_with, preference
+from postroom.config.loading import environment_with, preference
 
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 

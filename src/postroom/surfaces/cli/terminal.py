@@ -83,7 +83,7 @@ class Progress:
 
     def __init__(self, what: str, *, unit: str, every_time: bool = False) -> None:
         self._what, self._unit, self._every_time = what, unit, every_time
-        self._started = self._told = time.monotonic()
+        self._started = self._updated = time.monotonic()
         self._bar: Bar | None = None
         self._task: TaskID | None = None
 
@@ -98,7 +98,7 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
 
-    def tell(self, count: int, share: float | None = None) -> None:
+    def update(self, count: int, share: float | None = None) -> None:
         """Report that *count* are done."""
         now = time.monotonic()
         rate = count / max(now - self._started, 0.001)
@@ -107,8 +107,8 @@ class Progress:
             self._bar.update(
                 self._task, total=total, completed=share or 0, count=count, rate=f"{rate:,.0f}/s"
             )
-        elif self._every_time or now - self._told >= _LINE_EVERY_S:
-            self._told = now
+        elif self._every_time or now - self._updated >= _LINE_EVERY_S:
+            self._updated = now
             print(self._line(count, rate, share, now), file=sys.stderr, flush=True)
 
     def _line(self, count: int, rate: float, share: float | None, now: float) -> str:

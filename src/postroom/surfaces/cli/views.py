@@ -63,7 +63,7 @@ def _show_fields(text: Text, kind: Any, body: Body) -> None:
         title = name.replace("_", " ")
         if isinstance(value, str) and "\n" in value.strip() and _keeps_lines(text, name):
             text.add(f"{title}:", *(f"  {line}" for line in inert(value).rstrip().split("\n")))
-        elif words := _words(text, value):
+        elif words := _cell_text(text, value):
             text.add(f"{title:{width}}{words}")
 
 
@@ -78,7 +78,7 @@ def _keeps_lines(text: Text, name: str) -> bool:
     return text.screen.is_terminal or name == "yaml"
 
 
-def _words(text: Text, value: Any) -> str:
+def _cell_text(text: Text, value: Any) -> str:
     if not text.screen.is_terminal:
         return cell(value)
     if isinstance(value, bool):
@@ -91,7 +91,7 @@ def _show_message(text: Text, kind: Any, message: Body) -> None:
     rows = {
         "id": message["id"],
         "thread": message["thread_id"],
-        "from": _named(message["from_name"], message["from_address"]),
+        "from": _name_and_address(message["from_name"], message["from_address"]),
         "to": _people(text, message, "to"),
         "cc": _people(text, message, "cc"),
         "bcc": _people(text, message, "bcc"),
@@ -163,7 +163,7 @@ def _people(text: Text, message: Body, role: str) -> list[str]:
     if not text.screen.is_terminal:
         return list(message[f"{role}_addresses"])
     lines = [line for line in message["addresses"] if line["role"] == role]
-    return [_named(line["name"], line["address"]) for line in lines]
+    return [_name_and_address(line["name"], line["address"]) for line in lines]
 
 
 def _paragraphs(text: Text, words: str) -> list[str]:
@@ -212,7 +212,7 @@ def _show_text(text: Text, kind: Any, found: Body) -> None:
         text.note(f"{words}; continue with --offset {found['next_offset']}")
 
 
-def _named(name: str, address: str) -> str:
+def _name_and_address(name: str, address: str) -> str:
     return f"{name} <{address}>" if name else address
 
 
@@ -223,7 +223,9 @@ def _show_thread(text: Text, kind: Any, thread: Body) -> None:
     if thread["has_more"]:
         text.add(f"… there are older messages; show them with --before {messages[0]['id']}")
     for message in messages:
-        sender = cell(_named(message.get("from_name", ""), message.get("from_address", "")))
+        sender = cell(
+            _name_and_address(message.get("from_name", ""), message.get("from_address", ""))
+        )
         date = message["date"] if not screen.is_terminal else local_time(message["date"])
         [short] = short_ids([message["id"]]) if screen.is_terminal else [message["id"]]
         line = f"── {date}  {sender}  {short}{_progress(message)}"

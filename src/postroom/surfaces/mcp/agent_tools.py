@@ -9,10 +9,15 @@ from postroom.operations.agent import changing, finding, memory, reading, writin
 from postroom.surfaces.http import reword
 from postroom.surfaces.mcp.tool import Body, Tool, explain_error
 
-SELDOM = frozenset({"allow_duplicate", "wait_s", "headers", "reply_to"})
+UNLISTED_SEND_ARGUMENTS = frozenset({"allow_duplicate", "wait_s", "headers", "reply_to"})
 """Arguments of every send that are accepted but not listed."""
 
-AS_IN_SEND = SELDOM | {"html", "attachments", "send_at", "idempotency_key"}
+DOCUMENTED_BY_SEND_MAIL = UNLISTED_SEND_ARGUMENTS | {
+    "html",
+    "attachments",
+    "send_at",
+    "idempotency_key",
+}
 """Arguments that send_mail explains for the others."""
 
 MEMORY = frozenset({"namespace", "links", "tags", "expires_at", "limit"})
@@ -57,30 +62,30 @@ TOOLS = (
         "Find mail",
         finding.find_mail,
         hide=frozenset({"query", "offset", "thread_id", "cursor", "flags"}),
-        say={
+        descriptions={
             "limit": "At most; offset skips.",
             "q": 'Words, "a phrase", is:flagged, from:ana…',
             "mode": "Each word; q as it is; by meaning.",
             "from": "Name, address, @domain, or a part.",
             "has_attachment": "With files.",
         },
-        go_on="read_mail reads messages in full; offset reads on in the list",
+        next_step="read_mail reads messages in full; offset reads on in the list",
     ),
     _tool(
         "read_mail",
         "Read mail",
         reading.read_mail,
-        go_on="read fewer at once, or one on from next_offset",
+        next_step="read fewer at once, or one on from next_offset",
     ),
     _tool(
         "send_mail",
         "Send a mail",
         writing.send_mail,
-        hide=SELDOM | {"html"},
-        say={"idempotency_key": "Sent once per key.", "from": "Your address."},
+        hide=UNLISTED_SEND_ARGUMENTS | {"html"},
+        descriptions={"idempotency_key": "Sent once per key.", "from": "Your address."},
     ),
-    _tool("reply_mail", "Reply", writing.reply_mail, hide=AS_IN_SEND),
-    _tool("forward_mail", "Forward", writing.forward_mail, hide=AS_IN_SEND),
+    _tool("reply_mail", "Reply", writing.reply_mail, hide=DOCUMENTED_BY_SEND_MAIL),
+    _tool("forward_mail", "Forward", writing.forward_mail, hide=DOCUMENTED_BY_SEND_MAIL),
     _tool("change_mail", "Change mail", changing.change_mail),
     _tool("undo", "Undo", writing.undo),
     _tool(
@@ -88,7 +93,7 @@ TOOLS = (
         "Wait for mail",
         reading.wait_for_mail,
         hide=frozenset({"thread_id", "q"}),
-        say={
+        descriptions={
             "from": "Only from this sender.",
             "since": "Begin after an id, a time, or seconds back (-120).",
             "extract": "Pick out a code or a link; pass over other mail.",
@@ -101,8 +106,8 @@ TOOLS = (
         writing.list_outgoing,
         hide=frozenset({"limit"}),
     ),
-    _tool("remember", "Remember", memory.remember, hide=MEMORY, say=KEY),
+    _tool("remember", "Remember", memory.remember, hide=MEMORY, descriptions=KEY),
     _tool("recall", "Recall", memory.recall, feature="memory_search", hide=MEMORY),
-    _tool("forget", "Forget", memory.forget, is_idempotent=True, hide=MEMORY, say=KEY),
-    _tool("make_rule", "Make a rule", changing.make_rule, say={"yaml": RULE}),
+    _tool("forget", "Forget", memory.forget, is_idempotent=True, hide=MEMORY, descriptions=KEY),
+    _tool("make_rule", "Make a rule", changing.make_rule, descriptions={"yaml": RULE}),
 )

@@ -19,7 +19,7 @@ from postroom.calls.operation import call
 from postroom.errors import MailError, StorageFull
 from postroom.mail.text.display import is_inert
 from postroom.surfaces.mcp.tool import Body, Tool, explain_error
-from postroom.surfaces.to_json import answer, marked, presented
+from postroom.surfaces.to_json import marked, presented, response_body
 
 MAX_CHARS = 100_000
 """25,000 tokens of 4 characters: clients refuse more."""
@@ -47,10 +47,11 @@ def as_text(value: Any) -> str:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def fit(body: Body, go_on: str, most_chars: int = MAX_CHARS) -> Body:
+def fit(body: Body, next_step: str, most_chars: int = MAX_CHARS) -> Body:
     """Cut the largest parts of an answer until it fits; small parts stay whole.
 
-    Then `truncated` is true, `cut` names what was cut, and `go_on` says how to read the rest.
+    Then `truncated` is true, `cut` names what was cut, and `go_on` holds `next_step`:
+    how to read the rest.
     """
     if len(as_text(body)) <= most_chars:
         return body
@@ -62,7 +63,7 @@ def fit(body: Body, go_on: str, most_chars: int = MAX_CHARS) -> Body:
     cut = [f"{path}: {what}" for path, what in cutter.notes.items()]
     rest = len(cut) - _MAX_NOTES
     cut = [*cut[:_MAX_NOTES], f"and {rest} more"] if rest > 0 else cut
-    return {**short, "truncated": True, "cut": cut, "go_on": go_on}
+    return {**short, "truncated": True, "cut": cut, "go_on": next_step}
 
 
 def _largest_share(body: Body, budget: int) -> int:
@@ -179,14 +180,14 @@ async def call_tool(ctx: RequestContext, tool: Tool, given: Mapping[str, Any]) -
 
 def _shaped(tool: Tool, result: Any) -> Body:
     """The result in the shape of its tool, truncated to fit."""
-    body = tool.present(answer(tool.operation, result))
+    body = tool.present(response_body(tool.operation, result))
     text = as_text(body)
     if "untrusted" in body and not is_inert(text.encode()):
         body = presented(body)
         text = as_text(body)
     # Base64 and sources have limits of their own.
-    is_whole = tool.whole and tool.cut not in body
-    return body if is_whole or len(text) <= MAX_CHARS else fit(body, tool.go_on)
+    is_whole = tool.never_truncated and tool.cut not in body
+    return body if is_whole or len(text) <= MAX_CHARS else fit(body, tool.next_step)
 
 
 def failed_call(tool: Tool | None, error: MailError) -> dict[str, Any]:
@@ -199,7 +200,7 @@ def failed_call(tool: Tool | None, error: MailError) -> dict[str, Any]:
 def _failure(tool: Tool, error: MailError) -> Body:
     """An error, truncated if it quotes a long value."""
     explained = marked(error, tool.explain(error))
-    short = fit(explained, tool.go_on, MAX_ERROR_CHARS)
+    short = fit(explained, tool.next_step, MAX_ERROR_CHARS)
     return {name: short[name] for name in explained}
 
 

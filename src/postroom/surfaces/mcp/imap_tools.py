@@ -265,8 +265,8 @@ def _tool(
         explain=explain_error,
         stamp=stamp,
         outline=outline,
-        whole=True,
-        is_elsewhere=True,
+        never_truncated=True,
+        is_open_world=True,
         **more,
     )
 

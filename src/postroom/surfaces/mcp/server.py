@@ -26,7 +26,8 @@ from postroom.calls.context import RequestContext
 from postroom.errors import MailError
 from postroom.model.event import Via
 from postroom.model.key import Caller
-from postroom.surfaces.mcp.listing import (
+from postroom.surfaces.mcp.stdio import leave_in_time, stdio_streams
+from postroom.surfaces.mcp.tool_listing import (
     ON_DEMAND,
     ListedTool,
     choose,
@@ -34,7 +35,6 @@ from postroom.surfaces.mcp.listing import (
     read_listing,
     rights_of,
 )
-from postroom.surfaces.mcp.stdio import leave_in_time, stdio_streams
 
 if TYPE_CHECKING:
     from mcp.server.session import ServerSession
@@ -217,7 +217,7 @@ def http_app(
     return McpEndpoint(server, access, most_bytes, app.concurrency_limit, app.request_bodies, tools)
 
 
-_ANSWER_S = 600.0
+_RESPONSE_S = 600.0
 _offers: set[asyncio.Task[None]] = set()
 """Keeps the tasks alive until the client has answered."""
 
@@ -247,5 +247,5 @@ async def _offer(session: ServerSession, url: str, message_id: str) -> None:
     with suppress(
         Exception
     ):  # the client may leave, refuse or take too long: nothing depends on it
-        async with asyncio.timeout(_ANSWER_S):
+        async with asyncio.timeout(_RESPONSE_S):
             await session.elicit_url(message, url, f"approval-{message_id}")

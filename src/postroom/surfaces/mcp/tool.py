@@ -9,7 +9,7 @@ from typing import Any
 from postroom.calls.operation import Operation
 from postroom.errors import InvalidInput, MailError, ProviderError, RateLimited, Unavailable
 from postroom.model.key import Scope
-from postroom.surfaces.mcp.listing import NAMESPACES, OR
+from postroom.surfaces.mcp.tool_listing import NAMESPACES, OR
 from postroom.surfaces.schema import Schema, request_schema, result_schema
 from postroom.surfaces.to_json import to_json
 
@@ -51,17 +51,17 @@ class Tool:
 
     `rename` maps an argument of the tool to the operation's word for it, `hide` leaves one out of
     the list that is seldom needed (it is still taken), `pin` fixes one, which is then refused from
-    whoever calls. `elsewhere` maps an argument that the tool does not take to the tool that does.
-    `tell_default` names switches of which the contract says that they are off at first; of others
-    nobody expects anything else. `answers` names the parts of an answer that are worth a place in
-    the list of tools. `present` and `explain` give answers and errors the shape of the tool's
-    contract; `stamp` adds to both what goes with every answer, given the seconds it took, and
-    `outline` says what `present` does to the schema. `go_on` says how to read what did not fit; a
-    `whole` answer is never cut, except one with the member `cut`. What a tool that `is_elsewhere`
-    works on is not kept here. A setting may switch a `feature` off, and its tools with it.
-    `say` describes an argument in other words. The answers of a tool that `is_brief` have no
-    schema, its lists no inner one, its numbers no limit, and its hints only what differs from the
-    protocol's defaults; its errors name a field once, in the message.
+    whoever calls. `other_tools` maps an argument that the tool does not take to the tool that does.
+    `shown_defaults` names switches of which the contract says that they are off at first; of others
+    nobody expects anything else. `listed_fields` names the parts of an answer that are worth a
+    place in the list of tools. `present` and `explain` give answers and errors the shape of the
+    tool's contract; `stamp` adds to both what goes with every answer, given the seconds it took,
+    and `outline` says what `present` does to the schema. `next_step` says how to read what did not
+    fit; a `never_truncated` answer is never cut, except one with the member `cut`. What a tool that
+    `is_open_world` works on is not kept here. A setting may switch a `feature` off, and its tools
+    with it. `descriptions` describes an argument in other words. The answers of a tool that
+    `is_brief` have no schema, its lists no inner one, its numbers no limit, and its hints only what
+    differs from the protocol's defaults; its errors name a field once, in the message.
     """
 
     name: str
@@ -73,18 +73,18 @@ class Tool:
     rename: Mapping[str, str] = field(default_factory=dict)
     hide: frozenset[str] = frozenset()
     pin: Mapping[str, Any] = field(default_factory=dict)
-    say: Mapping[str, str] = field(default_factory=dict)
-    elsewhere: Mapping[str, str] = field(default_factory=dict)
-    tell_default: frozenset[str] = frozenset()
-    answers: tuple[str, ...] = ()
+    descriptions: Mapping[str, str] = field(default_factory=dict)
+    other_tools: Mapping[str, str] = field(default_factory=dict)
+    shown_defaults: frozenset[str] = frozenset()
+    listed_fields: tuple[str, ...] = ()
     present: Callable[[Body], Body] = _unchanged
     explain: Callable[[MailError], Body] = explain_error
     stamp: Callable[[Body, float], Body] = _unchanged
     outline: Callable[[Body], Body] = _unchanged
-    go_on: str = "ask for less: a smaller limit, or fewer extras"
-    whole: bool = False
+    next_step: str = "ask for less: a smaller limit, or fewer extras"
+    never_truncated: bool = False
     cut: str = ""
-    is_elsewhere: bool = False
+    is_open_world: bool = False
     feature: str | None = None
     is_brief: bool = False
 
@@ -119,18 +119,18 @@ class Tool:
         `readOnlyHint` and `idempotentHint` where they have the protocol's default, false.
         """
         if self.is_read_only:
-            return {"readOnlyHint": True, "openWorldHint": self.is_elsewhere}
+            return {"readOnlyHint": True, "openWorldHint": self.is_open_world}
         return {
             "destructiveHint": self.operation.destroys,
             **({"idempotentHint": True} if self.is_idempotent else {}),
-            "openWorldHint": self.is_elsewhere or self.operation.scope is Scope.SEND,
+            "openWorldHint": self.is_open_world or self.operation.scope is Scope.SEND,
         }
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """What the operation is asked. Raises InvalidInput for what the tool does not take."""
         for name in given:
-            if name in self.elsewhere:
-                raise InvalidInput(f"{name}: {self.name} takes none; use {self.elsewhere[name]}")
+            if name in self.other_tools:
+                raise InvalidInput(f"{name}: {self.name} takes none; use {self.other_tools[name]}")
             if name in self.pin:
                 raise InvalidInput(f"{name}: {self.name} does not take it; drop it")
         renamed = {self.rename.get(name, name): value for name, value in given.items()}
@@ -173,9 +173,9 @@ def input_schema(tool: Tool) -> Schema:
 
 def _argument(tool: Tool, argument: str, schema: Schema) -> Schema:
     """An argument without the bounds; what is inside a list is explained by the list's example."""
-    tells_off = argument in tool.tell_default
+    tells_off = argument in tool.shown_defaults
     slim = {name: value for name, value in schema.items() if name not in _BOUNDS}
-    slim |= {"description": tool.say[argument]} if argument in tool.say else {}
+    slim |= {"description": tool.descriptions[argument]} if argument in tool.descriptions else {}
     if slim.get("minimum") in (0, 1):
         del slim["minimum"]
     if "maximum" in slim and (tool.is_brief or slim["maximum"] >= 2**53):
@@ -213,7 +213,7 @@ def output_schema(tool: Tool) -> Schema:
     """
     schema = result_schema(tool.operation.result, lambda _: {"type": "object"})["properties"]
     page = [name for name in _PAGE if name != "next_cursor" or "cursor" not in tool.hide]
-    names = tool.answers or (page if "results" in schema else schema)
+    names = tool.listed_fields or (page if "results" in schema else schema)
     shown = {name: schema[name] for name in names if name in schema}
     typed = {name: part for name, part in shown.items() if isinstance(part.get("type"), str)}
     # An answer shows its words itself: which ones there are need not stand in every list.

@@ -9,50 +9,52 @@ from importlib import import_module
 from postroom.operations import accounts, inboxes, memories, memory_search, rules
 from postroom.operations.mail import attachments, message_changes, messages, threads
 from postroom.operations.outgoing import drafts, identities, outbox, sending
-from postroom.surfaces.mcp.listing import BY_NAME, DEFAULT, ON_DEMAND, choose
 from postroom.surfaces.mcp.tool import Tool, describe
+from postroom.surfaces.mcp.tool_listing import BY_NAME, DEFAULT, ON_DEMAND, choose
 
 TEXT = ("text", "truncated", "next_offset")
 SENT = ("message_id", "status")
-SELDOM = frozenset({"allow_duplicate", "wait_s", "reply_to", "headers", "send_at", "automatic"})
+UNLISTED_SEND_ARGUMENTS = frozenset(
+    {"allow_duplicate", "wait_s", "reply_to", "headers", "send_at", "automatic"}
+)
 """Taken by every send, but not worth a place in the list: an answer that needs it names it."""
 
-BY_OFFSET = frozenset({"cursor"})
+NO_CURSOR = frozenset({"cursor"})
 """The offset is enough to read on in lists that change little."""
 
 SEARCH_MESSAGES = Tool(
     "search_messages",
     "Search messages",
     messages.search_messages,
-    go_on="get_message shows a message in full; offset reads on in the list",
+    next_step="get_message shows a message in full; offset reads on in the list",
 )
 GET_MESSAGE = Tool(
     "get_message",
     "Read a message",
     messages.get_message,
-    tell_default=frozenset({"include_attachments"}),
-    answers=("id", "thread_id", *TEXT, "attachments"),
-    go_on="text_offset reads on in text, with fewer extras or a smaller max_chars; "
+    shown_defaults=frozenset({"include_attachments"}),
+    listed_fields=("id", "thread_id", *TEXT, "attachments"),
+    next_step="text_offset reads on in text, with fewer extras or a smaller max_chars; "
     "list_attachments lists every attachment",
 )
 GET_THREAD = Tool(
     "get_thread",
     "Read a thread",
     threads.get_thread,
-    answers=("messages", "has_more"),
-    go_on="get_message shows a message in full; before, with the id of the first message here, "
+    listed_fields=("messages", "has_more"),
+    next_step="get_message shows a message in full; before, with the id of the first message here, "
     "reads further back",
 )
 
 INBOX_TOOLS = (
     Tool("create_inbox", "Create an inbox", inboxes.create_inbox),
-    Tool("list_inboxes", "List inboxes", inboxes.list_inboxes, hide=BY_OFFSET),
+    Tool("list_inboxes", "List inboxes", inboxes.list_inboxes, hide=NO_CURSOR),
     Tool(
         "list_messages",
         "List messages",
         messages.list_messages,
         hide=frozenset({"query", "subject", "flags", "mode", "sort", "cursor"}),
-        go_on="get_message shows a message in full; offset reads on in the list",
+        next_step="get_message shows a message in full; offset reads on in the list",
     ),
     SEARCH_MESSAGES,
     GET_MESSAGE,
@@ -60,53 +62,53 @@ INBOX_TOOLS = (
         "list_threads",
         "List threads",
         threads.list_threads,
-        hide=BY_OFFSET,
-        go_on="get_thread shows a thread; offset reads on in the list",
+        hide=NO_CURSOR,
+        next_step="get_thread shows a thread; offset reads on in the list",
     ),
     GET_THREAD,
     Tool(
         "list_attachments",
         "List attachments",
         attachments.list_attachments,
-        hide=BY_OFFSET,
-        go_on="offset reads on in the list",
+        hide=NO_CURSOR,
+        next_step="offset reads on in the list",
     ),
     Tool(
         "get_attachment_content",
         "Read an attachment",
         attachments.get_attachment_content,
-        answers=("content", "text", "content_type", "filename", "size"),
-        go_on="offset reads on in text",
-        whole=True,
+        listed_fields=("content", "text", "content_type", "filename", "size"),
+        next_step="offset reads on in text",
+        never_truncated=True,
         cut="text",
     ),
     Tool(
         "send_email",
         "Send an e-mail",
         sending.send_email,
-        answers=SENT,
-        hide=SELDOM,
-        elsewhere={"attachments": "send_email_with_attachments"},
+        listed_fields=SENT,
+        hide=UNLISTED_SEND_ARGUMENTS,
+        other_tools={"attachments": "send_email_with_attachments"},
     ),
     Tool(
         "send_email_with_attachments",
         "Send an e-mail with attachments",
         sending.send_email_with_attachments,
-        answers=SENT,
-        hide=SELDOM,
+        listed_fields=SENT,
+        hide=UNLISTED_SEND_ARGUMENTS,
     ),
     Tool(
         "reply_to_message",
         "Reply to a message",
         sending.reply_to_message,
-        answers=SENT,
-        hide=SELDOM,
+        listed_fields=SENT,
+        hide=UNLISTED_SEND_ARGUMENTS,
     ),
     Tool(
         "cancel_message",
         "Cancel a message",
         outbox.cancel_message,
-        answers=("draft_id",),
+        listed_fields=("draft_id",),
         description="Stop a queued or scheduled message: it becomes a draft again.",
     ),
     Tool(
@@ -119,8 +121,8 @@ INBOX_TOOLS = (
         "wait_for_message",
         "Wait for a message",
         messages.wait_for_message,
-        answers=("timed_out", "extracted", "since"),
-        go_on="get_message with text_offset reads on in the text",
+        listed_fields=("timed_out", "extracted", "since"),
+        next_step="get_message with text_offset reads on in the text",
     ),
 )
 
@@ -137,14 +139,14 @@ MAIL_TOOLS = (
         "Label messages",
         message_changes.apply_label,
         is_idempotent=True,
-        answers=DONE,
+        listed_fields=DONE,
     ),
     Tool(
         "move_message",
         "Move a message",
         message_changes.move_message,
         is_idempotent=True,
-        answers=DONE,
+        listed_fields=DONE,
     ),
     Tool(
         "update_message",
@@ -152,34 +154,35 @@ MAIL_TOOLS = (
         message_changes.update_message,
         hide=frozenset({"add_flags", "remove_flags", "add_labels", "remove_labels"}),
         is_idempotent=True,
-        answers=DONE,
+        listed_fields=DONE,
     ),
     Tool(
         "delete_message",
         "Delete a message",
         message_changes.delete_message,
         is_idempotent=True,
-        answers=DONE,
+        listed_fields=DONE,
     ),
     Tool(
         "send_message",
         "Send a message",
         sending.send_message,
-        answers=SENT,
-        hide=(SELDOM - {"send_at"}) | {"thread_id"},
+        listed_fields=SENT,
+        hide=(UNLISTED_SEND_ARGUMENTS - {"send_at"}) | {"thread_id"},
     ),
     Tool(
         "forward_message",
         "Forward a message",
         sending.forward_message,
-        answers=SENT,
-        hide=SELDOM | {"body_html", "cc", "bcc", "attachments", "idempotency_key", "send_at"},
+        listed_fields=SENT,
+        hide=UNLISTED_SEND_ARGUMENTS
+        | {"body_html", "cc", "bcc", "attachments", "idempotency_key", "send_at"},
     ),
     Tool(
         "create_draft",
         "Write a draft",
         drafts.create_draft,
-        answers=("id",),
+        listed_fields=("id",),
         description="Write a mail that send_draft sends. Takes what send_message takes; "
         "with in_reply_to, to and subject follow from it.",
         hide=frozenset(
@@ -194,7 +197,7 @@ MAIL_TOOLS = (
         "Send a draft",
         drafts.send_draft,
         is_idempotent=True,
-        answers=SENT,
+        listed_fields=SENT,
         hide=frozenset({"idempotency_key"}),
     ),
     Tool(
@@ -203,44 +206,44 @@ MAIL_TOOLS = (
         identities.list_identities,
         hide=frozenset({"inbox_id", "cursor"}),
     ),
-    Tool("create_alias", "Create an alias", identities.create_alias, answers=("id", "email")),
+    Tool("create_alias", "Create an alias", identities.create_alias, listed_fields=("id", "email")),
     Tool(
         "get_capabilities",
         "Capabilities",
         accounts.get_capabilities,
-        answers=("provider", "accounts"),
+        listed_fields=("provider", "accounts"),
     ),
     Tool(
         "create_rule",
         "Make a rule",
         rules.create_rule,
-        answers=("plan_id", "total_matches", "matched_messages"),
-        go_on=PLAN,
+        listed_fields=("plan_id", "total_matches", "matched_messages"),
+        next_step=PLAN,
     ),
     Tool(
         "run_rule_plan",
         "Plan a rule",
         rules.run_rule_plan,
-        answers=("plan_id", "total_matches", "matched_messages"),
-        go_on=PLAN,
+        listed_fields=("plan_id", "total_matches", "matched_messages"),
+        next_step=PLAN,
     ),
-    Tool("apply_rule_plan", "Apply a plan", rules.apply_rule_plan, answers=DONE),
-    Tool("undo_rule_plan", "Undo a plan", rules.undo_rule_plan, answers=DONE),
+    Tool("apply_rule_plan", "Apply a plan", rules.apply_rule_plan, listed_fields=DONE),
+    Tool("undo_rule_plan", "Undo a plan", rules.undo_rule_plan, listed_fields=DONE),
     Tool(
         "list_rules",
         "List rules",
         rules.list_rules,
         hide=frozenset({"cursor", "offset"}),
-        go_on="offset reads on in the list",
+        next_step="offset reads on in the list",
     ),
-    Tool("delete_rule", "Delete a rule", rules.delete_rule, answers=("yaml",)),
+    Tool("delete_rule", "Delete a rule", rules.delete_rule, listed_fields=("yaml",)),
 )
 
 
 MEMORY = ("key", "text", "trust", "version")
-READ_ON = "memory_get reads one in full; offset reads on in the list"
+MEMORY_LIST_HINT = "memory_get reads one in full; offset reads on in the list"
 
-OWNERS_WORD = {"trust": None}
+NO_TRUST_ARGUMENT = {"trust": None}
 """Only a person may raise trust, over REST or the CLI; tools refuse `trust`."""
 
 MEMORY_TOOLS = (
@@ -249,40 +252,46 @@ MEMORY_TOOLS = (
         "Remember",
         memories.memory_add,
         is_idempotent=True,
-        answers=(*MEMORY, "created", "similar"),
+        listed_fields=(*MEMORY, "created", "similar"),
     ),
     Tool(
         "memory_get",
         "Read a memory",
         memories.memory_get,
-        answers=(*MEMORY, "tags", "links", "next_offset"),
-        go_on="text_offset reads on in text, with a smaller max_chars",
+        listed_fields=(*MEMORY, "tags", "links", "next_offset"),
+        next_step="text_offset reads on in text, with a smaller max_chars",
     ),
     Tool(
         "memory_update",
         "Change a memory",
         memories.memory_update,
         is_idempotent=True,
-        pin=OWNERS_WORD,
-        answers=MEMORY,
+        pin=NO_TRUST_ARGUMENT,
+        listed_fields=MEMORY,
     ),
     Tool("memory_delete", "Forget a memory", memories.memory_delete, is_idempotent=True),
-    Tool("memory_list", "List memories", memory_search.memory_list, hide=BY_OFFSET, go_on=READ_ON),
+    Tool(
+        "memory_list",
+        "List memories",
+        memory_search.memory_list,
+        hide=NO_CURSOR,
+        next_step=MEMORY_LIST_HINT,
+    ),
     Tool(
         "memory_search",
         "Search memories",
         memory_search.memory_search,
-        hide=BY_OFFSET,
+        hide=NO_CURSOR,
         feature="memory_search",
-        go_on=READ_ON,
+        next_step=MEMORY_LIST_HINT,
     ),
     Tool(
         "memory_fulltext_search",
         "Search memories by keywords",
         memory_search.memory_fulltext_search,
-        hide=BY_OFFSET,
+        hide=NO_CURSOR,
         feature="memory_search",
-        go_on=READ_ON,
+        next_step=MEMORY_LIST_HINT,
     ),
 )
 

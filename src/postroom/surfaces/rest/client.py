@@ -29,7 +29,7 @@ from postroom.surfaces.rest.routes import NOTHING_HERE, ROUTES, Route
 Body = dict[str, Any]
 Events = AsyncIterator[Body | None]
 
-_ANSWER_S = 120.0
+_RESPONSE_S = 120.0
 _FAILURES = ("not_found", "conflict", "provider_error", "provider_auth", "provider_timeout")
 """What can be wrong with the one message of an action."""
 
@@ -163,7 +163,7 @@ def _event(text: str) -> Body:
 async def connected(url: str, key: str | None) -> AsyncIterator[Client]:
     """A client of a server, for as long as the block lasts. Raises InvalidInput."""
     try:
-        connection = AsyncConnection(url, key, timeout_s=_ANSWER_S, retries=0)
+        connection = AsyncConnection(url, key, timeout_s=_RESPONSE_S, retries=0)
     except InvalidInput as error:
         name = "" if str(error).startswith("key:") else "--url: "
         raise InvalidInput(f"{name}{error}") from None

@@ -41,9 +41,9 @@ from postroom.surfaces.http import (
     written,
 )
 from postroom.surfaces.rest.access import CHALLENGE
-from postroom.surfaces.rest.routes import Place, Route
+from postroom.surfaces.rest.routes import Location, Route
 from postroom.surfaces.schema import is_list
-from postroom.surfaces.to_json import answer
+from postroom.surfaces.to_json import response_body
 
 
 @asynccontextmanager
@@ -184,12 +184,14 @@ def _values(route: Route, query: dict[str, list[str]]) -> dict[str, Any]:
     return {n: values if n in lists | several else values[0] for n, values in query.items()}
 
 
-def _add(arguments: dict[str, Any], route: Route, place: Place, given: dict[str, Any]) -> None:
+def _add(
+    arguments: dict[str, Any], route: Route, location: Location, given: dict[str, Any]
+) -> None:
     """Unknown names pass; validation of the request rejects them with a suggestion."""
     misplaced = [
-        (name, f"belongs in the {route.places[name]}, not in the {place}")
+        (name, f"belongs in the {route.locations[name]}, not in the {location}")
         for name in given
-        if route.places.get(name, place) != place
+        if route.locations.get(name, location) != location
     ]
     if misplaced:
         raise _wrong(misplaced)
@@ -211,13 +213,13 @@ def _repeated_arguments(model: type[Arguments]) -> tuple[frozenset[str], frozens
     return lists, frozenset(name for name, is_marked in marks.items() if is_marked)
 
 
-NEVER_AGAIN = {"mailgun": 406, "postmark": 403, "resend": 200}
+NO_RETRY_STATUS = {"mailgun": 406, "postmark": 403, "resend": 200}
 """Statuses for providers that interpret the usual ones differently."""
 
 POSTED_BY = "postroom.posted_by"
 """Where the scope of a request names the provider."""
 
-_LATER = 503
+_RETRY_STATUS = 503
 
 
 def status_for(error: MailError, scope: Mapping[str, Any]) -> int | None:
@@ -226,8 +228,8 @@ def status_for(error: MailError, scope: Mapping[str, Any]) -> int | None:
     if provider is None:
         return None
     if isinstance(error, (RateLimited, TooSlow)):
-        return _LATER
-    return NEVER_AGAIN.get(provider) if isinstance(error, (NotFound, TooLarge)) else None
+        return _RETRY_STATUS
+    return NO_RETRY_STATUS.get(provider) if isinstance(error, (NotFound, TooLarge)) else None
 
 
 MEDIA_TYPE = "application/problem+json"
@@ -310,7 +312,7 @@ async def respond(route: Route, result: Any, *, is_head: bool) -> Response:
     if route.single and result.status == "failed":
         raise as_error(result.failed[0])
     status = route.statuses.get(getattr(result, "status", ""), route.status)
-    return Response(written(answer(route.operation, result)), status, media_type=JSON)
+    return Response(written(response_body(route.operation, result)), status, media_type=JSON)
 
 
 def as_error(failure: FailedAction) -> MailError:

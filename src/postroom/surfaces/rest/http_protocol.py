@@ -74,12 +74,12 @@ class ConnectionLimit(ServerState):
         """Ordered by waiting time, longest first."""
         self._told_at = float("-inf")
 
-    def make_way(self, now: float) -> None:
+    def enforce(self, now: float) -> None:
         """Close the longest-waiting connection at the limit; never one that is being answered."""
         if len(self.connections) <= self.most:
             return
         if waited_for := next(iter(self.waited_for), None):
-            waited_for.give_way()
+            waited_for.close_for_limit()
         if now >= self._told_at + _TELL_EVERY_S:
             self._told_at = now
             log.warning("connections.full", extra={"most": self.most})
@@ -122,8 +122,8 @@ class Protocol(H11Protocol):
         self.conn = _Strict(h11.SERVER, MAX_HEAD_BYTES)
         self.app_state = {**self.app_state, PEER: self.client[0] if self.client else ""}
         self._head_timer = self.loop.call_later(HEAD_S, self._too_slow)
-        self._look()
-        self.server_state.make_way(self.loop.time())
+        self._update_waiting()
+        self.server_state.enforce(self.loop.time())
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -132,24 +132,24 @@ class Protocol(H11Protocol):
         elif self._head_timer is None:
             # The next bytes are a head, or the rest of a body that was refused.
             self._head_timer = self.loop.call_later(HEAD_S, self._too_slow)
-        self._look()
+        self._update_waiting()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self.transport.is_closing():
-            self._leave()
-        self._look()
+            self._close()
+        self._update_waiting()
 
     def pause_writing(self) -> None:
         super().pause_writing()
         self._unread_timer = self.loop.call_later(UNREAD_S, self.transport.abort)
-        self._look()
+        self._update_waiting()
 
     def resume_writing(self) -> None:
         super().resume_writing()
         if self._unread_timer is not None:
             self._unread_timer.cancel()
-        self._look()
+        self._update_waiting()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -160,18 +160,18 @@ class Protocol(H11Protocol):
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
-        self._leave()
+        self._close()
 
     def send_400_response(self, msg: str) -> None:
         if not (self._is_being_answered and self.cycle.response_started):
-            self.transport.write(_words(_NOT_HTTP))
-        self._leave()
+            self.transport.write(_error_response(_NOT_HTTP))
+        self._close()
 
-    def give_way(self) -> None:
+    def close_for_limit(self) -> None:
         """Close at once, to make room for another connection."""
         self.server_state.waited_for.pop(self, None)
         if self._has_begun:
-            self.transport.write(_words(_FULL))
+            self.transport.write(_error_response(_FULL))
         self.transport.close()
         if self.transport.get_write_buffer_size():
             self.transport.abort()
@@ -185,7 +185,7 @@ class Protocol(H11Protocol):
         """Whether a head has begun; an idle connection gets no response (RFC 9112 §9.5)."""
         return self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
 
-    def _look(self) -> None:
+    def _update_waiting(self) -> None:
         """See whether it is our turn now, or theirs."""
         if self._is_being_answered and not self.flow.write_paused:
             self.server_state.waited_for.pop(self, None)
@@ -200,10 +200,10 @@ class Protocol(H11Protocol):
     def _too_slow(self) -> None:
         if self._has_begun and not self.transport.is_closing():
             late = f"the head of the request did not come in time: send it within {HEAD_S:g} s"
-            self.transport.write(_words(TooSlow(late)))
-        self._leave()
+            self.transport.write(_error_response(TooSlow(late)))
+        self._close()
 
-    def _leave(self) -> None:
+    def _close(self) -> None:
         """Close the connection, even if the response has not been read."""
         self.transport.close()
         if self.transport.get_write_buffer_size():
@@ -234,7 +234,7 @@ class Server(uvicorn.Server):
         yield
 
 
-def _words(error: Malformed | TooSlow | Unavailable) -> bytes:
+def _error_response(error: Malformed | TooSlow | Unavailable) -> bytes:
     """A complete response to a request that could not be parsed."""
     request_id = new_request_id()
     response = as_problem(error, {"path": "/", "request_id": request_id})

@@ -115,7 +115,7 @@ _NAMES_SOMETHING = ("_id", "_ids", "recipient", "inboxes", "since", "namespace",
 def _problem_statuses(route: Route) -> list[int]:
     """What can go wrong: an id needs something that exists, a body can be bad or too large."""
     statuses = {400, 401, 403, 422, 429}
-    if route.posted or any(name.endswith(_NAMES_SOMETHING) for name in route.places):
+    if route.posted or any(name.endswith(_NAMES_SOMETHING) for name in route.locations):
         statuses.add(404)
     if route.has_json_body or route.raw or route.method == "POST":
         statuses |= {408, 409, 413}

@@ -174,11 +174,11 @@ def _headers(route: Route) -> list[Schema]:
     ]
 
 
-def _parameter(place: str, name: str, schema: Schema, *, required: bool = False) -> Schema:
+def _parameter(location: str, name: str, schema: Schema, *, required: bool = False) -> Schema:
     described = {"description": schema["description"]} if "description" in schema else {}
     inner = {key: value for key, value in schema.items() if key != "description"}
-    must = {"required": True} if required or place == "path" else {}
-    return {"name": name, "in": place, **described, **must, "schema": inner}
+    must = {"required": True} if required or location == "path" else {}
+    return {"name": name, "in": location, **described, **must, "schema": inner}
 
 
 def request_body(route: Route) -> dict[str, Any]:

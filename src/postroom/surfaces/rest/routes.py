@@ -31,7 +31,7 @@ from postroom.operations.mail import (
 )
 from postroom.operations.outgoing import approvals, drafts, identities, outbox, sending
 
-Place = Literal["path", "query", "body", "raw", "headers"]
+Location = Literal["path", "query", "body", "raw", "headers"]
 """Where an argument is given; `raw` is the body as it is, `headers` all of them."""
 
 NOTHING_HERE = "there is nothing at this path"
@@ -70,11 +70,11 @@ class Route:
         return tuple(re.findall(r"{(\w+)}", self.path))
 
     @cached_property
-    def places(self) -> dict[str, Place]:
+    def locations(self) -> dict[str, Location]:
         """Where each argument of the operation is given."""
-        return {name: self._place(name) for name in argument_names(self.operation.request)}
+        return {name: self._location(name) for name in argument_names(self.operation.request)}
 
-    def _place(self, name: str) -> Place:
+    def _location(self, name: str) -> Location:
         if name in self.path_arguments:
             return "path"
         if name == self.raw:
@@ -85,16 +85,16 @@ class Route:
 
     @cached_property
     def has_json_body(self) -> bool:
-        return "body" in self.places.values()
+        return "body" in self.locations.values()
 
     @property
     def takes_body(self) -> bool:
         """Whether a body is looked at, even if no argument is in it."""
         return self.has_json_body or self.method not in WITHOUT_BODY
 
-    def at(self, place: Place) -> list[str]:
+    def at(self, location: Location) -> list[str]:
         """The arguments that are given in one place."""
-        return [name for name, where in self.places.items() if where == place]
+        return [name for name, where in self.locations.items() if where == location]
 
 
 def names_of(routes: Iterable[Route]) -> dict[str, str]:

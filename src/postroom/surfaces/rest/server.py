@@ -37,7 +37,7 @@ __all__ = [
 GRACE_S = 1
 """How long running requests may take at shutdown."""
 
-INSIST_S = 1.0
+FORCE_STOP_S = 1.0
 """A second signal after this time ends running requests."""
 
 ACCEPTED_AT_ONCE = 64
@@ -130,7 +130,7 @@ def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
         # In a group of processes each is told by whoever ends it, and again by the parent.
         nonlocal told_at
         told_at = told_at or loop.time()
-        server.force_exit = loop.time() > told_at + INSIST_S
+        server.force_exit = loop.time() > told_at + FORCE_STOP_S
         server.should_exit = True
 
     signals = (signal.SIGTERM, signal.SIGINT)

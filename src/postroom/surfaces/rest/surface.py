@@ -49,7 +49,7 @@ _ALWAYS = (
     (b"x-content-type-options", b"nosniff"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-_UNLESS_SAID = (
+_DEFAULT_HEADERS = (
     (b"cache-control", b"no-store"),
     (b"referrer-policy", b"no-referrer"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
@@ -306,7 +306,7 @@ class _Exchange:
         given = list(headers)
         names = {name for name, _ in given}
         request_id = (b"x-request-id", self.scope["request_id"].encode())
-        defaults = [pair for pair in _UNLESS_SAID if pair[0] not in names]
+        defaults = [pair for pair in _DEFAULT_HEADERS if pair[0] not in names]
         readable = READABLE if self.is_readable else ()
         return [*given, request_id, *_ALWAYS, *defaults, *readable]
 

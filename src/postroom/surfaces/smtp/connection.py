@@ -100,7 +100,7 @@ _PAUSE_AT = 1 << 18
 _LEAVE_S = 10.0
 
 
-class Gone(Exception):
+class ClientDisconnected(Exception):
     """The client closed the connection, or it broke."""
 
 
@@ -146,45 +146,45 @@ class Wire(asyncio.Protocol):
         name = self._transport.get_extra_info("peername")
         return str(name[0]) if isinstance(name, tuple) else "local"
 
-    async def more(self, within_s: float) -> None:
+    async def wait_for_data(self, within_s: float) -> None:
         """Wait for more bytes.
 
         Raises:
-            Gone: the connection ended.
+            ClientDisconnected: the connection ended.
             TimeoutError: no bytes arrived in time.
         """
         assert self._transport is not None
         if self._is_gone:
-            raise Gone
+            raise ClientDisconnected
         self._news.clear()
         self._transport.resume_reading()
         before = len(self.buffer)
         async with asyncio.timeout(within_s):
             await self._news.wait()
         if len(self.buffer) == before and self._is_gone:
-            raise Gone
+            raise ClientDisconnected
 
     async def send(self, data: bytes, within_s: float) -> None:
         """Write, and wait a limited time for the client to read.
 
         Raises:
-            Gone: the client disconnected, or does not read.
+            ClientDisconnected: the client disconnected, or does not read.
         """
         if self._is_gone or self._transport is None:
-            raise Gone
+            raise ClientDisconnected
         self._transport.write(data)
         try:
             async with asyncio.timeout(within_s):
                 await self._can_write.wait()
         except TimeoutError:
             self._transport.abort()
-            raise Gone from None
+            raise ClientDisconnected from None
 
     async def start_tls(self, context: ssl.SSLContext, within_s: float) -> None:
         """Start TLS.
 
         Raises:
-            Gone: the handshake failed, or data was received before it.
+            ClientDisconnected: the handshake failed, or data was received before it.
         """
         assert self._transport is not None
         loop = asyncio.get_running_loop()
@@ -192,10 +192,10 @@ class Wire(asyncio.Protocol):
             async with asyncio.timeout(within_s):
                 upgraded = await loop.start_tls(self._transport, self, context, server_side=True)
         except (OSError, TimeoutError) as error:
-            raise Gone from error
+            raise ClientDisconnected from error
         if upgraded is None or self.buffer:
             self.close()
-            raise Gone
+            raise ClientDisconnected
         self._transport = upgraded
 
     def close(self) -> None:
@@ -215,7 +215,7 @@ class Spool(SpooledBytes):
     """The bytes of one mail while it is received."""
 
     async def fill(self, wire: Wire, idle_s: float, whole_s: float) -> None:
-        """Read up to the final dot. Raises what `Wire.more` raises."""
+        """Read up to the final dot. Raises what `Wire.wait_for_data` raises."""
         loop = asyncio.get_running_loop()
         until = loop.time() + whole_s
         buffer, start = wire.buffer, 0
@@ -227,7 +227,7 @@ class Spool(SpooledBytes):
                 start = 0
                 continue
             start = max(0, len(buffer) - len(_END))
-            await wire.more(min(idle_s, until - loop.time()))
+            await wire.wait_for_data(min(idle_s, until - loop.time()))
         self.end(bytes(buffer[:end]))
         del buffer[: end + 3]
 
@@ -277,7 +277,7 @@ class Delivery:
     batch_ingest: BatchIngest
     failed: Reports
 
-    async def answers(self, envelope: Envelope, spool: Spool) -> list[str]:
+    async def deliver(self, envelope: Envelope, spool: Spool) -> list[str]:
         """Store a mail and return the reply for each recipient."""
         try:
             content = await spool.read()
@@ -288,7 +288,7 @@ class Delivery:
             else:
                 return await self._stored(envelope, unstuffed(content))
         except Exception as error:  # noqa: BLE001 - the sender tries again, the log says why
-            words = self._words(error)
+            words = self._reply_for(error)
         return [words] * len(envelope.inboxes)
 
     def _wrong_content(self, content: bytes) -> str | None:
@@ -310,10 +310,10 @@ class Delivery:
         taken = await self.batch_ingest.receive(
             [Arrival(raw, inbox_id, envelope_sender=envelope.sender) for inbox_id in inboxes]
         )
-        words = dict(zip(inboxes, map(self._words, taken), strict=True))
+        words = dict(zip(inboxes, map(self._reply_for, taken), strict=True))
         return [words[inbox_id] for inbox_id in envelope.inboxes]
 
-    def _words(self, became: Added | Exception) -> str:
+    def _reply_for(self, became: Added | Exception) -> str:
         """The SMTP reply for a stored mail, or for an error."""
         if isinstance(became, Added):
             return f"250 2.0.0 stored as {became.message_id}"
@@ -327,7 +327,7 @@ class Delivery:
         return words
 
 
-def for_all(answers: Sequence[str]) -> str:
+def combined_reply(answers: Sequence[str]) -> str:
     """The single SMTP reply for several recipients. A temporary failure of one makes the sender try
     again, and duplicates are recognised. Otherwise one success is enough: the other inboxes were
     removed meanwhile.

@@ -30,14 +30,14 @@ from postroom.pipeline.ingest import BatchIngest
 from postroom.pipeline.routing import inboxes_for, refuses_sender
 from postroom.surfaces.connections import smtp_connections
 from postroom.surfaces.smtp.connection import (
+    ClientDisconnected,
     Delivery,
     Envelope,
-    Gone,
     Path,
     Spool,
     Spools,
     Wire,
-    for_all,
+    combined_reply,
     parse_path,
 )
 
@@ -54,7 +54,7 @@ MAX_ERRORS = 20
 _FROM_PARAMETERS = {"SIZE", "BODY", "SMTPUTF8"}
 
 
-class _Over(Exception):
+class _SessionClosed(Exception):
     """The server closes the connection; the last reply is sent."""
 
 
@@ -80,18 +80,18 @@ class Session:
     async def run(self) -> None:
         """Serve the client."""
         try:
-            await self._say(f"220 {self.our_name} ESMTP Postroom")
+            await self._reply(f"220 {self.our_name} ESMTP Postroom")
             while True:
                 await self._answer(await self._line())
         except TimeoutError:
-            with suppress(Gone):
-                await self._say("421 4.4.2 timeout; try again later")
-        except (Gone, _Over):
+            with suppress(ClientDisconnected):
+                await self._reply("421 4.4.2 timeout; try again later")
+        except (ClientDisconnected, _SessionClosed):
             pass
         finally:
             self.wire.close()
 
-    async def _say(self, *lines: str) -> None:
+    async def _reply(self, *lines: str) -> None:
         said = "".join(f"{line}\r\n" for line in lines).encode()
         await self.wire.send(said, self.idle_s)
 
@@ -103,10 +103,10 @@ class Session:
         while (end := self.wire.buffer.find(b"\n")) < 0:
             if len(self.wire.buffer) > MAX_LINE_BYTES:
                 break
-            await self.wire.more(until - loop.time())
+            await self.wire.wait_for_data(until - loop.time())
         if end < 0 or end > MAX_LINE_BYTES:
-            await self._say("500 5.5.2 line too long")
-            raise _Over
+            await self._reply("500 5.5.2 line too long")
+            raise _SessionClosed
         line = bytes(self.wire.buffer[: end + 1])
         del self.wire.buffer[: end + 1]
         if not line.endswith(b"\r\n") or b"\0" in line or b"\r" in line[:-2]:
@@ -123,7 +123,7 @@ class Session:
         if command := _COMMANDS.get(verb.upper()):
             await command(self, argument.strip())
         elif reply := _REPLIES.get(verb.upper()):
-            await self._say(reply)
+            await self._reply(reply)
         else:
             missing = "500 5.5.2 syntax error: empty line"
             await self._refuse("500 5.5.1 command not recognized" if verb else missing)
@@ -131,9 +131,9 @@ class Session:
     async def _refuse(self, words: str) -> None:
         self._errors += 1
         if self._errors >= MAX_ERRORS:
-            await self._say(words, "421 4.7.0 too many errors; closing connection")
-            raise _Over
-        await self._say(words)
+            await self._reply(words, "421 4.7.0 too many errors; closing connection")
+            raise _SessionClosed
+        await self._reply(words)
 
     async def hello(self, name: str, *, is_lmtp: bool = False, is_extended: bool = True) -> None:
         """HELO, EHLO (RFC 5321 §4.1.1.1) or LHLO (RFC 2033 §4.1)."""
@@ -142,23 +142,23 @@ class Session:
             return
         self._greeted, self._is_lmtp, self._mail = True, is_lmtp, None
         if not is_extended:
-            await self._say(f"250 {self.our_name}")
+            await self._reply(f"250 {self.our_name}")
             return
         limits = self.batch_ingest.services.limits
         offers = [f"SIZE {limits.message_bytes}", "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES"]
         if self.tls is not None and not self._is_encrypted:
             offers.append("STARTTLS")
         *first, last = [self.our_name, *offers]
-        await self._say(*(f"250-{offer}" for offer in first), f"250 {last}")
+        await self._reply(*(f"250-{offer}" for offer in first), f"250 {last}")
 
     async def starttls(self, argument: str) -> None:
         if self.tls is None or self._is_encrypted:
             await self._refuse("503 5.5.1 TLS is not available")
             return
         if argument or self.wire.buffer:
-            await self._say("554 5.5.1 data received before the TLS handshake")
-            raise _Over
-        await self._say("220 2.0.0 ready to start TLS")
+            await self._reply("554 5.5.1 data received before the TLS handshake")
+            raise _SessionClosed
+        await self._reply("220 2.0.0 ready to start TLS")
         await self.wire.start_tls(self.tls, HANDSHAKE_S)
         self._greeted, self._mail, self._is_encrypted = False, None, True
 
@@ -180,12 +180,12 @@ class Session:
             self.rates.take(self.wire.peer)
         except RateLimited as error:
             self._failed("smtp_limited", wait_s=error.retry_after)
-            await self._say(
+            await self._reply(
                 f"450 4.7.1 too many messages from this client; retry in {error.retry_after} s"
             )
             return
         self._mail = Envelope(path.address)
-        await self._say("250 2.1.0 ok")
+        await self._reply("250 2.1.0 ok")
 
     def _wrong_parameters(self, path: Path) -> str | None:
         if unknown := set(path.parameters) - _FROM_PARAMETERS:
@@ -209,7 +209,7 @@ class Session:
             await self._refuse("555 5.5.4 RCPT parameters are not supported")
         elif len(self._mail.inboxes) >= MAX_RECIPIENTS:
             # RFC 5321 §4.5.3.1.10: not an error; the client sends another copy to the others.
-            await self._say(f"452 4.5.3 too many recipients; the limit is {MAX_RECIPIENTS}")
+            await self._reply(f"452 4.5.3 too many recipients; the limit is {MAX_RECIPIENTS}")
         else:
             # RFC 5321 §4.5.1: the postmaster needs no domain.
             address = path.address if "@" in path.address else f"{path.address}@{self.our_name}"
@@ -222,11 +222,11 @@ class Session:
             is_refused = inbox is not None and await refuses_sender(services, inbox.id, mail.sender)
         except MailError as error:
             self._failed("smtp_failed", error=str(error))
-            await self._say("451 4.3.0 the address cannot be looked up now; try again later")
+            await self._reply("451 4.3.0 the address cannot be looked up now; try again later")
             return
         if inbox is not None and not is_refused:
             mail.inboxes.append(inbox.id)
-            await self._say("250 2.1.5 ok")
+            await self._reply("250 2.1.5 ok")
             return
         self._count("recipients_refused")
         if is_refused:
@@ -244,9 +244,9 @@ class Session:
             await self._refuse("501 5.5.4 DATA takes no argument")
             return
         if self.wire.buffer:
-            await self._say("503 5.5.0 wait for the reply to DATA")
-            raise _Over
-        await self._say("354 end with a dot on a line by itself")
+            await self._reply("503 5.5.0 wait for the reply to DATA")
+            raise _SessionClosed
+        await self._reply("354 end with a dot on a line by itself")
         spool = self.spools.new()
         try:
             await spool.fill(self.wire, self.idle_s, self.mail_s)
@@ -262,15 +262,15 @@ class Session:
         """Without PIPELINING, data before the reply is an attempt to smuggle commands."""
         self._count("refused")
         self._failed("smtp_smuggled", reason="words before our answer")
-        await self._say("554 5.5.0 data received before the reply; the message was refused")
-        raise _Over
+        await self._reply("554 5.5.0 data received before the reply; the message was refused")
+        raise _SessionClosed
 
     async def _deliver(self, mail: Envelope, spool: Spool) -> None:
-        answers = await Delivery(self.batch_ingest, self._failed).answers(mail, spool)
-        words = for_all(answers)
+        answers = await Delivery(self.batch_ingest, self._failed).deliver(mail, spool)
+        words = combined_reply(answers)
         if words[0] != "4":
             self._count("accepted" if words[0] == "2" else "refused")
-        await self._say(*(answers if self._is_lmtp else [words]))
+        await self._reply(*(answers if self._is_lmtp else [words]))
 
     def _count(self, what: str) -> None:
         self.batch_ingest.services.counts.add(f"smtp_{what}")
@@ -282,11 +282,11 @@ class Session:
 
     async def rset(self, _argument: str) -> None:
         self._mail = None
-        await self._say("250 2.0.0 ok")
+        await self._reply("250 2.0.0 ok")
 
     async def quit(self, _argument: str) -> None:
-        await self._say("221 2.0.0 closing connection")
-        raise _Over
+        await self._reply("221 2.0.0 closing connection")
+        raise _SessionClosed
 
 
 _COMMANDS: dict[str, Callable[[Session, str], Awaitable[None]]] = {
@@ -347,7 +347,7 @@ class Listener:
         if len(self._tasks) > self._most or self._peers[peer] >= MAX_PER_PEER:
             about = {"peer": peer, "connections": len(self._tasks)}
             self.app.services.counts.failed("smtp_limited", about)
-            with suppress(Gone):
+            with suppress(ClientDisconnected):
                 await wire.send(b"421 4.7.0 too many connections; try again later\r\n", IDLE_S)
             wire.close()
             return

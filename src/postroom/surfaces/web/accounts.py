@@ -25,7 +25,16 @@ from postroom.operations.accounts import (
     sync_account,
 )
 from postroom.operations.oauth_sign_in import finish_sign_in, start_sign_in
-from postroom.surfaces.web.page import Form, Link, Page, Redirect, Section, Shown, Values, Visit
+from postroom.surfaces.web.page import (
+    Form,
+    FormResult,
+    Link,
+    Page,
+    PageRequest,
+    Redirect,
+    Section,
+    Values,
+)
 
 _ROWS = 100
 _COMMAND = re.compile(r"; run: postroom account login [\w.-]+$")
@@ -71,46 +80,46 @@ def state_of(account: Account) -> Values:
     }
 
 
-async def accounts(visit: Visit) -> Values:
+async def accounts(request: PageRequest) -> Values:
     """Every account that the person may see."""
-    page = await visit.call(list_accounts, limit=_ROWS)
+    page = await request.call(list_accounts, limit=_ROWS)
     return {"rows": [(account, state_of(account)) for account in page.results], "page": page}
 
 
-async def new_account(visit: Visit) -> Values:
+async def new_account(request: PageRequest) -> Values:
     """The form of a provider; a password is never put into a page."""
-    chosen = visit.form.get("provider") or visit.query.get("provider", "")
-    given = {name: value for name, value in visit.form.items() if name != "password"}
+    chosen = request.form.get("provider") or request.query.get("provider", "")
+    given = {name: value for name, value in request.form.items() if name != "password"}
     return {
         "providers": PROVIDERS,
         "provider": chosen if chosen in PROVIDERS else "",
         "scopes": SCOPES,
         "given": given,
-        "redirect": _redirect_to(visit),
+        "redirect": _redirect_to(request),
     }
 
 
-async def add(visit: Visit) -> Redirect | Shown:
+async def add(request: PageRequest) -> Redirect | FormResult:
     """Add an account: the login is tried first. Gmail and Outlook go on with a sign-in."""
-    form = visit.form
+    form = request.form
     given: dict[str, Any] = {name: form[name].strip() for name in _TEXTS if form.get(name)}
     given |= {name: form.get(name, "").strip() for name in ("account_id", "provider", "address")}
     given["scopes"] = form.get("scopes", "read,draft,send").split(",")
     if given["provider"] in _BY_CODE:
-        started = await visit.call(start_sign_in, **given, redirect=_redirect_to(visit))
+        started = await request.call(start_sign_in, **given, redirect=_redirect_to(request))
         return _sign_in_page(started)
     try:
-        added = await visit.call(add_account, **given, password=_password(visit))
+        added = await request.call(add_account, **given, password=_password(request))
     except MailError as error:
         raise _with_advice(error, given["provider"]) from error
     return Redirect(f"/accounts/{added.id}", "account added")
 
 
-def _password(visit: Visit) -> str:
+def _password(request: PageRequest) -> str:
     """What was typed. Raises InvalidInput."""
-    if not visit.form.get("password"):
+    if not request.form.get("password"):
         raise InvalidInput("enter the password or the API token")
-    return visit.form["password"]
+    return request.form["password"]
 
 
 def _with_advice(error: MailError, provider: str) -> MailError:
@@ -128,23 +137,23 @@ def _with_advice(error: MailError, provider: str) -> MailError:
     return type(error)(f"{str(error).rstrip('.')}. {advice}", **error.details) if advice else error
 
 
-def _redirect_to(visit: Visit) -> str:
+def _redirect_to(request: PageRequest) -> str:
     """Where a browser on this machine comes back to; elsewhere the address is pasted."""
-    here = urlsplit(visit.base_url)
+    here = urlsplit(request.base_url)
     is_local = here.scheme == "http" and here.hostname in _LOOPBACK
-    return f"{visit.base_url}{_BACK}" if is_local else UNUSED_REDIRECT
+    return f"{request.base_url}{_BACK}" if is_local else UNUSED_REDIRECT
 
 
-def _sign_in_page(started: StartedSignIn) -> Shown:
+def _sign_in_page(started: StartedSignIn) -> FormResult:
     title = TRAITS[started.provider].title
-    return Shown("accounts/sign_in.html", {"started": started, "provider": title})
+    return FormResult("accounts/sign_in.html", {"started": started, "provider": title})
 
 
-async def one_account(visit: Visit) -> Values:
+async def one_account(request: PageRequest) -> Values:
     """An account, and what it can do as far as that is known."""
-    account = await visit.call(get_account, account_id=visit.path["account_id"])
+    account = await request.call(get_account, account_id=request.path["account_id"])
     # Where it logs in is known to those who manage accounts only.
-    options = account.options if visit.may(Scope.ADMIN) else {}
+    options = account.options if request.may(Scope.ADMIN) else {}
     shown = {name: options.get(name) for name in ("host", "smtp_host", "user", "scopes")}
     return {
         "account": account,
@@ -155,43 +164,43 @@ async def one_account(visit: Visit) -> Values:
     }
 
 
-async def sync(visit: Visit) -> Redirect:
+async def sync(request: PageRequest) -> Redirect:
     """Look at an account now."""
-    account_id = visit.path["account_id"]
-    await visit.call(sync_account, account_id=account_id)
+    account_id = request.path["account_id"]
+    await request.call(sync_account, account_id=account_id)
     return Redirect(f"/accounts/{account_id}", "asked to sync")
 
 
-async def check(visit: Visit) -> Shown:
+async def check(request: PageRequest) -> FormResult:
     """Try the stored login, and show what the account can do."""
     try:
-        found = await visit.call(check_account, account_id=visit.path["account_id"])
+        found = await request.call(check_account, account_id=request.path["account_id"])
     except ProviderAuthFailed as error:
         words = _COMMAND.sub("", str(error))
         raise ProviderAuthFailed(f"{words}. Sign in again below.", **error.details) from error
-    return Shown("accounts/account.html", {**await one_account(visit), "checked": found})
+    return FormResult("accounts/account.html", {**await one_account(request), "checked": found})
 
 
-async def log_in(visit: Visit) -> Redirect | Shown:
+async def log_in(request: PageRequest) -> Redirect | FormResult:
     """Give an account another password, or sign in at its provider."""
-    account = await visit.call(get_account, account_id=visit.path["account_id"])
+    account = await request.call(get_account, account_id=request.path["account_id"])
     if account.provider in _BY_CODE:
-        redirect = _redirect_to(visit)
+        redirect = _redirect_to(request)
         return _sign_in_page(
-            await visit.call(start_sign_in, account_id=account.id, redirect=redirect)
+            await request.call(start_sign_in, account_id=account.id, redirect=redirect)
         )
     try:
-        await visit.call(log_in_account, account_id=account.id, password=_password(visit))
+        await request.call(log_in_account, account_id=account.id, password=_password(request))
     except MailError as error:
         raise _with_advice(error, account.provider) from error
     return Redirect(f"/accounts/{account.id}", "signed in again")
 
 
-async def sign_in(visit: Visit) -> Redirect | Shown:
+async def sign_in(request: PageRequest) -> Redirect | FormResult:
     """Go on with a sign-in: wait, or add the account."""
-    answer = visit.form.get("answer", "")
-    progress = await visit.call(
-        finish_sign_in, sign_in=visit.form.get("sign_in", ""), answer=answer
+    answer = request.form.get("answer", "")
+    progress = await request.call(
+        finish_sign_in, sign_in=request.form.get("sign_in", ""), answer=answer
     )
     if progress.account is None:
         assert progress.started is not None
@@ -199,12 +208,12 @@ async def sign_in(visit: Visit) -> Redirect | Shown:
     return Redirect(f"/accounts/{progress.account.id}", "account added")
 
 
-async def back(visit: Visit) -> Values:
+async def oauth_redirect(request: PageRequest) -> Values:
     """Where a browser comes back from a provider; it is asked to go on, and then has its session.
 
     The first request comes from another site, so the browser sends no cookie with it.
     """
-    query = visit.query
+    query = request.query
     again = urlencode({**query, "again": "1"})
     return {
         "again": f"{_BACK}?{again}" if "again" not in query else "",
@@ -216,14 +225,14 @@ async def back(visit: Visit) -> Values:
     }
 
 
-async def sign_in_failed(_visit: Visit) -> Values:
+async def sign_in_failed(_visit: PageRequest) -> Values:
     """A sign-in that has to be started again."""
     return {}
 
 
 ACCOUNTS = Page("/accounts", "accounts/list.html", accounts)
 NEW = Page("/accounts/new", "accounts/new.html", new_account, scope=Scope.ADMIN)
-BACK = Page(_BACK, "accounts/back.html", back, is_public=True)
+BACK = Page(_BACK, "accounts/back.html", oauth_redirect, is_public=True)
 FAILED = Page("/accounts/sign-in", "accounts/sign_in_failed.html", sign_in_failed)
 ACCOUNT = Page("/accounts/{account_id}", "accounts/account.html", one_account)
 REMOVE = Page(

@@ -25,7 +25,16 @@ from postroom.surfaces.web.keys import (
     limited_to,
     scopes_of_kind,
 )
-from postroom.surfaces.web.page import Form, Link, Page, Redirect, Section, Shown, Values, Visit
+from postroom.surfaces.web.page import (
+    Form,
+    FormResult,
+    Link,
+    Page,
+    PageRequest,
+    Redirect,
+    Section,
+    Values,
+)
 
 _TESTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mailboxes": ("List the mailboxes", "list_mailboxes", {}),
@@ -38,69 +47,69 @@ _SCOPES = (Scope.READ, Scope.WRITE, Scope.SEND)
 _MAX_CHARS = 4_000
 
 
-def _clients(visit: Visit, key: str) -> tuple[Client, ...]:
+def _clients(request: PageRequest, key: str) -> tuple[Client, ...]:
     """The clients; only the owner is told where the data are."""
-    settings = visit.app.settings
+    settings = request.app.settings
     is_in_folder = settings.database_url is None and settings.blobs_url is None
-    has_stdio = is_in_folder and visit.person.caller.is_owner
+    has_stdio = is_in_folder and request.person.caller.is_owner
     stdio = stdio_server(settings.data_dir) if has_stdio else None
-    return clients_of(visit.base_url, key, stdio)
+    return clients_of(request.base_url, key, stdio)
 
 
-async def connect(visit: Visit) -> Values:
+async def connect(request: PageRequest) -> Values:
     """The lines of one client, with a placeholder for the key."""
-    return _values(visit, KEY_PLACEHOLDER)
+    return _values(request, KEY_PLACEHOLDER)
 
 
-def _values(visit: Visit, key: str) -> Values:
-    clients = _clients(visit, key)
-    chosen = visit.form.get("client") or visit.query.get("client", "")
+def _values(request: PageRequest, key: str) -> Values:
+    clients = _clients(request, key)
+    chosen = request.form.get("client") or request.query.get("client", "")
     client = next((one for one in clients if one.id == chosen), clients[0])
     return {
         "clients": clients,
         "client": client,
         "made": None,
-        "url": visit.base_url,
-        "toolsets": visit.app.settings.toolsets,
+        "url": request.base_url,
+        "toolsets": request.app.settings.toolsets,
         "tests": {name: words for name, (words, _, _) in _TESTS.items()},
-        "chosen_test": visit.form.get("test", "mailboxes"),
+        "chosen_test": request.form.get("test", "mailboxes"),
         "answer": None,
-        "may_make": visit.may(Scope.ADMIN),
-        "scopes": [scope for scope in _SCOPES if visit.may(scope)],
+        "may_make": request.may(Scope.ADMIN),
+        "scopes": [scope for scope in _SCOPES if request.may(scope)],
     }
 
 
-async def make_key(visit: Visit) -> Shown:
+async def make_key(request: PageRequest) -> FormResult:
     """Make a key for a client and show its lines with it, once."""
-    values = _values(visit, KEY_PLACEHOLDER)
+    values = _values(request, KEY_PLACEHOLDER)
     name = values["client"].title
-    made = await visit.call(create_key, name=name, scopes=values["scopes"])
-    return Shown("connect/connect.html", {**_values(visit, made.key or ""), "made": made})
+    made = await request.call(create_key, name=name, scopes=values["scopes"])
+    return FormResult("connect/connect.html", {**_values(request, made.key or ""), "made": made})
 
 
-async def test_call(visit: Visit) -> Shown:
+async def test_call(request: PageRequest) -> FormResult:
     """Call a tool as the agent with a key would, and show what it answers."""
-    words, tool, arguments = _TESTS.get(visit.form.get("test", ""), ("", "", {}))
+    words, tool, arguments = _TESTS.get(request.form.get("test", ""), ("", "", {}))
     if not tool:
         raise InvalidInput("choose a tool call")
-    values = _values(visit, KEY_PLACEHOLDER)
+    values = _values(request, KEY_PLACEHOLDER)
     try:
-        ctx = visit.app.context(await _caller(visit), "web")
-        text = await visit.tool_text(ctx, tool, arguments)
+        ctx = request.app.context(await _caller(request), "web")
+        text = await request.tool_text(ctx, tool, arguments)
         answer = {"text": _indented(text), "is_error": _is_error(text), "tool": tool}
     except MailError as error:
         answer = {"text": str(error), "is_error": True, "tool": tool}
-    return Shown("connect/connect.html", {**values, "answer": {**answer, "words": words}})
+    return FormResult("connect/connect.html", {**values, "answer": {**answer, "words": words}})
 
 
-async def _caller(visit: Visit) -> Caller:
+async def _caller(request: PageRequest) -> Caller:
     """The caller with the given key; without one, the person themselves."""
-    key = visit.form.get("key", "").strip()
+    key = request.form.get("key", "").strip()
     if not key:
-        return visit.person.caller
+        return request.person.caller
     if key == KEY_PLACEHOLDER:
         raise InvalidInput(f"{KEY_PLACEHOLDER} stands for your key; paste the key itself")
-    return await visit.guard(key, lambda: visit.app.authenticate(key))
+    return await request.throttle(key, lambda: request.app.authenticate(key))
 
 
 def _is_error(text: str) -> bool:
@@ -148,21 +157,21 @@ _KINDS = tuple(
 )
 
 
-def _request(visit: Visit) -> dict[str, str]:
+def _oauth_request(request: PageRequest) -> dict[str, str]:
     """The request of the client, which is in the query also when a form is sent."""
-    given = {name: visit.query[name] for name in _PARAMETERS if visit.query.get(name)}
+    given = {name: request.query[name] for name in _PARAMETERS if request.query.get(name)}
     if "client_id" not in given:
         raise InvalidInput(
             "client_id: a program leads you here when it asks for access to this Postroom; this "
             "link names none"
         )
-    return {"issuer": visit.base_url, **given}
+    return {"issuer": request.base_url, **given}
 
 
-def _answer_url(visit: Visit, redirect_uri: str, **answer: str) -> str:
+def _answer_url(request: PageRequest, redirect_uri: str, **answer: str) -> str:
     """Where the client gets its answer, with its state and our name (RFC 9207)."""
-    state = {"state": visit.query["state"]} if "state" in visit.query else {}
-    query = urlencode({**answer, **state, "iss": visit.base_url}, quote_via=quote)
+    state = {"state": request.query["state"]} if "state" in request.query else {}
+    query = urlencode({**answer, **state, "iss": request.base_url}, quote_via=quote)
     return f"{redirect_uri}{'&' if '?' in redirect_uri else '?'}{query}"
 
 
@@ -173,28 +182,28 @@ def _form_target(redirect_uri: str) -> str:
     return f"{url.scheme}://{url.netloc}" if is_named else f"{url.scheme}:"
 
 
-async def consent(visit: Visit) -> Values:
+async def consent(request: PageRequest) -> Values:
     """What a client asks for, with the choices of the person."""
-    asked = await visit.call(get_access_request, **_request(visit))
+    asked = await request.call(get_access_request, **_oauth_request(request))
     code, problem = asked.error or ("", "")
-    allowed = {*asked.scopes} & visit.person.caller.scopes
+    allowed = {*asked.scopes} & request.person.caller.scopes
     return {
         "asked": asked,
-        "place": _place(asked),
+        "target": _target_words(asked),
         "problem": problem,
-        "back": _answer_url(visit, asked.redirect_uri, error=code, error_description=problem),
-        "query": urlencode(dict(visit.query)),
+        "back": _answer_url(request, asked.redirect_uri, error=code, error_description=problem),
+        "query": urlencode(dict(request.query)),
         "kinds": [kind for kind in _KINDS if set(kind.scopes) <= allowed],
-        "limit": await inbox_limit(visit),
+        "limit": await inbox_limit(request),
         "approvals": {name: APPROVAL_WORDS[name] for name in _APPROVALS},
         "expiries": EXPIRIES,
-        "given": visit.form,
-        "chosen": {"inbox": set(visit.posted.all("inbox"))},
+        "given": request.form,
+        "chosen": {"inbox": set(request.posted.all("inbox"))},
         "form_target": _form_target(asked.redirect_uri),
     }
 
 
-def _place(asked: AccessRequest) -> str:
+def _target_words(asked: AccessRequest) -> str:
     """Where the answer goes, in words."""
     url = urlsplit(asked.redirect_uri)
     if url.scheme == "https":
@@ -204,21 +213,21 @@ def _place(asked: AccessRequest) -> str:
     return f"a program on this computer that opens {asked.host} links"
 
 
-async def decide(visit: Visit) -> Redirect:
+async def decide(request: PageRequest) -> Redirect:
     """Give the client what was chosen, or nothing, and lead back to it."""
-    given = _request(visit)
-    asked = await visit.call(get_access_request, **given)
-    if visit.form.get("decision") != "allow":
+    given = _oauth_request(request)
+    asked = await request.call(get_access_request, **given)
+    if request.form.get("decision") != "allow":
         refused = {"error": "access_denied", "error_description": "The person said no."}
-        return Redirect(_answer_url(visit, asked.redirect_uri, **refused))
-    grant = await visit.call(grant_access, **given, **_choices(visit))
-    return Redirect(_answer_url(visit, asked.redirect_uri, code=grant.code))
+        return Redirect(_answer_url(request, asked.redirect_uri, **refused))
+    grant = await request.call(grant_access, **given, **_choices(request))
+    return Redirect(_answer_url(request, asked.redirect_uri, code=grant.code))
 
 
-def _choices(visit: Visit) -> dict[str, Any]:
-    form = visit.form
+def _choices(request: PageRequest) -> dict[str, Any]:
+    form = request.form
     chosen: dict[str, Any] = {"scopes": scopes_of_kind(form.get("kind", ""))}
-    chosen |= limited_to(visit, "inboxes", "inbox")
+    chosen |= limited_to(request, "inboxes", "inbox")
     return chosen | {name: form[name] for name in ("approval", "expires_at") if form.get(name)}
 
 

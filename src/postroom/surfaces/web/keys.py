@@ -31,7 +31,16 @@ from postroom.operations.keys import (
 from postroom.operations.memory_search import list_namespaces
 from postroom.surfaces.web.mail.writing import lines_of
 from postroom.surfaces.web.overview import sees_installation
-from postroom.surfaces.web.page import Form, Link, Page, Redirect, Section, Shown, Values, Visit
+from postroom.surfaces.web.page import (
+    Form,
+    FormResult,
+    Link,
+    Page,
+    PageRequest,
+    Redirect,
+    Section,
+    Values,
+)
 
 _ROWS = 100
 
@@ -105,18 +114,18 @@ def _names(view: View, names: Mapping[str, str], nothing: str = "none") -> str:
     return ", ".join(names.get(one, one) for one in view.named) or nothing
 
 
-async def _inboxes(visit: Visit) -> Rows[Inbox]:
-    if not visit.may(Scope.READ):
+async def _inboxes(request: PageRequest) -> Rows[Inbox]:
+    if not request.may(Scope.READ):
         return Rows((), 0, _ROWS, 0)
-    return await visit.call(list_inboxes, limit=_ROWS)
+    return await request.call(list_inboxes, limit=_ROWS)
 
 
-async def keys(visit: Visit) -> Values:
+async def keys(request: PageRequest) -> Values:
     """Every key, with what it may do and see."""
-    place = {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}
-    page = await visit.call(list_keys, limit=_ROWS, **place)
-    now = visit.app.services.clock()
-    inboxes = {inbox.id: inbox.address for inbox in (await _inboxes(visit)).results}
+    place = {"cursor": request.query["cursor"]} if request.query.get("cursor") else {}
+    page = await request.call(list_keys, limit=_ROWS, **place)
+    now = request.app.services.clock()
+    inboxes = {inbox.id: inbox.address for inbox in (await _inboxes(request)).results}
     rows = [(key, _facts(key, inboxes), key.has_expired(now)) for key in page.results]
     has_others = any(key.id != OWNER_KEY_ID for key in page.results)
     return {"page": page, "rows": rows, "owner_id": OWNER_KEY_ID, "has_others": has_others}
@@ -144,43 +153,45 @@ class Limit:
     hint: str = ""
 
 
-async def inbox_limit(visit: Visit) -> Limit:
+async def inbox_limit(request: PageRequest) -> Limit:
     """The inboxes to which a key can be limited."""
-    rows = tuple((inbox.id, inbox.address) for inbox in (await _inboxes(visit)).results)
+    rows = tuple((inbox.id, inbox.address) for inbox in (await _inboxes(request)).results)
     return Limit("inboxes", "Inboxes", "inbox", rows, "and no others")
 
 
-async def _limits(visit: Visit) -> tuple[Limit, ...]:
+async def _limits(request: PageRequest) -> tuple[Limit, ...]:
     """To what a new key can be limited."""
     accounts: tuple[tuple[str, str], ...] = ()
     namespaces: tuple[tuple[str, str], ...] = ()
-    if visit.may(Scope.READ):
-        found = (await visit.call(list_accounts, limit=_ROWS)).results
+    if request.may(Scope.READ):
+        found = (await request.call(list_accounts, limit=_ROWS)).results
         accounts = tuple((one.id, f"{one.id} ({one.address})") for one in found)
-        rows = (await visit.call(list_namespaces, limit=_ROWS)).results
+        rows = (await request.call(list_namespaces, limit=_ROWS)).results
         namespaces = tuple((row.name, row.name) for row in rows)
     return (
-        await inbox_limit(visit),
+        await inbox_limit(request),
         Limit("accounts", "Accounts", "account", accounts, "with their inboxes"),
         Limit("namespaces", "Namespaces of memories", "namespace", namespaces),
     )
 
 
-async def new_key(visit: Visit) -> Values:
+async def new_key(request: PageRequest) -> Values:
     """A form for a new key; what was chosen stays if it was refused."""
-    limits = await _limits(visit)
+    limits = await _limits(request)
     return {
-        **_choices(visit),
+        **_choices(request),
         "limits": limits,
-        "is_limited": any(visit.form.get(f"limit_{limit.name}") for limit in limits),
-        "given": visit.form,
-        "chosen": {n: set(visit.posted.all(n)) for n in ("scope", "inbox", "account", "namespace")},
+        "is_limited": any(request.form.get(f"limit_{limit.name}") for limit in limits),
+        "given": request.form,
+        "chosen": {
+            n: set(request.posted.all(n)) for n in ("scope", "inbox", "account", "namespace")
+        },
     }
 
 
-def _choices(visit: Visit) -> Values:
+def _choices(request: PageRequest) -> Values:
     """What the person can give: no more than they have."""
-    own = visit.person.caller
+    own = request.person.caller
     kinds = [kind for kind in KINDS if set(kind.scopes) <= own.scopes]
     strictest = APPROVALS.index(own.policy.approval)
     return {
@@ -192,18 +203,18 @@ def _choices(visit: Visit) -> Values:
     }
 
 
-async def make_key(visit: Visit) -> Shown:
+async def make_key(request: PageRequest) -> FormResult:
     """Make a key and show it, once."""
-    made = await visit.call(create_key, **_arguments(visit))
-    return Shown("keys/made.html", {"key": made, "facts": _facts(made, {})})
+    made = await request.call(create_key, **_arguments(request))
+    return FormResult("keys/made.html", {"key": made, "facts": _facts(made, {})})
 
 
-def _arguments(visit: Visit) -> dict[str, Any]:
+def _arguments(request: PageRequest) -> dict[str, Any]:
     """The arguments of create_key. Raises InvalidInput."""
-    form = visit.form
-    given: dict[str, Any] = {"name": form.get("name", "").strip(), "scopes": _scopes(visit)}
+    form = request.form
+    given: dict[str, Any] = {"name": form.get("name", "").strip(), "scopes": _scopes(request)}
     for limit, field in _LIMITS.items():
-        given |= limited_to(visit, limit, field)
+        given |= limited_to(request, limit, field)
     if Scope.SEND in given["scopes"]:
         given |= _policy(form)
     if expires_at := form.get("expires_on", "").strip() or form.get("expires", ""):
@@ -215,20 +226,20 @@ _LIMITS = {"inboxes": "inbox", "accounts": "account", "namespaces": "namespace"}
 """To what a key can be limited, and the field of a form that has one of them."""
 
 
-def limited_to(visit: Visit, limit: str, field: str) -> dict[str, list[str]]:
+def limited_to(request: PageRequest, limit: str, field: str) -> dict[str, list[str]]:
     """The limit that a form names as an argument; empty if it names none.
 
     Whoever ticks some and forgets to choose *Only these* means them.
     """
-    named = [*visit.posted.all(field), *lines_of(visit.form.get(f"more_{limit}", ""))]
-    return {limit: named} if named or visit.form.get(f"limit_{limit}") == "some" else {}
+    named = [*request.posted.all(field), *lines_of(request.form.get(f"more_{limit}", ""))]
+    return {limit: named} if named or request.form.get(f"limit_{limit}") == "some" else {}
 
 
-def _scopes(visit: Visit) -> list[str]:
-    chosen = visit.form.get("kind", "")
+def _scopes(request: PageRequest) -> list[str]:
+    chosen = request.form.get("kind", "")
     if chosen != CUSTOM:
         return scopes_of_kind(chosen)
-    scopes = visit.posted.all("scope")
+    scopes = request.posted.all("scope")
     if not scopes:
         raise InvalidInput("select at least one scope, or choose another set of permissions")
     return scopes
@@ -249,10 +260,10 @@ def _policy(form: Mapping[str, str]) -> dict[str, Any]:
     return given | ({"recipients": {"allow": allow, "deny": deny}} if allow or deny else {})
 
 
-async def one_key(visit: Visit) -> Values:
+async def one_key(request: PageRequest) -> Values:
     """A key, with a form for what can be changed."""
-    key = await visit.call(get_key, key_id=visit.path["key_id"])
-    inboxes = {inbox.id: inbox.address for inbox in (await _inboxes(visit)).results}
+    key = await request.call(get_key, key_id=request.path["key_id"])
+    inboxes = {inbox.id: inbox.address for inbox in (await _inboxes(request)).results}
     stored = {
         "name": key.name,
         "approval": key.approval,
@@ -260,25 +271,25 @@ async def one_key(visit: Visit) -> Values:
         "deny": "\n".join(key.recipients.deny),
     }
     return {
-        **_choices(visit),
+        **_choices(request),
         "key": key,
         "facts": _facts(key, inboxes),
-        "given": {**stored, **visit.form},
+        "given": {**stored, **request.form},
         "is_owners": key.id == OWNER_KEY_ID,
-        "has_expired": key.has_expired(visit.app.services.clock()),
+        "has_expired": key.has_expired(request.app.services.clock()),
     }
 
 
-async def change_key(visit: Visit) -> Redirect:
+async def change_key(request: PageRequest) -> Redirect:
     """Rename a key, or change its end and its policy."""
-    form, key_id = visit.form, visit.path["key_id"]
+    form, key_id = request.form, request.path["key_id"]
     given: dict[str, Any] = {"name": form["name"].strip()} if form.get("name", "").strip() else {}
     if form.get("approval"):
         given["approval"] = form["approval"]
         given["recipients"] = {name: lines_of(form.get(name, "")) for name in ("allow", "deny")}
     if expires_at := form.get("expires_on", "").strip() or form.get("expires", ""):
         given["expires_at"] = expires_at
-    await visit.call(update_key, key_id=key_id, **given)
+    await request.call(update_key, key_id=key_id, **given)
     return Redirect(f"/keys/{key_id}", "key changed")
 
 
@@ -305,7 +316,7 @@ SECTION = Section(
 
 
 FILTERS = ("actor", "via", "action", "target", "after_date", "before_date")
-WAYS = {
+VIA_NAMES = {
     "rest": "REST",
     "mcp": "MCP",
     "mcp-stdio": "MCP (stdio)",
@@ -319,18 +330,18 @@ _ENTRIES = 50
 _PROBLEMS_SHOWN = 5
 _VERIFIED = b"audit verified"
 _PAGES_OF = {"msg": "/mail/{}", "drf": "/drafts/{}"}
-assert set(WAYS) == set(get_args(Via))
+assert set(VIA_NAMES) == set(get_args(Via))
 
 
-async def audit(visit: Visit) -> Values:
+async def audit(request: PageRequest) -> Values:
     """One page of the log, newest first."""
-    asked = {name: visit.query.get(name, "").strip() for name in FILTERS}
+    asked = {name: request.query.get(name, "").strip() for name in FILTERS}
     given = {name: value for name, value in asked.items() if value}
-    cursor = visit.query.get("cursor", "")
+    cursor = request.query.get("cursor", "")
     page, problem = None, ""
     try:
         place = {"cursor": cursor} if cursor else {}
-        page = await visit.call(list_audit, limit=_ENTRIES, **given, **place)
+        page = await request.call(list_audit, limit=_ENTRIES, **given, **place)
     except InvalidInput as error:
         problem = str(error)
     return {
@@ -339,9 +350,9 @@ async def audit(visit: Visit) -> Values:
         "problem": problem,
         "asked": asked,
         "kept": urlencode(given),
-        "ways": WAYS,
-        "may_verify": sees_installation(visit),
-        "verified": _verified(visit),
+        "via_names": VIA_NAMES,
+        "may_verify": sees_installation(request),
+        "verified": _verified(request),
     }
 
 
@@ -352,10 +363,10 @@ def _link(entry: AuditEntry) -> str:
     return _PAGES_OF.get(entry.target.partition("_")[0], "").format(entry.target)
 
 
-def _verified(visit: Visit) -> Values | None:
+def _verified(request: PageRequest) -> Values | None:
     """What a check found: the address carries it, sealed, so that no link can claim it."""
     try:
-        sealed = visit.ctx.cursors.unseal(visit.query.get("verified", ""), _VERIFIED)
+        sealed = request.ctx.cursors.unseal(request.query.get("verified", ""), _VERIFIED)
         name, entries, at = sealed.decode().split(" ")
     except InvalidInput:
         return None
@@ -366,15 +377,15 @@ def _verified(visit: Visit) -> Values | None:
     }
 
 
-async def verify(visit: Visit) -> Redirect:
+async def verify(request: PageRequest) -> Redirect:
     """Verify the log; what is wrong is shown as an error. Raises Forbidden, Conflict."""
-    found = await visit.call(verify_audit)
+    found = await request.call(verify_audit)
     if found.problems:
         problems = "; ".join(found.problems[:_PROBLEMS_SHOWN])
         raise Conflict(f"The audit log was changed outside Postroom. {problems}")
-    now = visit.app.services.clock().replace(microsecond=0)
+    now = request.app.services.clock().replace(microsecond=0)
     text = f"{'whole' if found.is_complete else 'part'} {found.entries} {now.isoformat()}"
-    sealed = visit.ctx.cursors.seal(text.encode(), _VERIFIED)
+    sealed = request.ctx.cursors.seal(text.encode(), _VERIFIED)
     return Redirect(f"/audit?{urlencode({'verified': sealed})}")
 
 

@@ -27,7 +27,7 @@ from postroom.operations.memory_search import (
     memory_search,
 )
 from postroom.surfaces.web.mail.writing import lines_of
-from postroom.surfaces.web.page import Form, Link, Page, Redirect, Section, Values, Visit
+from postroom.surfaces.web.page import Form, Link, Page, PageRequest, Redirect, Section, Values
 
 _ROWS = 50
 _NAMESPACES = 100
@@ -49,25 +49,25 @@ def memory_url(namespace: str, key: str, page: str = "read") -> str:
     return f"/memories/{page}?{query}"
 
 
-def _namespace(visit: Visit) -> str:
-    given = visit.form.get("namespace") or visit.query.get("namespace") or ""
+def _namespace(request: PageRequest) -> str:
+    given = request.form.get("namespace") or request.query.get("namespace") or ""
     return given.strip() or DEFAULT_NAMESPACE
 
 
-async def memories(visit: Visit) -> Values:
+async def memories(request: PageRequest) -> Values:
     """The memories of a namespace, or those that a search finds."""
-    namespace = _namespace(visit)
-    spaces = (await visit.call(list_namespaces, limit=_NAMESPACES)).results
-    if "namespace" not in visit.query and spaces:
+    namespace = _namespace(request)
+    spaces = (await request.call(list_namespaces, limit=_NAMESPACES)).results
+    if "namespace" not in request.query and spaces:
         names = [space.name for space in spaces]
         namespace = namespace if namespace in names else names[0]
     filters = {
-        name: visit.query[name].strip()
+        name: request.query[name].strip()
         for name in ("q", "how", "tag", "linked_to")
-        if visit.query.get(name, "").strip()
+        if request.query.get(name, "").strip()
     }
     return {
-        **await _found(visit, namespace, filters),
+        **await _found(request, namespace, filters),
         "namespace": namespace,
         "spaces": spaces,
         "filters": filters,
@@ -84,54 +84,54 @@ def list_url(place: Mapping[str, str], **more: str) -> str:
     return "/memories?" + urlencode(given, quote_via=quote, safe="")
 
 
-async def _found(visit: Visit, namespace: str, filters: Mapping[str, str]) -> Values:
+async def _found(request: PageRequest, namespace: str, filters: Mapping[str, str]) -> Values:
     """A page of memories; what is wrong with a search is said above it."""
     given: dict[str, Any] = {"namespace": namespace, "limit": _ROWS}
     given |= {"tags": [filters["tag"]]} if "tag" in filters else {}
     given |= {"linked_to": filters["linked_to"]} if "linked_to" in filters else {}
-    given |= {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}
+    given |= {"cursor": request.query["cursor"]} if request.query.get("cursor") else {}
     try:
-        return {"page": await _search(visit, filters, given)}
+        return {"page": await _search(request, filters, given)}
     except (InvalidInput, FeatureDisabled) as error:
         nothing: Rows[MemoryRow] = Rows((), 0, _ROWS, 0)
         return {"page": nothing, "error": str(error)}
 
 
 async def _search(
-    visit: Visit, filters: Mapping[str, str], given: dict[str, Any]
+    request: PageRequest, filters: Mapping[str, str], given: dict[str, Any]
 ) -> Rows[MemoryRow] | Rows[MemoryHit]:
     if "q" not in filters:
-        return await visit.call(memory_list, **given)
+        return await request.call(memory_list, **given)
     if filters.get("how") == "words":
-        return await visit.call(
+        return await request.call(
             memory_fulltext_search, keywords=filters["q"], operator="AND", **given
         )
-    return await visit.call(memory_search, query=filters["q"], **given)
+    return await request.call(memory_search, query=filters["q"], **given)
 
 
-async def _memory(visit: Visit) -> Memory:
+async def _memory(request: PageRequest) -> Memory:
     """The memory of the query, or of the form that was sent."""
-    key = visit.form.get("key") or visit.query.get("key") or ""
-    return await visit.call(
+    key = request.form.get("key") or request.query.get("key") or ""
+    return await request.call(
         memory_get,
-        namespace=_namespace(visit),
+        namespace=_namespace(request),
         key=key,
         include_history=True,
         max_chars=_MAX_CHARS,
     )
 
 
-async def read(visit: Visit) -> Values:
+async def read(request: PageRequest) -> Values:
     """A memory, its older versions, and who wrote it."""
-    memory = await _memory(visit)
+    memory = await _memory(request)
     return {
         "memory": memory,
         "trust": TRUST,
         "targets": [(link, _target_url(memory.namespace, link)) for link in memory.links],
-        "writes": await _writes(visit, memory),
+        "writes": await _writes(request, memory),
         "memory_url": memory_url,
         "list_url": list_url,
-        "may_vouch": visit.person.caller.is_owner and memory.trust != "user",
+        "may_vouch": request.person.caller.is_owner and memory.trust != "user",
     }
 
 
@@ -147,11 +147,11 @@ def _target_url(namespace: str, link: MemoryLink) -> str:
     return memory_url(namespace, link.to)
 
 
-async def _writes(visit: Visit, memory: Memory) -> list[Values]:
+async def _writes(request: PageRequest, memory: Memory) -> list[Values]:
     """Who wrote a memory, newest first, as the audit log says; only for those who may read it."""
-    if not visit.may(Scope.ADMIN):
+    if not request.may(Scope.ADMIN):
         return []
-    page = await visit.call(list_audit, target=memory.key, limit=_WRITES)
+    page = await request.call(list_audit, target=memory.key, limit=_WRITES)
     return [
         {"actor": entry.actor, "via": entry.via, "at": entry.at}
         for entry in page.results
@@ -180,27 +180,27 @@ def _link(line: str) -> dict[str, Any]:
     return {"type": kind, "to": to.strip()}
 
 
-async def new(visit: Visit) -> Values:
+async def new(request: PageRequest) -> Values:
     """A form for a new memory."""
-    given = {"namespace": _namespace(visit), "key": visit.query.get("key", ""), **visit.form}
+    given = {"namespace": _namespace(request), "key": request.query.get("key", ""), **request.form}
     return {"given": given}
 
 
-async def add(visit: Visit) -> Redirect:
+async def add(request: PageRequest) -> Redirect:
     """Add a memory, unless there is one under its key."""
-    fields = _fields(visit.form)
+    fields = _fields(request.form)
     if fields["expires_at"] == "never":
         fields.pop("expires_at")  # one that comes from mail then expires automatically
     with suppress(NotFound):
-        await visit.call(memory_get, namespace=fields["namespace"], key=fields["key"])
+        await request.call(memory_get, namespace=fields["namespace"], key=fields["key"])
         raise Conflict(f"the memory {fields['key']} already exists; open it to change it")
-    added = await visit.call(memory_add, **fields)
+    added = await request.call(memory_add, **fields)
     return Redirect(memory_url(added.namespace, added.key), "remembered")
 
 
-async def edit(visit: Visit) -> Values:
+async def edit(request: PageRequest) -> Values:
     """A form for a memory. After a conflict it has what was typed, beside what is stored now."""
-    memory = await _memory(visit)
+    memory = await _memory(request)
     stored = {
         "text": memory.text,
         "summary": "" if memory.summary == summary_of(memory.text) else memory.summary,
@@ -208,37 +208,37 @@ async def edit(visit: Visit) -> Values:
         "links": "\n".join(f"{link.type} {link.to}" for link in memory.links),
         "expires_at": f"{memory.expires_at:%Y-%m-%d}" if memory.expires_at else "",
     }
-    has_changed = visit.form.get("version", str(memory.version)) != str(memory.version)
+    has_changed = request.form.get("version", str(memory.version)) != str(memory.version)
     return {
         "memory": memory,
-        "given": {**stored, **visit.form},
+        "given": {**stored, **request.form},
         "has_changed": has_changed,
         "memory_url": memory_url,
     }
 
 
-async def save(visit: Visit) -> Redirect:
+async def save(request: PageRequest) -> Redirect:
     """Save a memory if nobody has changed it since the form was made."""
-    before, fields = await _memory(visit), _fields(visit.form)
+    before, fields = await _memory(request), _fields(request.form)
     if fields["links"] == [{"type": link.type, "to": link.to} for link in before.links]:
         fields.pop("links")  # weights stay as they are
     if before.expires_at and fields["expires_at"] == f"{before.expires_at:%Y-%m-%d}":
         fields.pop("expires_at")
-    saved = await visit.call(edit_memory, version=visit.form.get("version", "0"), **fields)
+    saved = await request.call(edit_memory, version=request.form.get("version", "0"), **fields)
     return Redirect(memory_url(saved.namespace, saved.key), "memory saved")
 
 
-async def vouch(visit: Visit) -> Redirect:
+async def vouch(request: PageRequest) -> Redirect:
     """Say that a memory is right."""
-    namespace, key = _namespace(visit), visit.form.get("key", "")
-    await visit.call(memory_update, namespace=namespace, key=key, trust="user")
+    namespace, key = _namespace(request), request.form.get("key", "")
+    await request.call(memory_update, namespace=namespace, key=key, trust="user")
     return Redirect(memory_url(namespace, key), "vouched")
 
 
-async def delete(visit: Visit) -> Redirect:
+async def delete(request: PageRequest) -> Redirect:
     """Delete a memory with its older versions."""
-    namespace = _namespace(visit)
-    await visit.call(memory_delete, namespace=namespace, key=visit.form.get("key", ""))
+    namespace = _namespace(request)
+    await request.call(memory_delete, namespace=namespace, key=request.form.get("key", ""))
     return Redirect(list_url({"namespace": namespace}), "forgotten")
 
 

@@ -23,7 +23,16 @@ from postroom.operations.outgoing.outbox import (
 )
 from postroom.surfaces.web.mail import writing
 from postroom.surfaces.web.mail.reading import attachment_preview, is_picture
-from postroom.surfaces.web.page import File, Form, Link, Page, Redirect, Section, Values, Visit
+from postroom.surfaces.web.page import (
+    File,
+    Form,
+    Link,
+    Page,
+    PageRequest,
+    Redirect,
+    Section,
+    Values,
+)
 from postroom.surfaces.web.rendering import message_ids
 
 STATUSES = {
@@ -64,29 +73,29 @@ _RETRIABLE = ("failed", "bounced", "unknown", "captured")
 _REWRITABLE = ("failed", "bounced", "rejected")
 
 
-def statuses_of(visit: Visit) -> list[str]:
+def statuses_of(request: PageRequest) -> list[str]:
     """What the person may see: somebody who only approves sees held mail."""
-    return list(STATUSES) if visit.may(Scope.READ) else ["held"]
+    return list(STATUSES) if request.may(Scope.READ) else ["held"]
 
 
-async def count(visit: Visit, status: str) -> int:
+async def count(request: PageRequest, status: str) -> int:
     """How much mail of a status there is."""
-    return (await visit.call(list_outbox, status=status, limit=1)).total
+    return (await request.call(list_outbox, status=status, limit=1)).total
 
 
-async def outgoing(visit: Visit) -> Values:
+async def outgoing(request: PageRequest) -> Values:
     """The outbox by status, or one status of it from a cursor on."""
-    chosen = visit.query.get("status", "")
+    chosen = request.query.get("status", "")
     chosen = chosen if chosen in STATUSES else ""
-    place = {"cursor": visit.query["cursor"]} if visit.query.get("cursor") and chosen else {}
+    place = {"cursor": request.query["cursor"]} if request.query.get("cursor") and chosen else {}
     statuses = (
-        statuses_of(visit) if not chosen else list(dict.fromkeys((chosen, *statuses_of(visit))))
+        statuses_of(request) if not chosen else list(dict.fromkeys((chosen, *statuses_of(request))))
     )
     parts = {}
     for status in statuses:
         many = _ROWS if status == chosen or status == "held" else _FEW_ROWS
         rows = {"limit": many, **place} if status == chosen else {"limit": 1 if chosen else many}
-        parts[status] = await visit.call(list_outbox, status=status, **rows)
+        parts[status] = await request.call(list_outbox, status=status, **rows)
     return {
         "parts": {chosen: parts[chosen]} if chosen else parts,
         "counts": {status: page.total for status, page in parts.items()},
@@ -94,7 +103,7 @@ async def outgoing(visit: Visit) -> Values:
         "advice": ADVICE,
         "chosen": chosen,
         "is_paused": any(page.is_paused for page in parts.values()),
-        "now": visit.app.services.clock(),
+        "now": request.app.services.clock(),
         "span": span,
     }
 
@@ -109,17 +118,17 @@ def span(start: datetime, end: datetime) -> str:
     return "less than a minute"
 
 
-async def outgoing_mail(visit: Visit) -> Values:
+async def outgoing_mail(request: PageRequest) -> Values:
     """One outgoing mail, with the decision that it waits for."""
-    message_id = visit.path["message_id"]
+    message_id = request.path["message_id"]
     mail: HeldMail | Message
     try:
-        mail = await visit.call(get_held_mail, message_id=message_id)
+        mail = await request.call(get_held_mail, message_id=message_id)
     except NotFound:
-        if not visit.may(Scope.READ):
+        if not request.may(Scope.READ):
             raise
-        mail = await visit.call(get_message, message_id=message_id, max_chars=_MAX_CHARS)
-    may_send = visit.may(Scope.SEND) and visit.may(Scope.READ)
+        mail = await request.call(get_message, message_id=message_id, max_chars=_MAX_CHARS)
+    may_send = request.may(Scope.SEND) and request.may(Scope.READ)
     return {
         "mail": mail,
         "recipients": recipients_by_role(mail),
@@ -128,45 +137,45 @@ async def outgoing_mail(visit: Visit) -> Values:
         "may_retry": may_send and mail.status in _RETRIABLE,
         "may_rewrite": may_send and mail.status in _REWRITABLE,
         "advice": ADVICE.get(mail.status or "", ""),
-        "entry": await _entry(visit, mail.status, message_id),
-        "answered": await _answered(visit, mail),
-        "subjects": await _subjects(visit, mail),
+        "entry": await _entry(request, mail.status, message_id),
+        "answered": await _answered(request, mail),
+        "subjects": await _subjects(request, mail),
         "changes": await _changes(mail) if isinstance(mail, HeldMail) else None,
-        "preview": await attachment_preview(visit, mail) if visit.may(Scope.READ) else None,
+        "preview": await attachment_preview(request, mail) if request.may(Scope.READ) else None,
         "is_picture": is_picture,
-        "note": visit.form.get("note", ""),
-        "is_next": visit.query.get("notice", "").endswith(", next"),
-        "now": visit.app.services.clock(),
+        "note": request.form.get("note", ""),
+        "is_next": request.query.get("notice", "").endswith(", next"),
+        "now": request.app.services.clock(),
         "span": span,
-        **(await _neighbours(visit, message_id) if mail.status == "held" else {"place": None}),
+        **(await _neighbours(request, message_id) if mail.status == "held" else {"place": None}),
     }
 
 
-async def _entry(visit: Visit, status: str | None, message_id: str) -> OutboxEntry | None:
+async def _entry(request: PageRequest, status: str | None, message_id: str) -> OutboxEntry | None:
     """The entry of a queued mail: its attempts, and when the next one is."""
-    if status != "queued" or not visit.may(Scope.READ):
+    if status != "queued" or not request.may(Scope.READ):
         return None
-    page = await visit.call(list_outbox, status=status, limit=_MAX_HELD)
+    page = await request.call(list_outbox, status=status, limit=_MAX_HELD)
     return next((entry for entry in page.results if entry.message_id == message_id), None)
 
 
-async def _answered(visit: Visit, mail: HeldMail | Message) -> Message | None:
+async def _answered(request: PageRequest, mail: HeldMail | Message) -> Message | None:
     """The mail that a held one answers, if the person may read it."""
-    if not isinstance(mail, HeldMail) or not mail.answers or not visit.may(Scope.READ):
+    if not isinstance(mail, HeldMail) or not mail.answers or not request.may(Scope.READ):
         return None
     try:
-        return await visit.call(get_message, message_id=mail.answers, max_chars=_MAX_CHARS)
+        return await request.call(get_message, message_id=mail.answers, max_chars=_MAX_CHARS)
     except NotFound:
         return None
 
 
-async def _subjects(visit: Visit, mail: HeldMail | Message) -> dict[str, str]:
+async def _subjects(request: PageRequest, mail: HeldMail | Message) -> dict[str, str]:
     """The subjects of messages that the reasons of a hold name, as far as they can be read."""
     named = message_ids(" ".join(mail.hold.reasons)) if mail.hold else []
     found = {}
-    for message_id in list(dict.fromkeys(named))[:_MAX_NAMED] if visit.may(Scope.READ) else ():
+    for message_id in list(dict.fromkeys(named))[:_MAX_NAMED] if request.may(Scope.READ) else ():
         with suppress(NotFound):
-            message = await visit.call(get_message, message_id=message_id, max_chars=1)
+            message = await request.call(get_message, message_id=message_id, max_chars=1)
             found[message_id] = f"“{message.subject or '(no subject)'}”"
     return found
 
@@ -197,9 +206,9 @@ async def _changes(mail: HeldMail) -> Values | None:
     }
 
 
-async def _neighbours(visit: Visit, message_id: str) -> Values:
+async def _neighbours(request: PageRequest, message_id: str) -> Values:
     """The held mail before and after this one, and its place among all of it."""
-    page = await visit.call(list_outbox, status="held", limit=_MAX_HELD)
+    page = await request.call(list_outbox, status="held", limit=_MAX_HELD)
     ids = [entry.message_id for entry in page.results]
     if message_id not in ids:
         return {"place": None}
@@ -214,19 +223,19 @@ async def _neighbours(visit: Visit, message_id: str) -> Values:
     }
 
 
-async def approve(visit: Visit) -> Redirect:
+async def approve(request: PageRequest) -> Redirect:
     """Let a held mail leave, and lead to the next one."""
-    place = (await _neighbours(visit, visit.path["message_id"]))["place"]
-    sha256 = visit.form.get("sha256", "")
-    await visit.call(approve_message, message_id=visit.path["message_id"], sha256=sha256)
+    place = (await _neighbours(request, request.path["message_id"]))["place"]
+    sha256 = request.form.get("sha256", "")
+    await request.call(approve_message, message_id=request.path["message_id"], sha256=sha256)
     return _to_next(place, "approved")
 
 
-async def reject(visit: Visit) -> Redirect:
+async def reject(request: PageRequest) -> Redirect:
     """Keep a held mail from leaving, and lead to the next one."""
-    place = (await _neighbours(visit, visit.path["message_id"]))["place"]
-    given = {name: visit.form[name] for name in ("sha256", "note") if visit.form.get(name)}
-    await visit.call(reject_message, message_id=visit.path["message_id"], **given)
+    place = (await _neighbours(request, request.path["message_id"]))["place"]
+    given = {name: request.form[name] for name in ("sha256", "note") if request.form.get(name)}
+    await request.call(reject_message, message_id=request.path["message_id"], **given)
     return _to_next(place, "rejected")
 
 
@@ -240,38 +249,38 @@ def _to_next(place: Values | None, notice: str) -> Redirect:
     )
 
 
-async def edit(visit: Visit) -> Redirect:
+async def edit(request: PageRequest) -> Redirect:
     """Take a mail back that has not left, and lead to its draft."""
-    message_id = visit.path["message_id"]
-    sent = await visit.call(cancel_message, message_id=message_id)
+    message_id = request.path["message_id"]
+    sent = await request.call(cancel_message, message_id=message_id)
     if sent.draft_id is None:
         return Redirect(f"/outgoing/{message_id}", "stopped")
     return Redirect(f"/drafts/{sent.draft_id}", "taken back")
 
 
-async def reschedule(visit: Visit) -> Redirect:
+async def reschedule(request: PageRequest) -> Redirect:
     """Send a scheduled mail at another time, or now: it is taken back and sent again."""
-    message_id = visit.path["message_id"]
-    when = None if visit.form.get("do") == "now" else _coming_time(visit)
-    sent = await visit.call(cancel_message, message_id=message_id)
+    message_id = request.path["message_id"]
+    when = None if request.form.get("do") == "now" else _coming_time(request)
+    sent = await request.call(cancel_message, message_id=message_id)
     if sent.draft_id is None:
         return Redirect(f"/outgoing/{message_id}", "stopped")
     try:
-        await visit.call(update_draft, draft_id=sent.draft_id, send_at=when)
-        again = await visit.call(send_draft, draft_id=sent.draft_id)
+        await request.call(update_draft, draft_id=sent.draft_id, send_at=when)
+        again = await request.call(send_draft, draft_id=sent.draft_id)
     except MailError:
         return Redirect(f"/drafts/{sent.draft_id}", "not sent")
     notice = again.status if again.status in ("held", "scheduled", "queued") else "sent"
     return Redirect(f"/outgoing/{again.message_id}", notice)
 
 
-def _coming_time(visit: Visit) -> str:
+def _coming_time(request: PageRequest) -> str:
     """The time that was chosen, before anything is taken back for it. Raises InvalidInput."""
     try:
-        moment = datetime.fromisoformat(visit.form.get("send_at", "")).replace(tzinfo=UTC)
+        moment = datetime.fromisoformat(request.form.get("send_at", "")).replace(tzinfo=UTC)
     except ValueError:
         raise InvalidInput("choose another time, or send it now") from None
-    if moment <= visit.app.services.clock():
+    if moment <= request.app.services.clock():
         raise InvalidInput("this time is in the past; choose a later one, or send it now")
     return moment.isoformat()
 

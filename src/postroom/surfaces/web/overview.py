@@ -22,7 +22,7 @@ from postroom.operations.outgoing.outbox import list_outbox
 from postroom.operations.rule_runs import list_stopped_rules
 from postroom.operations.webhooks import list_deliveries, list_webhooks
 from postroom.surfaces.web.outgoing import STATUSES, count, statuses_of
-from postroom.surfaces.web.page import Link, Page, Section, Values, Visit
+from postroom.surfaces.web.page import Link, Page, PageRequest, Section, Values
 
 EXPIRES_SOON = timedelta(days=14)
 LITTLE_SPACE = 1024**3
@@ -33,7 +33,7 @@ _DELIVERIES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class Task:
     """Something that waits for the person: what, why, and where it is fixed."""
 
     tone: Literal["warn", "bad"]
@@ -43,80 +43,82 @@ class Need:
     action: str
 
 
-async def needs_of(visit: Visit, counts: Mapping[str, int], *, is_paused: bool) -> list[Need]:
+async def tasks_of(
+    request: PageRequest, counts: Mapping[str, int], *, is_paused: bool
+) -> list[Task]:
     """What needs the person, as far as they may see and fix it; most urgent first."""
     found = [*_of_mail(counts, is_paused=is_paused)]
-    if visit.may(Scope.READ):
-        found += [*_of_accounts((await visit.call(list_accounts, limit=100)).results)]
+    if request.may(Scope.READ):
+        found += [*_of_accounts((await request.call(list_accounts, limit=100)).results)]
         found += [
-            Need("bad", f"The rule “{rule.name}” has stopped", rule.reason, "/rules", "Open rules")
-            for rule in await visit.call(list_stopped_rules)
+            Task("bad", f"The rule “{rule.name}” has stopped", rule.reason, "/rules", "Open rules")
+            for rule in await request.call(list_stopped_rules)
         ]
-    if visit.may(Scope.ADMIN):
-        found += await _of_webhooks(visit)
-    if sees_installation(visit):
-        found += _of_keys(await _keys(visit), visit.app.services.clock())
+    if request.may(Scope.ADMIN):
+        found += await _of_webhooks(request)
+    if sees_installation(request):
+        found += _of_keys(await _keys(request), request.app.services.clock())
     return found
 
 
-def sees_installation(visit: Visit) -> bool:
+def sees_installation(request: PageRequest) -> bool:
     """Whether the person may see what concerns the whole installation."""
-    sees = visit.person.caller.sees_everything
-    return sees and visit.may(Scope.ADMIN) and visit.may(Scope.READ)
+    sees = request.person.caller.sees_everything
+    return sees and request.may(Scope.ADMIN) and request.may(Scope.READ)
 
 
 def _messages(count: int) -> str:
     return "1 message" if count == 1 else f"{count} messages"
 
 
-def _of_mail(counts: Mapping[str, int], *, is_paused: bool) -> Iterator[Need]:
+def _of_mail(counts: Mapping[str, int], *, is_paused: bool) -> Iterator[Task]:
     if held := counts.get("held", 0):
         is_waiting = "is waiting" if held == 1 else "are waiting"
         why = "See what an agent wants to send, then approve or reject it."
-        yield Need(
+        yield Task(
             "warn", f"{_messages(held)} {is_waiting} for your approval", why, "/outgoing", "Review"
         )
     if is_paused:
         why = "Mail is accepted but not sent. Run `postroom outbox resume` to send it."
-        yield Need("bad", "The outbox is paused", why, "/outgoing", "View outgoing mail")
+        yield Task("bad", "The outbox is paused", why, "/outgoing", "View outgoing mail")
     if failed := counts.get("failed", 0):
         why = "The recipient's server rejected it. See why, then send it again if that helps."
         link = "/outgoing?status=failed"
-        yield Need("bad", f"{_messages(failed)} could not be delivered", why, link, "See why")
+        yield Task("bad", f"{_messages(failed)} could not be delivered", why, link, "See why")
     if unknown := counts.get("unknown", 0):
         why = (
             "The connection broke before the server confirmed. Ask the recipient before you resend."
         )
         link = "/outgoing?status=unknown"
-        yield Need("bad", f"{_messages(unknown)} may or may not have been sent", why, link, "View")
+        yield Task("bad", f"{_messages(unknown)} may or may not have been sent", why, link, "View")
 
 
-def _of_accounts(accounts: tuple[Account, ...]) -> Iterator[Need]:
+def _of_accounts(accounts: tuple[Account, ...]) -> Iterator[Task]:
     for account in accounts:
         if account.state == "needs_reauth":
             what = f"{account.address} needs you to sign in"
-            yield Need("bad", what, account.detail, "/accounts", "Sign in")
+            yield Task("bad", what, account.detail, "/accounts", "Sign in")
         elif account.state == "failing":
             what = f"{account.address} is not syncing"
-            yield Need("bad", what, account.detail, "/accounts", "Open accounts")
+            yield Task("bad", what, account.detail, "/accounts", "Open accounts")
 
 
-async def _of_webhooks(visit: Visit) -> list[Need]:
+async def _of_webhooks(request: PageRequest) -> list[Task]:
     found = []
-    webhooks = (await visit.call(list_webhooks, limit=_MAX_WEBHOOKS)).results
+    webhooks = (await request.call(list_webhooks, limit=_MAX_WEBHOOKS)).results
     for webhook in webhooks:
         if webhook.stopped:
             what = f"The webhook {webhook.url} has stopped"
-            found.append(Need("bad", what, webhook.stopped, "/webhooks", "Open webhooks"))
-        elif webhook.enabled and (why := await _failure(visit, webhook.id)):
+            found.append(Task("bad", what, webhook.stopped, "/webhooks", "Open webhooks"))
+        elif webhook.enabled and (why := await _failure(request, webhook.id)):
             what = f"The webhook {webhook.url} is failing"
-            found.append(Need("warn", what, why, "/webhooks", "Open webhooks"))
+            found.append(Task("warn", what, why, "/webhooks", "Open webhooks"))
     return found
 
 
-async def _failure(visit: Visit, webhook_id: str) -> str:
+async def _failure(request: PageRequest, webhook_id: str) -> str:
     """Why deliveries to a webhook fail lately; empty if they do not."""
-    page = await visit.call(list_deliveries, webhook_id=webhook_id, limit=_DELIVERIES)
+    page = await request.call(list_deliveries, webhook_id=webhook_id, limit=_DELIVERIES)
     failed = [one for one in page.results if one.status != "delivered" and one.attempts]
     if not failed:
         return ""
@@ -124,21 +126,21 @@ async def _failure(visit: Visit, webhook_id: str) -> str:
     return f"{deliveries} of the last {len(page.results)} failed: {failed[0].detail}"
 
 
-async def _keys(visit: Visit) -> list[Key]:
-    page = await visit.call(list_keys, limit=100)
+async def _keys(request: PageRequest) -> list[Key]:
+    page = await request.call(list_keys, limit=100)
     found = [*page.results]
     for _ in range(_PAGES):
         if page.next_cursor is None:
             break
-        page = await visit.call(list_keys, limit=100, cursor=page.next_cursor)
+        page = await request.call(list_keys, limit=100, cursor=page.next_cursor)
         found += page.results
     return found
 
 
-def _of_keys(keys: list[Key], now: datetime) -> list[Need]:
+def _of_keys(keys: list[Key], now: datetime) -> list[Task]:
     soon = [key for key in keys if key.expires_at and now < key.expires_at <= now + EXPIRES_SOON]
     return [
-        Need(
+        Task(
             "warn",
             f"The key “{key.name}” expires soon",
             f"It expires on {key.expires_at:%-d %b %Y}. Extend it, or replace it with a new key.",
@@ -149,11 +151,11 @@ def _of_keys(keys: list[Key], now: datetime) -> list[Need]:
     ]
 
 
-async def load_of(visit: Visit) -> Load | None:
+async def load_of(request: PageRequest) -> Load | None:
     """What waits and how much space is left; None for whoever may not see that."""
-    if not sees_installation(visit):
+    if not sees_installation(request):
         return None
-    return await visit.call(get_load)
+    return await request.call(get_load)
 
 
 DAY_WIDTH, BAR_WIDTH, HEIGHT = 10, 7, 100
@@ -263,28 +265,28 @@ def _bars(days: Sequence[DayActivity], series: Sequence[Series], most: int) -> I
 PERIODS = ("14", "30", "90")
 
 
-async def overview(visit: Visit) -> Values:
+async def overview(request: PageRequest) -> Values:
     """Needs, charts and queues, as far as the person may see them."""
-    counts = {status: await count(visit, status) for status in statuses_of(visit)}
-    queue = await visit.call(list_outbox, status="held", limit=1)
-    days = visit.query.get("days", "")
+    counts = {status: await count(request, status) for status in statuses_of(request)}
+    queue = await request.call(list_outbox, status="held", limit=1)
+    days = request.query.get("days", "")
     days = days if days in PERIODS else PERIODS[0]
     values: Values = {
         "counts": counts,
         "statuses": STATUSES,
-        "needs": await needs_of(visit, counts, is_paused=queue.is_paused),
+        "tasks": await tasks_of(request, counts, is_paused=queue.is_paused),
         "days": days,
         "periods": PERIODS,
-        "load": (load := await load_of(visit)),
+        "load": (load := await load_of(request)),
         "slow": _slow(load),
         "drafts": 0,
         "charts": [],
         "tools": (),
     }
-    if visit.may(Scope.READ):
-        activity = await visit.call(get_activity, days=int(days))
+    if request.may(Scope.READ):
+        activity = await request.call(get_activity, days=int(days))
         values |= {"charts": charts_of(activity), "tools": activity.tools}
-        values["drafts"] = (await visit.call(list_drafts, limit=1)).total
+        values["drafts"] = (await request.call(list_drafts, limit=1)).total
     return values
 
 
@@ -306,11 +308,11 @@ SECTION = Section(
 _ORDER = ("problem", "warning", "ok")
 
 
-async def health(visit: Visit) -> Values:
+async def health(request: PageRequest) -> Values:
     """All findings, problems first."""
-    found = await visit.call(get_health)
+    found = await request.call(get_health)
     findings = sorted(found.findings, key=lambda finding: _ORDER.index(finding.status))
-    now = visit.app.services.clock()
+    now = request.app.services.clock()
     counts = {status: sum(f.status == status for f in findings) for status in _ORDER}
     return {
         "health": found,

@@ -1,4 +1,4 @@
-"""What a page of the table is: what a GET shows, what a POST does, and the visit of a person."""
+"""What a page of the table is: what a GET shows, what a POST does, and the request of a person."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from postroom.model.message import Download
 T = TypeVar("T")
 
 
-class Guard(Protocol):
+class SignInThrottle(Protocol):
     """Looks up what a person signs in with, and slows down who guesses."""
 
     async def __call__(self, secret: str, look_up: Callable[[], Awaitable[T]]) -> T:
@@ -30,7 +30,7 @@ ToolText = Callable[[RequestContext, str, Mapping[str, Any]], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Posted:
+class FormData:
     """What a form sent: its fields in order, and its files."""
 
     fields: Sequence[tuple[str, str]] = ()
@@ -42,17 +42,17 @@ class Posted:
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class PageRequest:
     """A request of a person: who they are, and what they gave in path, query and form."""
 
     app: App
     signed_in: SignedIn | None
-    guard: Guard
+    throttle: SignInThrottle
     user_agent: str
     tool_text: ToolText
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
-    posted: Posted = Posted()
+    posted: FormData = FormData()
     base_url: str = ""
     """The address of this server as programs elsewhere reach it, without a slash at its end."""
 
@@ -97,7 +97,7 @@ Values = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class FormResult:
     """What a form is answered with if it is not redirected: a secret that is shown once, a test."""
 
     template: str
@@ -110,14 +110,14 @@ class Page:
 
     path: str
     template: str
-    values: Callable[[Visit], Awaitable[Values]]
+    values: Callable[[PageRequest], Awaitable[Values]]
     is_public: bool = False
     scope: Scope | None = None
     """The scope without which the form on this page is of no use."""
 
 
 @dataclass(frozen=True, slots=True)
-class Framed:
+class FramedPage:
     """A document in HTML, and what its content may do (Content-Security-Policy)."""
 
     html: bytes
@@ -129,7 +129,7 @@ class Document:
     """A document that a page shows in a frame, with a policy of its own."""
 
     path: str
-    content: Callable[[Visit], Awaitable[Framed]]
+    content: Callable[[PageRequest], Awaitable[FramedPage]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,19 +149,19 @@ class Form:
     """
 
     path: str
-    action: Operation[Any, Any] | Callable[[Visit], Awaitable[Redirect | Shown]]
+    action: Operation[Any, Any] | Callable[[PageRequest], Awaitable[Redirect | FormResult]]
     error_page: Page
     fields: tuple[str, ...] = ()
     redirect_to: str = "/"
     notice: str = ""
     is_public: bool = False
 
-    async def submit(self, visit: Visit) -> Redirect | Shown:
+    async def submit(self, request: PageRequest) -> Redirect | FormResult:
         """Do what the form asks for. Raises MailError."""
         if not isinstance(self.action, Operation):
-            return await self.action(visit)
-        given = {name: visit.form[name] for name in self.fields if visit.form.get(name)}
-        await visit.call(self.action, **visit.path, **given)
+            return await self.action(request)
+        given = {name: request.form[name] for name in self.fields if request.form.get(name)}
+        await request.call(self.action, **request.path, **given)
         return Redirect(self.redirect_to, self.notice)
 
 

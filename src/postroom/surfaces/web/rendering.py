@@ -162,7 +162,7 @@ _MESSAGE_ID = re.compile(r"\b(msg_[0-9a-z]{12,60})\b")
 _UNITS = ("bytes", "KB", "MB", "GB")
 
 
-def _shown(value: Any) -> Any:
+def _finalize(value: Any) -> Any:
     """What a template prints, before it is escaped."""
     return cleaned(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
@@ -210,7 +210,7 @@ def _environment() -> Environment:
         loader=PackageLoader("postroom.surfaces.web"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_shown,
+        finalize=_finalize,
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,

@@ -12,7 +12,7 @@ from postroom.operations.mail.message_changes import list_labels, list_mailboxes
 from postroom.operations.mail.messages import search_messages
 from postroom.operations.webhooks import list_webhooks
 from postroom.rules.definition import ACTIONS, FIELDS, GROUPS, KEYS, OPERATORS, SAFETY_KEYS
-from postroom.surfaces.web.page import Values, Visit
+from postroom.surfaces.web.page import PageRequest, Values
 
 
 class Template(NamedTuple):
@@ -105,14 +105,14 @@ then: [{forward: ana@example.com}, {apply_label: Forwarded}]
 
 
 _MOST = 100
-_TRUTH = ["true", "false"]
+_BOOLEAN = ["true", "false"]
 _LISTS_OF = {"a label": "label", "a mailbox": "mailbox", "an address": "to"}
 """The field whose values an action takes, by what it takes."""
 
 
-async def completion(visit: Visit) -> dict[str, Any]:
+async def completion(request: PageRequest) -> dict[str, Any]:
     """Names by their place in a rule, and the values that fields and actions may have."""
-    values = await _values(visit)
+    values = await _values(request)
     for name, action in ACTIONS.items():
         values.setdefault(name, values.get(_LISTS_OF.get(action.takes, ""), []))
     return {
@@ -126,14 +126,16 @@ async def completion(visit: Visit) -> dict[str, Any]:
     }
 
 
-async def _values(visit: Visit) -> dict[str, list[str]]:
-    inboxes = (await visit.call(list_inboxes, limit=_MOST)).results
-    mailboxes = (await visit.call(list_mailboxes, limit=_MOST)).results
-    labels = (await visit.call(list_labels, limit=_MOST)).results
+async def _values(request: PageRequest) -> dict[str, list[str]]:
+    inboxes = (await request.call(list_inboxes, limit=_MOST)).results
+    mailboxes = (await request.call(list_mailboxes, limit=_MOST)).results
+    labels = (await request.call(list_labels, limit=_MOST)).results
     own = [inbox.address for inbox in inboxes]
-    hooks = (await visit.call(list_webhooks, limit=_MOST)).results if visit.may(Scope.ADMIN) else ()
+    hooks = (
+        (await request.call(list_webhooks, limit=_MOST)).results if request.may(Scope.ADMIN) else ()
+    )
     values = {
-        "from": await _senders(visit),
+        "from": await _senders(request),
         "to": own,
         "cc": own,
         "inbox": own,
@@ -144,21 +146,21 @@ async def _values(visit: Visit) -> dict[str, list[str]]:
         "webhook": [hook.id for hook in hooks],
     }
     flags = ("enabled", "require_plan", "undo", "exists")
-    return values | dict.fromkeys((*flags, *_truths()), _TRUTH)
+    return values | dict.fromkeys((*flags, *_booleans()), _BOOLEAN)
 
 
-def _truths() -> list[str]:
-    return [name for name, sort in FIELDS.items() if sort == "truth"]
+def _booleans() -> list[str]:
+    return [name for name, field_type in FIELDS.items() if field_type == "boolean"]
 
 
-async def _senders(visit: Visit) -> list[str]:
+async def _senders(request: PageRequest) -> list[str]:
     """Who wrote lately: addresses, and their domains.
 
     Only for the owner: mail that a key has seen is taken into account when it sends (`approval`).
     """
-    if not visit.person.caller.is_owner:
+    if not request.person.caller.is_owner:
         return []
-    rows = (await visit.call(search_messages, mailbox="*", limit=_MOST)).results
+    rows = (await request.call(search_messages, mailbox="*", limit=_MOST)).results
     addresses = _unique(row.from_address for row in rows)
     domains = _unique(f"@{address.rpartition('@')[2]}" for address in addresses)
     return [*domains, *addresses]

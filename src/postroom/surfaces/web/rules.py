@@ -21,7 +21,16 @@ from postroom.operations.rules import (
     undo_rule_plan,
     update_rule,
 )
-from postroom.surfaces.web.page import Form, Link, Page, Redirect, Section, Shown, Values, Visit
+from postroom.surfaces.web.page import (
+    Form,
+    FormResult,
+    Link,
+    Page,
+    PageRequest,
+    Redirect,
+    Section,
+    Values,
+)
 from postroom.surfaces.web.rule_templates import TEMPLATES, completion, reference
 
 _ROWS = 50
@@ -67,20 +76,22 @@ def outcome_of(item: PlanItem | None) -> str:
     """What a version of a rule does with a message, in words."""
     if item is None:
         return "does not match"
-    words = [f"{act.type} {act.value[:100]}".strip() for act in item.actions]
+    words = [f"{action.type} {action.value[:100]}".strip() for action in item.actions]
     return ", ".join(words) or "matches, and changes nothing"
 
 
-async def plan(visit: Visit) -> Values:
+async def plan(request: PageRequest) -> Values:
     """A plan with its messages, before and after."""
-    cursor = {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}
-    found = await visit.call(get_plan_changes, plan_id=visit.path["plan_id"], limit=_ROWS, **cursor)
+    cursor = {"cursor": request.query["cursor"]} if request.query.get("cursor") else {}
+    found = await request.call(
+        get_plan_changes, plan_id=request.path["plan_id"], limit=_ROWS, **cursor
+    )
     return {
         "plan": found.plan,
         "items": found.items,
         "changes_of": changes_of,
         # The text of a rule that is not saved, so that it can be planned again.
-        "text": visit.form.get("rule_yaml", ""),
+        "text": request.form.get("rule_yaml", ""),
         "is_preview": False,
     }
 
@@ -88,17 +99,17 @@ async def plan(visit: Visit) -> Values:
 PLAN = Page("/rules/plans/{plan_id}", "rules/plan.html", plan)
 
 
-async def apply(visit: Visit) -> Redirect:
+async def apply(request: PageRequest) -> Redirect:
     """Carry out a plan exactly as it was shown."""
-    plan_id = visit.path["plan_id"]
-    await visit.call(apply_rule_plan, plan_id=plan_id)
+    plan_id = request.path["plan_id"]
+    await request.call(apply_rule_plan, plan_id=plan_id)
     return Redirect(f"/rules/plans/{plan_id}", "plan applied")
 
 
-async def undo(visit: Visit) -> Redirect:
+async def undo(request: PageRequest) -> Redirect:
     """Take back what a plan did."""
-    plan_id = visit.path["plan_id"]
-    result = await visit.call(undo_rule_plan, plan_id=plan_id)
+    plan_id = request.path["plan_id"]
+    result = await request.call(undo_rule_plan, plan_id=plan_id)
     notice = "plan undone in part" if result.failed else "plan undone"
     return Redirect(f"/rules/plans/{plan_id}", notice)
 
@@ -109,14 +120,14 @@ NEWEST = (500, 2_000, 10_000)
 """How many messages a comparison looks at."""
 
 
-async def editor(visit: Visit) -> Values:
+async def editor(request: PageRequest) -> Values:
     """The text of a rule with its problems; what was typed stays after a form."""
-    rule = await _saved(visit)
-    chosen = TEMPLATES.get(visit.query.get("template", ""), TEMPLATES["empty"])
+    rule = await _saved(request)
+    chosen = TEMPLATES.get(request.query.get("template", ""), TEMPLATES["empty"])
     stored = chosen.yaml if rule is None else rule.yaml
-    text = visit.form.get("rule_yaml", stored)
-    version = visit.form.get("sha256") or text_sha256(stored)
-    check = await visit.call(check_rule, rule_yaml=text)
+    text = request.form.get("rule_yaml", stored)
+    version = request.form.get("sha256") or text_sha256(stored)
+    check = await request.call(check_rule, rule_yaml=text)
     marked = {problem.line: problem.severity for problem in reversed(check.problems)}
     lines = min(max(text.count("\n") + 3, _MIN_LINES), _MAX_LINES)
     return {
@@ -129,12 +140,12 @@ async def editor(visit: Visit) -> Values:
         "is_changed": rule is None or text != stored,
         "check": check,
         "lines": [(number, marked.get(number, "")) for number in range(1, lines + 1)],
-        "do": visit.form.get("do", ""),
-        "words": await completion(visit),
+        "do": request.form.get("do", ""),
+        "words": await completion(request),
         "reference": reference(),
         "action": f"/rules/{rule.id}" if rule else "/rules/new",
         "newest": NEWEST,
-        "given": visit.form,
+        "given": request.form,
         "planned": None,
         "compared": None,
         "changes_of": changes_of,
@@ -143,14 +154,14 @@ async def editor(visit: Visit) -> Values:
     }
 
 
-async def _saved(visit: Visit) -> Rule | None:
+async def _saved(request: PageRequest) -> Rule | None:
     """The saved rule; None if it is new, or was deleted while its text was typed."""
-    if "rule_id" not in visit.path:
+    if "rule_id" not in request.path:
         return None
     try:
-        return await visit.call(get_rule, rule_id=visit.path["rule_id"])
+        return await request.call(get_rule, rule_id=request.path["rule_id"])
     except NotFound:
-        if not visit.form.get("rule_yaml"):
+        if not request.form.get("rule_yaml"):
             raise
         return None
 
@@ -159,40 +170,40 @@ NEW = Page("/rules/new", "rules/editor.html", editor)
 RULE = Page("/rules/{rule_id}", "rules/editor.html", editor)
 
 
-async def submit(visit: Visit) -> Redirect | Shown:
+async def submit(request: PageRequest) -> Redirect | FormResult:
     """Check, plan, compare or save what was typed."""
-    do = visit.form.get("do", "")
+    do = request.form.get("do", "")
     if do == "check":
-        return await _shown(visit, {})
+        return await _show_editor(request, {})
     if do == "plan":
-        return await _shown(visit, await _plan(visit))
+        return await _show_editor(request, await _plan(request))
     if do == "compare":
-        return await _shown(visit, await _compare(visit))
+        return await _show_editor(request, await _compare(request))
     if do == "save":
-        return await _save(visit)
+        return await _save(request)
     raise InvalidInput("choose an action: save, plan or compare")
 
 
-async def _shown(visit: Visit, more: Values) -> Shown:
+async def _show_editor(request: PageRequest, more: Values) -> FormResult:
     """The editor again, with an answer below the text."""
-    return Shown(NEW.template, {**await editor(visit), **more})
+    return FormResult(NEW.template, {**await editor(request), **more})
 
 
-async def _plan(visit: Visit) -> Values:
+async def _plan(request: PageRequest) -> Values:
     """The plan of the typed text, or of the saved rule if it is the same."""
-    rule, text = await _saved(visit), visit.form.get("rule_yaml")
+    rule, text = await _saved(request), request.form.get("rule_yaml")
     if rule is not None and text in (None, rule.yaml):
-        plan = await visit.call(run_rule_plan, rule_id=rule.id, limit=1)
+        plan = await request.call(run_rule_plan, rule_id=rule.id, limit=1)
     else:
-        made = await visit.call(create_rule, rule_yaml=text or "", dry_run=True)
+        made = await request.call(create_rule, rule_yaml=text or "", dry_run=True)
         assert not isinstance(made, Rule)
         plan = made
-    planned = await visit.call(get_plan_changes, plan_id=plan.plan_id, limit=_ITEMS)
+    planned = await request.call(get_plan_changes, plan_id=plan.plan_id, limit=_ITEMS)
     return {"planned": planned, "plan": planned.plan, "items": planned.items}
 
 
-async def _compare(visit: Visit) -> Values:
-    form, rule_id = visit.form, visit.path.get("rule_id")
+async def _compare(request: PageRequest) -> Values:
+    form, rule_id = request.form, request.path.get("rule_id")
     newest = form.get("newest", "")
     number = int(newest) if newest.isascii() and newest.isdigit() else NEWEST[1]
     other = form.get("against_yaml", "")
@@ -200,18 +211,18 @@ async def _compare(visit: Visit) -> Values:
         raise InvalidInput("enter a version to compare with; this rule has no saved version yet")
     old = {"against_yaml": other} if other.strip() else {"rule_id": rule_id}
     text = form.get("rule_yaml", "")
-    return {"compared": await visit.call(compare_rules, rule_yaml=text, newest=number, **old)}
+    return {"compared": await request.call(compare_rules, rule_yaml=text, newest=number, **old)}
 
 
-async def _save(visit: Visit) -> Redirect:
-    form, rule_id = visit.form, visit.path.get("rule_id")
+async def _save(request: PageRequest) -> Redirect:
+    form, rule_id = request.form, request.path.get("rule_id")
     text = form.get("rule_yaml", "")
     if rule_id is None:
-        made = await visit.call(create_rule, rule_yaml=text, dry_run=False)
+        made = await request.call(create_rule, rule_yaml=text, dry_run=False)
         assert isinstance(made, Rule)
         return Redirect(f"/rules/{made.id}", "rule created")
     version = form.get("replace") or form.get("sha256", "")
-    await visit.call(replace_rule, rule_id=rule_id, rule_yaml=text, sha256=version)
+    await request.call(replace_rule, rule_id=rule_id, rule_yaml=text, sha256=version)
     return Redirect(f"/rules/{rule_id}", "rule saved")
 
 
@@ -226,66 +237,66 @@ _PEOPLE = {
 }
 
 
-async def names_of_keys(visit: Visit) -> dict[str, str]:
+async def names_of_keys(request: PageRequest) -> dict[str, str]:
     """Who made a rule or applied a plan, in words; keys are named to those who may list them."""
-    if not visit.may(Scope.ADMIN) or visit.ctx.visible != EVERYTHING:
+    if not request.may(Scope.ADMIN) or request.ctx.visible != EVERYTHING:
         return _PEOPLE
-    keys = await visit.call(list_keys, limit=100)
+    keys = await request.call(list_keys, limit=100)
     return {key.id: f"the key {key.name}" for key in keys.results} | _PEOPLE
 
 
-async def rules(visit: Visit) -> Values:
+async def rules(request: PageRequest) -> Values:
     """The rules in the order in which they run."""
-    cursor = {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}
-    page = await visit.call(list_rule_states, limit=_ROWS, days=_DAYS, **cursor)
+    cursor = {"cursor": request.query["cursor"]} if request.query.get("cursor") else {}
+    page = await request.call(list_rule_states, limit=_ROWS, days=_DAYS, **cursor)
     return {
         "page": page,
-        "names": await names_of_keys(visit),
+        "names": await names_of_keys(request),
         "templates": TEMPLATES,
         "days": _DAYS,
-        "now": visit.app.services.clock(),
+        "now": request.app.services.clock(),
     }
 
 
-async def runs(visit: Visit) -> Values:
+async def runs(request: PageRequest) -> Values:
     """Plans that were applied or wait, and what rules did with arriving mail."""
-    of_rule = {"rule_id": visit.query["rule"]} if visit.query.get("rule") else {}
-    cursor = {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}
-    states = (await visit.call(list_rule_states, limit=100, days=_DAYS)).results
-    chosen = [s for s in states if visit.query.get("rule") in (None, "", s.rule.id)]
+    of_rule = {"rule_id": request.query["rule"]} if request.query.get("rule") else {}
+    cursor = {"cursor": request.query["cursor"]} if request.query.get("cursor") else {}
+    states = (await request.call(list_rule_states, limit=100, days=_DAYS)).results
+    chosen = [s for s in states if request.query.get("rule") in (None, "", s.rule.id)]
     days = [(state.rule, day) for state in chosen for day in state.days]
     return {
-        "plans": await visit.call(list_rule_plans, limit=_RUNS, **of_rule, **cursor),
+        "plans": await request.call(list_rule_plans, limit=_RUNS, **of_rule, **cursor),
         "arrivals": sorted(days, key=lambda pair: pair[1].last_at, reverse=True)[:100],
         "states": states,
-        "chosen": visit.query.get("rule", ""),
-        "names": await names_of_keys(visit),
+        "chosen": request.query.get("rule", ""),
+        "names": await names_of_keys(request),
         "days": _DAYS,
     }
 
 
-async def switch(visit: Visit) -> Redirect:
+async def switch(request: PageRequest) -> Redirect:
     """Switch a rule on or off."""
-    on = visit.form.get("enabled") == "yes"
-    await visit.call(update_rule, rule_id=visit.path["rule_id"], enabled=on)
-    return Redirect(_place(visit), "rule on" if on else "rule off")
+    on = request.form.get("enabled") == "yes"
+    await request.call(update_rule, rule_id=request.path["rule_id"], enabled=on)
+    return Redirect(_return_path(request), "rule on" if on else "rule off")
 
 
-async def move(visit: Visit) -> Redirect:
+async def move(request: PageRequest) -> Redirect:
     """Let a rule run earlier or later."""
-    position = visit.form.get("position", "")
+    position = request.form.get("position", "")
     number = int(position) if position.isascii() and position.isdigit() else position
-    await visit.call(update_rule, rule_id=visit.path["rule_id"], position=number)
-    return Redirect(_place(visit), "rule moved")
+    await request.call(update_rule, rule_id=request.path["rule_id"], position=number)
+    return Redirect(_return_path(request), "rule moved")
 
 
-def _place(visit: Visit) -> str:
-    return f"/rules/{visit.path['rule_id']}" if visit.form.get("from") == "rule" else "/rules"
+def _return_path(request: PageRequest) -> str:
+    return f"/rules/{request.path['rule_id']}" if request.form.get("from") == "rule" else "/rules"
 
 
-async def delete(visit: Visit) -> Redirect:
+async def delete(request: PageRequest) -> Redirect:
     """Delete a rule; what it did stays."""
-    await visit.call(delete_rule, rule_id=visit.path["rule_id"])
+    await request.call(delete_rule, rule_id=request.path["rule_id"])
     return Redirect("/rules", "rule deleted")
 
 

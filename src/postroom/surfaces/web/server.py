@@ -36,12 +36,12 @@ from postroom.surfaces.web.page import (
     Document,
     File,
     Form,
+    FormData,
+    FormResult,
     Page,
-    Posted,
+    PageRequest,
     Section,
-    Shown,
     ToolText,
-    Visit,
 )
 from postroom.surfaces.web.rendering import (
     ASSETS,
@@ -157,129 +157,137 @@ class WebSurface:
         if segments[0] == "assets":
             return _asset(segments[1:], request)
         secret = session_secret(request.cookies, is_secure=self._is_secure(request))
-        visitor = _Visitor(secret)
+        session = _RequestSession(secret)
         try:
             with self._app.concurrency_limit.slot():
-                visitor.signed_in = await signed_in(self._app.services, secret)
+                session.signed_in = await signed_in(self._app.services, secret)
             if segments == [LIVE] and request.method in ("GET", "HEAD"):
-                return await self._stream(request, visitor)
+                return await self._stream(request, session)
             rows, path = self._rows.find(segments)
             if rows is None:
                 raise NotFound("page not found")
             row = rows.get("GET" if request.method == "HEAD" else request.method)
             if isinstance(row, Page):
-                return await self._show(request, row, visitor, path)
+                return await self._show(request, row, session, path)
             if isinstance(row, Document):
-                return await self._frame(request, row, visitor, path)
+                return await self._frame(request, row, session, path)
             if isinstance(row, File):
-                return await self._save(request, row, visitor, path)
+                return await self._save(request, row, session, path)
             if isinstance(row, Form):
-                return await self._submit(request, row, visitor, path)
+                return await self._submit(request, row, session, path)
             return Response(status_code=405, headers={"Allow": ", ".join(rows)})
         except MailError as error:
-            return await self._refuse(error, visitor, request)
+            return await self._refuse(error, session, request)
 
     def _is_secure(self, request: Request) -> bool:
         return self._is_https or request.url.scheme == "https"
 
-    def _visit(
+    def _page_request(
         self,
         request: Request,
-        visitor: _Visitor,
+        session: _RequestSession,
         path: Mapping[str, str],
-        posted: Posted | None = None,
-    ) -> Visit:
-        async def guard(secret: str, look_up: Callable[[], Awaitable[T]]) -> T:
+        posted: FormData | None = None,
+    ) -> PageRequest:
+        async def throttle(secret: str, look_up: Callable[[], Awaitable[T]]) -> T:
             return await self._access.sign_in(secret, request.scope, look_up)
 
         user_agent = request.headers.get("user-agent", "")
         query = dict(request.query_params)
-        who = (self._app, visitor.signed_in, guard, user_agent, self._tool_text)
-        return Visit(*who, path, query, posted or Posted(), self._base_url(request))
+        who = (self._app, session.signed_in, throttle, user_agent, self._tool_text)
+        return PageRequest(*who, path, query, posted or FormData(), self._base_url(request))
 
     def _base_url(self, request: Request) -> str:
         return server_url(self._app.settings.public_url, request.scope)
 
     async def _show(
-        self, request: Request, page: Page, visitor: _Visitor, path: Mapping[str, str]
+        self, request: Request, page: Page, session: _RequestSession, path: Mapping[str, str]
     ) -> Response:
-        if visitor.signed_in is None and not page.is_public:
+        if session.signed_in is None and not page.is_public:
             return _to_sign_in(request)
-        visit = self._visit(request, visitor, path)
-        if page.scope is not None and not visit.may(page.scope):
+        page_request = self._page_request(request, session, path)
+        if page.scope is not None and not page_request.may(page.scope):
             raise Forbidden(f"this page requires the scope {page.scope}, which you do not have")
         with self._app.concurrency_limit.slot():
-            return await _page(page, visit, visitor)
+            return await _page(page, page_request, session)
 
     async def _frame(
-        self, request: Request, document: Document, visitor: _Visitor, path: Mapping[str, str]
+        self,
+        request: Request,
+        document: Document,
+        session: _RequestSession,
+        path: Mapping[str, str],
     ) -> Response:
-        if visitor.signed_in is None:
+        if session.signed_in is None:
             return _to_sign_in(request)
         with self._app.concurrency_limit.slot():
-            framed = await document.content(self._visit(request, visitor, path))
+            framed = await document.content(self._page_request(request, session, path))
         headers = {**_FRAMED, "Content-Security-Policy": framed.policy}
         return Response(framed.html, headers=headers, media_type=HTML)
 
     async def _save(
-        self, request: Request, file: File, visitor: _Visitor, path: Mapping[str, str]
+        self, request: Request, file: File, session: _RequestSession, path: Mapping[str, str]
     ) -> Response:
-        if visitor.signed_in is None:
+        if session.signed_in is None:
             return _to_sign_in(request)
         with self._app.concurrency_limit.slot():
-            found = await self._visit(request, visitor, path).call(file.operation, **path)
+            found = await self._page_request(request, session, path).call(file.operation, **path)
             return await download_response(found, is_head=request.method == "HEAD")
 
-    async def _stream(self, request: Request, visitor: _Visitor) -> Response:
-        if visitor.signed_in is None:
+    async def _stream(self, request: Request, session: _RequestSession) -> Response:
+        if session.signed_in is None:
             return Response(status_code=401, headers=HEADERS)
-        return await live_response(request, self._visit(request, visitor, {}), visitor.secret)
+        return await live_response(
+            request, self._page_request(request, session, {}), session.secret
+        )
 
     async def _submit(
-        self, request: Request, form: Form, visitor: _Visitor, path: Mapping[str, str]
+        self, request: Request, form: Form, session: _RequestSession, path: Mapping[str, str]
     ) -> Response:
         self._access.check_form(request.headers, request.scope)
-        if visitor.signed_in is None and not form.is_public:
+        if session.signed_in is None and not form.is_public:
             return _to_sign_in(request)
-        posted = await self._posted(request, visitor)
+        posted = await self._posted(request, session)
         if not form.is_public:
-            visitor.check_token("".join(posted.all("csrf")))
-        visit = self._visit(request, visitor, path, posted)
+            session.check_token("".join(posted.all("csrf")))
+        page_request = self._page_request(request, session, path, posted)
         try:
             with self._app.concurrency_limit.slot():
-                redirect = await form.submit(visit)
-                if isinstance(redirect, Shown):
-                    return await _page(_answer_of(form, redirect), visit, visitor)
+                redirect = await form.submit(page_request)
+                if isinstance(redirect, FormResult):
+                    return await _page(_answer_of(form, redirect), page_request, session)
         except MailError as error:
             with self._app.concurrency_limit.slot():
-                return await _page(form.error_page, visit, visitor, error)
+                return await _page(form.error_page, page_request, session, error)
         response = _redirect(redirect.to, redirect.notice)
         if redirect.session is not None:
             cookie = session_cookie(redirect.session, is_secure=self._is_secure(request))
             response.headers["Set-Cookie"] = cookie
         return response
 
-    async def _posted(self, request: Request, visitor: _Visitor) -> Posted:
+    async def _posted(self, request: Request, session: _RequestSession) -> FormData:
         """What a form sent, with line ends as we write them. Raises Malformed, TooLarge."""
         kind = request.headers.get("content-type", "")
         if kind.partition(";")[0].strip().lower() not in (_FORM, _FORM_WITH_FILES):
             raise Malformed(f"send the form as {_FORM} or {_FORM_WITH_FILES}")
         sender, most = keyless_client(request.client.host if request.client else ""), _SIGN_IN_BYTES
-        if visitor.signed_in is not None:
-            sender = keyed_client(visitor.signed_in.caller.key_id)
+        if session.signed_in is not None:
+            sender = keyed_client(session.signed_in.caller.key_id)
             most = self._app.settings.limits.request_bytes
         stated = request.headers.get("content-length", "")
         bodies = self._app.request_bodies
         async with bodies.body(aiter(request.stream()), sender, most, stated) as body:
             return await in_thread(_read_form, kind, body)
 
-    async def _refuse(self, error: MailError, visitor: _Visitor, request: Request) -> Response:
+    async def _refuse(
+        self, error: MailError, session: _RequestSession, request: Request
+    ) -> Response:
         """The page of an error; without a session it shows nothing but the reason."""
         page = Page("", "error.html", _nothing, is_public=True)
-        return await _page(page, self._visit(request, visitor, {}), visitor, error)
+        return await _page(page, self._page_request(request, session, {}), session, error)
 
 
-class _Visitor:
+class _RequestSession:
     """Who sends a request, as far as the cookie says."""
 
     def __init__(self, secret: str | None) -> None:
@@ -296,7 +304,7 @@ class _Visitor:
             raise Forbidden("this form belongs to another session; reload the page")
 
 
-def _read_form(kind: str, body: bytes) -> Posted:
+def _read_form(kind: str, body: bytes) -> FormData:
     """The fields and files of a form. Raises Malformed."""
     files: Sequence[FormFile] = ()
     try:
@@ -313,41 +321,43 @@ def _read_form(kind: str, body: bytes) -> Posted:
             )
     except ValueError:
         raise Malformed("the form cannot be read; reload the page") from None
-    return Posted([(name, value.replace("\r\n", "\n")) for name, value in pairs], files)
+    return FormData([(name, value.replace("\r\n", "\n")) for name, value in pairs], files)
 
 
-def _answer_of(form: Form, shown: Shown) -> Page:
+def _answer_of(form: Form, shown: FormResult) -> Page:
     """The page that answers a form; it is in the navigation where the form is."""
 
-    async def values(_visit: Visit) -> dict[str, Any]:
+    async def values(_page_request: PageRequest) -> dict[str, Any]:
         return shown.values
 
     return Page(form.error_page.path, shown.template, values)
 
 
-async def _nothing(_visit: Visit) -> dict[str, Any]:
+async def _nothing(_page_request: PageRequest) -> dict[str, Any]:
     return {}
 
 
 async def _page(
     page: Page,
-    visit: Visit,
-    visitor: _Visitor,
+    page_request: PageRequest,
+    session: _RequestSession,
     error: MailError | None = None,
 ) -> Response:
     """A page as HTML; with an error, its status and its words."""
-    values = await page.values(visit)
+    values = await page.values(page_request)
     status = KINDS[error.code].status if error is not None else 200
     common = {
-        "csrf": visitor.token,
-        "signed_in": visit.signed_in,
-        "may": {str(scope) for scope in visit.signed_in.caller.scopes} if visit.signed_in else (),
-        "held": 0 if page.is_public else await count(visit, "held"),
-        "notice": NOTICES.get(visit.query.get("notice", ""), ""),
+        "csrf": session.token,
+        "signed_in": page_request.signed_in,
+        "may": {str(scope) for scope in page_request.signed_in.caller.scopes}
+        if page_request.signed_in
+        else (),
+        "held": 0 if page.is_public else await count(page_request, "held"),
+        "notice": NOTICES.get(page_request.query.get("notice", ""), ""),
         "error": str(error) if error is not None else "",
         "title": KINDS[error.code].title if error is not None else "",
         "here": page.path,
-        "links": [link for link in LINKS if link.scope is None or visit.may(link.scope)],
+        "links": [link for link in LINKS if link.scope is None or page_request.may(link.scope)],
     }
     headers = dict(HEADERS)
     if target := values.get("form_target"):

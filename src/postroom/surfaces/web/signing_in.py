@@ -11,7 +11,7 @@ from postroom.calls import authentication
 from postroom.calls.authentication import SESSION_LIFETIME
 from postroom.errors import NotFound, Unauthenticated
 from postroom.model.key import Caller
-from postroom.surfaces.web.page import Form, Link, Page, Redirect, Section, Values, Visit
+from postroom.surfaces.web.page import Form, Link, Page, PageRequest, Redirect, Section, Values
 
 _TOKEN_BYTES = 32
 
@@ -68,60 +68,60 @@ def local_path(wanted: str) -> str:
     return wanted if _LOCAL.fullmatch(wanted) else "/"
 
 
-async def sign_in_page(visit: Visit) -> Values:
+async def sign_in_page(request: PageRequest) -> Values:
     """A form; a link that is looked at is not used up."""
-    given = visit.form or visit.query
+    given = request.form or request.query
     return {"link": given.get("link", ""), "next": local_path(given.get("next", "/"))}
 
 
-async def sign_in(visit: Visit) -> Redirect:
+async def sign_in(request: PageRequest) -> Redirect:
     """Open a session with a link or a key, and end the one that this browser had."""
-    link, key = visit.form.get("link", ""), visit.form.get("key", "").strip()
+    link, key = request.form.get("link", ""), request.form.get("key", "").strip()
     if not link and not key:
         raise Unauthenticated("enter a key, or open the link that `postroom web` prints")
-    services = visit.app.services
+    services = request.app.services
     if link:
-        secret = await visit.guard(
-            link, lambda: authentication.sign_in_with_link(services, link, visit.user_agent)
+        secret = await request.throttle(
+            link, lambda: authentication.sign_in_with_link(services, link, request.user_agent)
         )
     else:
-        secret = await visit.guard(
-            key, lambda: authentication.sign_in_with_key(services, key, visit.user_agent)
+        secret = await request.throttle(
+            key, lambda: authentication.sign_in_with_key(services, key, request.user_agent)
         )
-    if visit.signed_in is not None:
-        await authentication.sign_out(services, *_own(visit))
-    return Redirect(local_path(visit.form.get("next", "/")), session=secret)
+    if request.signed_in is not None:
+        await authentication.sign_out(services, *_own(request))
+    return Redirect(local_path(request.form.get("next", "/")), session=secret)
 
 
-def _own(visit: Visit) -> tuple[Caller, str]:
-    return visit.person.caller, visit.person.session.id
+def _own(request: PageRequest) -> tuple[Caller, str]:
+    return request.person.caller, request.person.session.id
 
 
-async def sign_out(visit: Visit) -> Redirect:
+async def sign_out(request: PageRequest) -> Redirect:
     """End the session of this browser."""
-    await authentication.sign_out(visit.app.services, *_own(visit))
+    await authentication.sign_out(request.app.services, *_own(request))
     return Redirect("/signin", "signed out", session="")
 
 
-async def sessions(visit: Visit) -> Values:
+async def sessions(request: PageRequest) -> Values:
     """The sessions that the person may end."""
-    found = await authentication.sessions_of(visit.app.services, visit.person.caller)
-    return {"sessions": found, "own": visit.person.session.id}
+    found = await authentication.sessions_of(request.app.services, request.person.caller)
+    return {"sessions": found, "own": request.person.session.id}
 
 
-async def end_session(visit: Visit) -> Redirect:
+async def end_session(request: PageRequest) -> Redirect:
     """End one session."""
-    session_id, (caller, own) = visit.path["session_id"], _own(visit)
-    if not await authentication.sign_out(visit.app.services, caller, session_id):
+    session_id, (caller, own) = request.path["session_id"], _own(request)
+    if not await authentication.sign_out(request.app.services, caller, session_id):
         raise NotFound(f"no session {session_id}; it may have ended already")
     if session_id == own:
         return Redirect("/signin", "signed out", session="")
     return Redirect("/sessions", "ended")
 
 
-async def end_all_sessions(visit: Visit) -> Redirect:
+async def end_all_sessions(request: PageRequest) -> Redirect:
     """End every session that the person may end, this one included."""
-    await authentication.sign_out(visit.app.services, visit.person.caller)
+    await authentication.sign_out(request.app.services, request.person.caller)
     return Redirect("/signin", "signed out everywhere", session="")
 
 

@@ -33,7 +33,16 @@ from postroom.operations.webhooks import (
     update_webhook,
 )
 from postroom.surfaces.http import event_lines, event_stream_response
-from postroom.surfaces.web.page import Form, Link, Page, Redirect, Section, Shown, Values, Visit
+from postroom.surfaces.web.page import (
+    Form,
+    FormResult,
+    Link,
+    Page,
+    PageRequest,
+    Redirect,
+    Section,
+    Values,
+)
 
 _EVENTS = 50
 TONES = {
@@ -55,18 +64,18 @@ TONES = {
 _RECIPIENTS_SHOWN = 3
 
 
-async def events(visit: Visit) -> Values:
+async def events(request: PageRequest) -> Values:
     """One page of events, by type and inbox."""
-    asked = {name: visit.query.get(name, "") for name in ("type", "inbox")}
+    asked = {name: request.query.get(name, "") for name in ("type", "inbox")}
     arguments: dict[str, Any] = {"sort": "newest", "limit": _EVENTS}
     arguments |= {"types": [asked["type"]]} if asked["type"] else {}
     arguments |= {"inbox_id": asked["inbox"]} if asked["inbox"] else {}
-    cursor = visit.query.get("cursor", "")
-    inboxes = (await visit.call(list_inboxes, limit=100)).results
+    cursor = request.query.get("cursor", "")
+    inboxes = (await request.call(list_inboxes, limit=100)).results
     page = problem = None
     try:
         place = {"cursor": cursor} if cursor else {}
-        page = await visit.call(list_events, **arguments, **place)
+        page = await request.call(list_events, **arguments, **place)
     except (InvalidInput, NotFound) as error:
         problem = str(error)
     kept = urlencode({name: value for name, value in asked.items() if value})
@@ -79,11 +88,11 @@ async def events(visit: Visit) -> Values:
         "types": TYPES,
         "tones": TONES,
         "addresses": {inbox.id: inbox.address for inbox in inboxes},
-        "told": {event.id: told(event) for event in page.results} if page else {},
+        "summaries": {event.id: event_summary(event) for event in page.results} if page else {},
     }
 
 
-def told(event: Event) -> str:
+def event_summary(event: Event) -> str:
     """What an event says, in a line."""
     data = event.data
     if event.type == "message.received":
@@ -108,22 +117,22 @@ PATH = "live"
 _END = b"event: end\ndata: the session has ended\n\n"
 
 
-async def live_response(request: Request, visit: Visit, secret: str) -> Response:
+async def live_response(request: Request, page_request: PageRequest, secret: str) -> Response:
     """Events as they happen, until the session ends. Raises MailError.
 
     It waits most of the time, so it takes no place of the concurrency limit. A browser that
     connects again says in Last-Event-ID what it saw last.
     """
-    since = request.headers.get("last-event-id") or visit.query.get("since")
-    stream = await visit.call(stream_events, **({"since": since} if since else {}))
-    lines = _until_session_ends(visit, secret, event_lines(stream, named=False))
+    since = request.headers.get("last-event-id") or page_request.query.get("since")
+    stream = await page_request.call(stream_events, **({"since": since} if since else {}))
+    lines = _until_session_ends(page_request, secret, event_lines(stream, named=False))
     return event_stream_response(lines, is_head=request.method == "HEAD")
 
 
 async def _until_session_ends(
-    visit: Visit, secret: str, lines: AsyncIterator[bytes]
+    request: PageRequest, secret: str, lines: AsyncIterator[bytes]
 ) -> AsyncIterator[bytes]:
-    async with session_end(visit.app.services, secret) as ended:
+    async with session_end(request.app.services, secret) as ended:
         while True:
             line = asyncio.ensure_future(anext(lines, None))
             try:
@@ -149,24 +158,27 @@ def state_of(webhook: Webhook) -> str:
     return "active" if webhook.enabled else "paused"
 
 
-async def _addresses(visit: Visit) -> dict[str, str]:
+async def _addresses(request: PageRequest) -> dict[str, str]:
     """The inboxes that the person may see, by id."""
-    if not visit.may(Scope.READ):
+    if not request.may(Scope.READ):
         return {}
-    found = await visit.call(list_inboxes, limit=_ROWS)
+    found = await request.call(list_inboxes, limit=_ROWS)
     return {inbox.id: inbox.address for inbox in found.results}
 
 
-async def webhooks(visit: Visit) -> Values:
+async def webhooks(request: PageRequest) -> Values:
     """Every webhook that the person may see."""
-    place = {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}
-    page = await visit.call(list_webhooks, limit=_ROWS, **place)
-    addresses = await _addresses(visit)
-    rows = [(webhook, state_of(webhook), _told_of(webhook, addresses)) for webhook in page.results]
+    place = {"cursor": request.query["cursor"]} if request.query.get("cursor") else {}
+    page = await request.call(list_webhooks, limit=_ROWS, **place)
+    addresses = await _addresses(request)
+    rows = [
+        (webhook, state_of(webhook), _subscription_summary(webhook, addresses))
+        for webhook in page.results
+    ]
     return {"page": page, "rows": rows}
 
 
-def _told_of(webhook: Webhook, addresses: dict[str, str]) -> str:
+def _subscription_summary(webhook: Webhook, addresses: dict[str, str]) -> str:
     types = ", ".join(webhook.types) or "all events"
     if isinstance(webhook.inboxes, Everything):
         return f"{types} of all inboxes"
@@ -175,40 +187,40 @@ def _told_of(webhook: Webhook, addresses: dict[str, str]) -> str:
     )
 
 
-async def new_webhook(visit: Visit) -> Values:
+async def new_webhook(request: PageRequest) -> Values:
     """A form for a new webhook."""
     return {
         "types": TYPES,
-        "addresses": await _addresses(visit),
-        "given": visit.form,
-        "chosen": {name: set(visit.posted.all(name)) for name in ("type", "inbox")},
+        "addresses": await _addresses(request),
+        "given": request.form,
+        "chosen": {name: set(request.posted.all(name)) for name in ("type", "inbox")},
     }
 
 
-async def make_webhook(visit: Visit) -> Shown:
+async def make_webhook(request: PageRequest) -> FormResult:
     """Make a webhook and show its secret, once."""
-    given = {"url": visit.form.get("url", "").strip(), "types": visit.posted.all("type")}
-    if visit.form.get("limit_inboxes") == "some":
-        if not visit.posted.all("inbox"):
+    given = {"url": request.form.get("url", "").strip(), "types": request.posted.all("type")}
+    if request.form.get("limit_inboxes") == "some":
+        if not request.posted.all("inbox"):
             raise InvalidInput("select at least one inbox, or choose all inboxes")
-        given["inboxes"] = visit.posted.all("inbox")
-    made = await visit.call(create_webhook, **given)
-    return Shown("webhooks/secret.html", {"webhook": made, "is_new": True})
+        given["inboxes"] = request.posted.all("inbox")
+    made = await request.call(create_webhook, **given)
+    return FormResult("webhooks/secret.html", {"webhook": made, "is_new": True})
 
 
-async def one_webhook(visit: Visit) -> Values:
+async def one_webhook(request: PageRequest) -> Values:
     """A webhook with its deliveries."""
-    webhook = await visit.call(get_webhook, webhook_id=visit.path["webhook_id"])
-    place = {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}
-    deliveries = await visit.call(
+    webhook = await request.call(get_webhook, webhook_id=request.path["webhook_id"])
+    place = {"cursor": request.query["cursor"]} if request.query.get("cursor") else {}
+    deliveries = await request.call(
         list_deliveries, webhook_id=webhook.id, limit=_DELIVERIES, **place
     )
-    given = {"url": webhook.url, **visit.form}
-    chosen = set(visit.posted.all("type")) if "url" in visit.form else set(webhook.types)
+    given = {"url": webhook.url, **request.form}
+    chosen = set(request.posted.all("type")) if "url" in request.form else set(webhook.types)
     return {
         "webhook": webhook,
         "state": state_of(webhook),
-        "told_of": _told_of(webhook, await _addresses(visit)),
+        "subscription_summary": _subscription_summary(webhook, await _addresses(request)),
         "deliveries": deliveries,
         "types": TYPES,
         "given": given,
@@ -218,50 +230,50 @@ async def one_webhook(visit: Visit) -> Values:
     }
 
 
-async def change_webhook(visit: Visit) -> Redirect:
+async def change_webhook(request: PageRequest) -> Redirect:
     """Change the URL and the events of a webhook."""
-    webhook_id = visit.path["webhook_id"]
-    url, types = visit.form.get("url", "").strip(), visit.posted.all("type")
-    await visit.call(update_webhook, webhook_id=webhook_id, url=url, types=types)
+    webhook_id = request.path["webhook_id"]
+    url, types = request.form.get("url", "").strip(), request.posted.all("type")
+    await request.call(update_webhook, webhook_id=webhook_id, url=url, types=types)
     return Redirect(f"/webhooks/{webhook_id}", "webhook changed")
 
 
-async def switch(visit: Visit) -> Redirect:
+async def switch(request: PageRequest) -> Redirect:
     """Pause a webhook, or resume it."""
-    webhook_id, is_on = visit.path["webhook_id"], visit.form.get("enabled") == "true"
-    await visit.call(update_webhook, webhook_id=webhook_id, enabled=is_on)
+    webhook_id, is_on = request.path["webhook_id"], request.form.get("enabled") == "true"
+    await request.call(update_webhook, webhook_id=webhook_id, enabled=is_on)
     return Redirect(f"/webhooks/{webhook_id}", "webhook resumed" if is_on else "webhook paused")
 
 
-async def ping(visit: Visit) -> Shown:
+async def ping(request: PageRequest) -> FormResult:
     """Send a request to try a webhook, and show the response."""
-    answered = await visit.call(ping_webhook, webhook_id=visit.path["webhook_id"])
-    return Shown("webhooks/webhook.html", {**await one_webhook(visit), "ping": answered})
+    answered = await request.call(ping_webhook, webhook_id=request.path["webhook_id"])
+    return FormResult("webhooks/webhook.html", {**await one_webhook(request), "ping": answered})
 
 
-async def renew(visit: Visit) -> Shown:
+async def renew(request: PageRequest) -> FormResult:
     """Give a webhook a new secret and show it, once."""
-    renewed = await visit.call(renew_webhook, webhook_id=visit.path["webhook_id"])
-    return Shown("webhooks/secret.html", {"webhook": renewed, "is_new": False})
+    renewed = await request.call(renew_webhook, webhook_id=request.path["webhook_id"])
+    return FormResult("webhooks/secret.html", {"webhook": renewed, "is_new": False})
 
 
-async def delivery(visit: Visit) -> Values:
+async def delivery(request: PageRequest) -> Values:
     """A delivery, with the body that the receiver got or will get."""
-    webhook_id, delivery_id = visit.path["webhook_id"], visit.path["delivery_id"]
-    webhook = await visit.call(get_webhook, webhook_id=webhook_id)
-    if not visit.may(Scope.READ):
+    webhook_id, delivery_id = request.path["webhook_id"], request.path["delivery_id"]
+    webhook = await request.call(get_webhook, webhook_id=webhook_id)
+    if not request.may(Scope.READ):
         raise Forbidden("the body of a delivery says what arrived; your key needs the scope read")
-    found = await visit.call(get_delivery, webhook_id=webhook_id, delivery_id=delivery_id)
+    found = await request.call(get_delivery, webhook_id=webhook_id, delivery_id=delivery_id)
     body = None if found.body is None else json.dumps(
         json.loads(found.body), ensure_ascii=False, indent=2
     )  # fmt: skip
     return {"webhook": webhook, "delivery": found.delivery, "body": body}
 
 
-async def deliver_again(visit: Visit) -> Redirect:
+async def deliver_again(request: PageRequest) -> Redirect:
     """Send an event to a webhook again."""
-    webhook_id, delivery_id = visit.path["webhook_id"], visit.path["delivery_id"]
-    await visit.call(redeliver, webhook_id=webhook_id, delivery_id=delivery_id)
+    webhook_id, delivery_id = request.path["webhook_id"], request.path["delivery_id"]
+    await request.call(redeliver, webhook_id=webhook_id, delivery_id=delivery_id)
     return Redirect(f"/webhooks/{webhook_id}/deliveries/{delivery_id}", "delivered again")
 
 

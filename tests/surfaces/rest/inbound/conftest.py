@@ -14,7 +14,7 @@ import pytest
 from postroom.app import App, open_app
 from postroom.config import read_settings
 from postroom.model.key import OWNER
-from postroom.providers.allowed_hosts import Guard
+from postroom.providers.allowed_hosts import AddressGuard
 from postroom.providers.http_clients import HttpsFetcher
 from postroom.providers.inbound_json import Ses
 from tests.mails import new_inbox
@@ -32,7 +32,7 @@ from tests.surfaces.rest.inbound.postings import (
 )
 
 
-class Nearby(Guard):
+class Nearby(AddressGuard):
     """Finds every host on this machine."""
 
     async def resolve(self, host: str, port: int):

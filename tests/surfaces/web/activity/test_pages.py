@@ -14,7 +14,7 @@ import pytest
 
 from postroom import checks
 from postroom.calls.operation import call
-from postroom.model.health import CallCount, Finding, ok
+from postroom.model.health import CallCount, CheckResult, ok
 from postroom.operations.outgoing.outbox import pause_outbox
 from postroom.operations.outgoing.sending import send_message
 from postroom.operations.webhooks import create_webhook
@@ -335,11 +335,11 @@ async def test_health_says_what_doctor_says_problems_first(office: Office, owner
 async def test_a_check_that_hangs_or_fails_does_not_take_the_others_along(
     office: Office, owner: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def hang(*_: object) -> Finding:
+    async def hang(*_: object) -> CheckResult:
         await asyncio.Event().wait()
         return ok("keys", "")
 
-    async def fail(*_: object) -> Finding:
+    async def fail(*_: object) -> CheckResult:
         raise OSError("the disk is on fire")
 
     monkeypatch.setattr(checks, "MAX_CHECK_S", 0.2)

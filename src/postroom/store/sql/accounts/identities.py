@@ -154,7 +154,7 @@ def _identity(row: Row) -> Identity:
     return Identity(row[0], row[1], row[2], row[3], row[4], row[5], bool(row[6]))
 
 
-def is_taken(tx: Transaction, email: str) -> bool:
+def address_exists(tx: Transaction, email: str) -> bool:
     """Whether an inbox has this address already."""
     return tx.one("SELECT 1 FROM identities WHERE email = :e", e=email.lower()) is not None
 
@@ -184,7 +184,7 @@ def check_alias(tx: Transaction, email: str, inbox_id: str, rights: AddressRight
     if not inbox:
         raise NotFound(no_such("inbox", inbox_id))
     refuse_claim(tx, email.lower(), inbox, rights)
-    if is_taken(tx, email):
+    if address_exists(tx, email):
         raise Conflict(f"the address {email} is taken; choose another")
     return inbox
 

@@ -15,7 +15,7 @@ from postroom.model.account import (
     RemoteRef,
 )
 from postroom.model.inbox import DRAFTS, OUTBOX, SENT, TRASH
-from postroom.model.message import BlobKey
+from postroom.model.message import BlobKey, MessageState
 from postroom.model.storage import Added, Change, NewMessage
 from postroom.model.view import EVERYTHING
 from postroom.store.sql.accounts.accounts import account_number, set_refusal
@@ -27,7 +27,6 @@ from postroom.store.sql.accounts.pushes import (
 )
 from postroom.store.sql.events import MessageRef, add_event
 from postroom.store.sql.messages.message_changes import (
-    MessageState,
     change_messages,
     message_state,
     number_of,
@@ -285,7 +284,7 @@ def _remove_place(tx: Transaction, account: int, inbox: int, ref: RemoteRef) -> 
     now = message_state(tx, inbox, row[0])
     mailboxes = _mailboxes(tx, row[0], now)
     if mailboxes and not _is_being_pushed(tx, row[0]):
-        set_message_state(tx, inbox, row[0], MessageState(now.flags, now.labels, mailboxes))
+        set_message_state(tx, inbox, row[0], replace(now, mailboxes=mailboxes))
 
 
 def _apply_remote(tx: Transaction, inbox: int, number: int, remote: RemoteMessage) -> None:
@@ -295,7 +294,7 @@ def _apply_remote(tx: Transaction, inbox: int, number: int, remote: RemoteMessag
     now = message_state(tx, inbox, number)
     labels = now.labels if remote.labels is None else _spelled(remote.labels, now.labels)
     flags = (*remote.flags, *(flag for flag in now.flags if flag in remote.unsupported_flags))
-    set_message_state(tx, inbox, number, MessageState(flags, labels, _mailboxes(tx, number, now)))
+    set_message_state(tx, inbox, number, MessageState(labels, flags, _mailboxes(tx, number, now)))
 
 
 def _push_state(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from postroom.errors import InvalidInput, MailError, NotFound, no_such
 from postroom.model.account import ProviderTraits
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, OUTBOX, SENT, STANDARD_MAILBOXES, Visible
-from postroom.model.message import FLAGS, ActionResult, BlobKey, FailedAction
+from postroom.model.message import FLAGS, ActionResult, BlobKey, FailedAction, MessageState
 from postroom.model.storage import Change
 from postroom.model.view import only
 from postroom.store.ranking.index import unindex_mail
@@ -133,14 +133,6 @@ _ROW_KEY = "inbox = :inbox AND number = :number"
 _MESSAGE_KEY = "inbox = :inbox AND message = :number"
 
 
-class MessageState(NamedTuple):
-    """The flags, labels and mailboxes of a message."""
-
-    flags: tuple[str, ...]
-    labels: tuple[str, ...]
-    mailboxes: tuple[str, ...]
-
-
 def change_messages(
     tx: Transaction, message_ids: Sequence[str], change: Change, visible: Visible
 ) -> ActionResult:
@@ -194,7 +186,9 @@ class _Known(NamedTuple):
 
 def _known(row: Row) -> _Known:
     message_state = MessageState(
-        flag_names(row[4]), tuple(from_text(row[5])), tuple(from_text(row[6]))
+        labels=tuple(from_text(row[5])),
+        flags=flag_names(row[4]),
+        mailboxes=tuple(from_text(row[6])),
     )
     return _Known(row[0], row[1], row[2], bool(row[3]), message_state)
 
@@ -213,8 +207,8 @@ def _change(tx: Transaction, message_id: str, known: _Known, change: Change) -> 
     if len(labels) > _MAX_LABELS:
         raise InvalidInput(f"a message can carry {_MAX_LABELS} labels at most")
     after = MessageState(
-        _flags(before.flags, change),
         labels,
+        _flags(before.flags, change),
         tuple(_mailboxes(list(before.mailboxes), change)),
     )
     if set(after.mailboxes) != set(before.mailboxes):
@@ -257,7 +251,7 @@ def _without(names: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
 def message_state(tx: Transaction, inbox: int, number: int) -> MessageState:
     """The current flags, labels and mailboxes of a message."""
     row = tx.one(STATE, inbox=inbox, n=number)
-    return MessageState((), (), ()) if row is None else _known(row).message_state
+    return MessageState(mailboxes=()) if row is None else _known(row).message_state
 
 
 def set_message_state(tx: Transaction, inbox: int, number: int, after: MessageState) -> None:
@@ -284,12 +278,11 @@ def _set_state(tx: Transaction, known: _Known, after: MessageState) -> list[SetC
 
 
 def _sets(message_state: MessageState, *, is_hidden: bool) -> set[str]:
-    flags, labels, mailboxes = message_state
     return mutable_sets(
         is_hidden=is_hidden,
-        mailboxes=map(caseless, mailboxes),
-        labels=map(caseless, labels),
-        flags=flags,
+        mailboxes=map(caseless, message_state.mailboxes),
+        labels=map(caseless, message_state.labels),
+        flags=message_state.flags,
     )
 
 

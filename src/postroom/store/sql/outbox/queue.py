@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
@@ -137,7 +138,7 @@ def _move_with_outcome(tx: Transaction, inbox: int, number: int, statuses: set[s
     if source not in state.mailboxes or (not has_left and tx.one(PLACED, message=number)):
         return
     mailboxes = tuple(target if name == source else name for name in state.mailboxes)
-    set_message_state(tx, inbox, number, state._replace(mailboxes=mailboxes))
+    set_message_state(tx, inbox, number, replace(state, mailboxes=mailboxes))
 
 
 def apply_report(tx: Transaction, inbox: int, report: DeliveryReport, now: datetime) -> None:

@@ -36,7 +36,7 @@ _NAMES = "\n".join(f"{setting.variable}: {setting.summary}" for setting in SETTI
 )
 @click.pass_obj
 def config(session: Session) -> None:
-    rows = [(v.setting.variable, v.shown, v.origin) for v in session.configuration().values]
+    rows = [(v.setting.variable, v.masked_value, v.origin) for v in session.configuration().values]
     session.report(
         {name: {"value": value, "origin": origin} for name, value, origin in rows},
         lambda: table(("setting", "value", "origin"), rows),
@@ -71,11 +71,11 @@ def completion(shell: str) -> None:
 @click.pass_obj
 def verify_audit(session: Session) -> int:
     found = session.run(lambda app: app.services.store.check_audit())
-    session.report(found, lambda: _tell_audit(found))
+    session.report(found, lambda: _print_audit(found))
     return OK if found.is_whole else EXIT_CODES["internal"]
 
 
-def _tell_audit(found: AuditCheck) -> None:
+def _print_audit(found: AuditCheck) -> None:
     for problem in found.problems:
         print(f"problem: {cell(problem)}")
     verdict = "no problems" if found.is_whole else f"{len(found.problems)} problems"
@@ -107,7 +107,7 @@ async def _reparse(app: App, *, everything: bool) -> int:
     with Progress("parsing", unit="messages") as progress:
         async for count in batches(app.services, version=version):
             done += count
-            progress.tell(done, share=min(done / total, 1.0) if total else None)
+            progress.update(done, share=min(done / total, 1.0) if total else None)
     return done
 
 
@@ -121,7 +121,7 @@ NO_INDEX = "the search index was checked by its checksums only: " + missing(
 
 
 @dataclass(slots=True)
-class Findings:
+class VerifyResult:
     """What verify looked at, and what is wrong."""
 
     blobs: int = 0
@@ -146,12 +146,12 @@ class Findings:
 )
 @click.pass_obj
 def verify(session: Session, *, quick: bool, repair: bool, sweep: bool) -> int:
-    findings = session.run(lambda app: examine(app, quick=quick, repair=repair, sweep=sweep))
-    session.report(findings, lambda: _tell(findings))
-    return EXIT_CODES["internal"] if findings.problems else OK
+    result = session.run(lambda app: examine(app, quick=quick, repair=repair, sweep=sweep))
+    session.report(result, lambda: _print_result(result))
+    return EXIT_CODES["internal"] if result.problems else OK
 
 
-async def examine(app: App, *, quick: bool, repair: bool, sweep: bool) -> Findings:
+async def examine(app: App, *, quick: bool, repair: bool, sweep: bool) -> VerifyResult:
     """Look at every row, every blob and every mail."""
     from postroom.pipeline.blobs import sweep_blobs
 
@@ -159,56 +159,56 @@ async def examine(app: App, *, quick: bool, repair: bool, sweep: bool) -> Findin
     repaired = await store.repair() if repair else None
     has_index = repaired or (await store.sizes()).index_bytes
     note = NO_INDEX if has_index and not is_installed("index") else None
-    findings = Findings(repaired=repaired, problems=list(await store.problems()), note=note)
-    damaged = await _examine_blobs(app, findings)
+    result = VerifyResult(repaired=repaired, problems=list(await store.problems()), note=note)
+    damaged = await _examine_blobs(app, result)
     if not quick:
-        await _read_again(app, findings, damaged)
+        await _read_again(app, result, damaged)
     if sweep:
         await store.purge()
-        findings.swept = await sweep_blobs(app.services, older_than=SWEEP_AGE)
-    return findings
+        result.swept = await sweep_blobs(app.services, older_than=SWEEP_AGE)
+    return result
 
 
-async def _examine_blobs(app: App, findings: Findings) -> set[BlobKey]:
+async def _examine_blobs(app: App, result: VerifyResult) -> set[BlobKey]:
     """Read every blob that must be there; returns those that are not whole."""
     damaged: set[BlobKey] = set()
     with Progress("verifying", unit="blobs") as progress:
         async for key, size in app.services.store.all_blobs():
-            findings.blobs += 1
-            findings.bytes += size
+            result.blobs += 1
+            result.bytes += size
             damage = await app.services.blobs.find_damage(key, size)
             # What was removed meanwhile is gone with its message.
             if damage is not None and await app.services.store.used_blobs([key]):
                 damaged.add(key)
-                findings.problems.append(damage)
-            progress.tell(findings.blobs)
+                result.problems.append(damage)
+            progress.update(result.blobs)
     return damaged
 
 
-async def _read_again(app: App, findings: Findings, damaged: set[BlobKey]) -> None:
+async def _read_again(app: App, result: VerifyResult, damaged: set[BlobKey]) -> None:
     from postroom.pipeline.reparse import parse_differences
 
     with Progress("parsing", unit="messages") as progress:
         async for count, problems in parse_differences(app.services, damaged=damaged):
-            findings.messages += count
-            findings.problems += problems
-            progress.tell(findings.messages)
+            result.messages += count
+            result.problems += problems
+            progress.update(result.messages)
 
 
-def _tell(findings: Findings) -> None:
-    for problem in findings.problems:
+def _print_result(result: VerifyResult) -> None:
+    for problem in result.problems:
         print(f"problem: {cell(problem)}")
-    count = len(findings.problems)
+    count = len(result.problems)
     verdict = f"{count} problem{'s' * (count != 1)}" if count else "no problems"
-    print(f"{findings.blobs} blobs with {findings.bytes} bytes and all rows checked", end=", ")
-    print(f"{findings.messages} messages parsed again: {verdict}")
-    if findings.repaired:
-        how = "emptied, and mail is searched without it" if findings.note else "rebuilt"
-        print(f"search index {how}; problems found: {findings.repaired}")
-    if findings.swept is not None:
-        print(f"{findings.swept} unused blobs removed")
-    if findings.note:
-        print(f"note: {findings.note}")
+    print(f"{result.blobs} blobs with {result.bytes} bytes and all rows checked", end=", ")
+    print(f"{result.messages} messages parsed again: {verdict}")
+    if result.repaired:
+        how = "emptied, and mail is searched without it" if result.note else "rebuilt"
+        print(f"search index {how}; problems found: {result.repaired}")
+    if result.swept is not None:
+        print(f"{result.swept} unused blobs removed")
+    if result.note:
+        print(f"note: {result.note}")
 
 
 @click.command(

@@ -54,33 +54,33 @@ def migrate(
     copy: bool,
 ) -> int:
     settings = session.configuration().settings
-    old, new = _place(settings, source, from_blobs), _place(settings, target, to_blobs)
+    old, new = _settings_of(settings, source, from_blobs), _settings_of(settings, target, to_blobs)
     is_same_folder = old.data_dir.resolve() == new.data_dir.resolve()
     if old.database_url == new.database_url and is_same_folder:
         raise InvalidInput("to: this is the same place as --from; name another one")
     if old.database_url is None and not (old.data_dir / "postroom.db").is_file():
         raise InvalidInput(f"from: there is no mail in {old.data_dir}")
-    for place in (old, new):
-        check_owner(place.data_dir)
-        check_writable(place.data_dir)
+    for one in (old, new):
+        check_owner(one.data_dir)
+        check_writable(one.data_dir)
     from postroom.backup import migrate_installation
 
     with Progress("migrating", unit="blobs") as blobs, Progress("migrating", unit="rows") as rows:
 
-        def tell(what: str, count: int, share: float | None) -> None:
-            (rows if what == "rows" else blobs).tell(count, share)
+        def update(what: str, count: int, share: float | None) -> None:
+            (rows if what == "rows" else blobs).update(count, share)
 
-        result = asyncio.run(migrate_installation(old, new, tell, is_copy=copy))
+        result = asyncio.run(migrate_installation(old, new, update, is_copy=copy))
     return _report(session, result, "copied" if copy else "moved")
 
 
-def _place(settings: Settings, place: str, blobs: str | None) -> Settings:
+def _settings_of(settings: Settings, target: str, blobs: str | None) -> Settings:
     """The settings with another database and other blobs."""
-    if re.match(r"postgres(ql)?://", place):
-        _warn_of_password(place)
-        found = replace(settings, database_url=_read(DATABASE, place, "the address of a database"))
+    if re.match(r"postgres(ql)?://", target):
+        _warn_of_password(target)
+        found = replace(settings, database_url=_read(DATABASE, target, "the address of a database"))
     else:
-        folder = _folder(place, "postgresql://…")
+        folder = _folder(target, "postgresql://…")
         found = replace(settings, data_dir=folder, database_url=None, blobs_url=None)
     if blobs is None:
         return found
@@ -135,7 +135,7 @@ def backup(session: Session, folder: Path) -> int:
     from postroom.backup import create_backup, holds_key
 
     with Progress("copying", unit="blobs") as progress:
-        result = asyncio.run(create_backup(settings, folder.absolute(), progress.tell))
+        result = asyncio.run(create_backup(settings, folder.absolute(), progress.update))
     code = _report(session, result, "backed up")
     if holds_key(folder):
         print(_HOLDS_KEY, file=sys.stderr)
@@ -161,17 +161,17 @@ def restore(session: Session, folder: Path) -> int:
     from postroom.backup import restore_backup
 
     with Progress("copying", unit="blobs") as progress:
-        result = asyncio.run(restore_backup(folder.absolute(), settings, progress.tell))
+        result = asyncio.run(restore_backup(folder.absolute(), settings, progress.update))
     return _report(session, result, "restored")
 
 
 def _report(session: Session, result: TransferResult, verb: str) -> int:
     """Report what was done; the exit code is 1 if there were problems."""
-    session.report(result, lambda: _tell(result, verb))
+    session.report(result, lambda: _print_result(result, verb))
     return EXIT_CODES["internal"] if result.problems else OK
 
 
-def _tell(result: TransferResult, verb: str) -> None:
+def _print_result(result: TransferResult, verb: str) -> None:
     for problem in result.problems:
         print(f"problem: {cell(problem)}")
     rows = "rows" if verb in ("moved", "copied") else "messages"

@@ -18,7 +18,7 @@ import click
 from postroom import __version__
 from postroom.config import ConfigError
 from postroom.errors import Conflict, MailError, TooNew, TooOld
-from postroom.model.health import Finding, ok, problem, warning
+from postroom.model.health import CheckResult, ok, problem, warning
 from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
 from postroom.surfaces.cli.session import Session, check_owner, check_writable, read_key
 from postroom.surfaces.cli.terminal import cell
@@ -32,18 +32,20 @@ if TYPE_CHECKING:
 @click.pass_obj
 def doctor(session: Session) -> int:
     findings = asyncio.run(_examine(session))
-    session.report({"checks": [asdict(finding) for finding in findings]}, lambda: _tell(findings))
+    session.report(
+        {"checks": [asdict(finding) for finding in findings]}, lambda: _print_checks(findings)
+    )
     return EXIT_CODES["internal"] if any(f.status == "problem" for f in findings) else OK
 
 
-def _tell(findings: list[Finding]) -> None:
+def _print_checks(findings: list[CheckResult]) -> None:
     for finding in findings:
         print(f"{finding.status:8} {finding.check:9} {cell(finding.detail)}")
         if finding.fix:
             print(f"{'':18} fix: {finding.fix}")
 
 
-async def _examine(session: Session) -> list[Finding]:
+async def _examine(session: Session) -> list[CheckResult]:
     # Older versions of Python than 3.11 cannot run this file.
     from postroom.checks import check_sqlite
     from postroom.surfaces.mcp.server import catalogue_hash
@@ -74,7 +76,7 @@ async def _examine(session: Session) -> list[Finding]:
     return findings + [finding async for finding in _installation(settings)]
 
 
-async def _installation(settings: Settings) -> AsyncIterator[Finding]:
+async def _installation(settings: Settings) -> AsyncIterator[CheckResult]:
     from postroom.app import open_app
     from postroom.checks import INSTALLATION
 
@@ -96,12 +98,12 @@ def _database_fix(settings: Settings, error: Exception) -> str:
     return "check POSTROOM_DATABASE_URL, and that its user owns the database"
 
 
-_ANSWER_S = 2.0
+_RESPONSE_S = 2.0
 _MAX_BYTES = 65_536
 _LISTENING = "0A"
 
 
-async def examine_network(settings: Settings) -> list[Finding]:
+async def examine_network(settings: Settings) -> list[CheckResult]:
     """The findings about the server, its ports and the relay."""
     from postroom.checks import check_cell, check_relay_login, is_cell
 
@@ -113,39 +115,39 @@ async def examine_network(settings: Settings) -> list[Finding]:
     ]
 
 
-async def _http_port(settings: Settings) -> Finding:
+async def _http_port(settings: Settings) -> CheckResult:
     from postroom.surfaces.rest.server import listen
 
-    place = f"{settings.host}:{settings.port}"
+    address = f"{settings.host}:{settings.port}"
     try:
         listen(settings.host, settings.port).close()
     except Conflict:
-        return await _server(settings, place)
+        return await _server(settings, address)
     except MailError as error:
         return problem("port", str(error), "choose an address of this machine with --host")
-    return ok("port", f"{place} is free; no server is running here")
+    return ok("port", f"{address} is free; no server is running here")
 
 
-async def _server(settings: Settings, place: str) -> Finding:
+async def _server(settings: Settings, address: str) -> CheckResult:
     """Who answers on the port: this installation, another one, or another program."""
     status, body = await _ask(settings)
     if status is None:
         fix = "stop it, or choose another port with --port or POSTROOM_PORT"
-        return problem("port", f"{place} is taken by {taken_by(settings.port)}", fix)
+        return problem("port", f"{address} is taken by {taken_by(settings.port)}", fix)
     if status != 200:
-        detail = f"Postroom on {place} is not ready: {body.get('detail', status)}"
+        detail = f"Postroom on {address} is not ready: {body.get('detail', status)}"
         return problem("port", detail, "see its log")
     version, installation = body.get("version"), body.get("installation")
     if installation is None:
-        return ok("port", f"Postroom is listening on {place}; it tells its data to no stranger")
+        return ok("port", f"Postroom is listening on {address}; it tells its data to no stranger")
     if installation != await _own_installation(settings):
-        detail = f"Postroom {version} is listening on {place}, with other data than this folder"
+        detail = f"Postroom {version} is listening on {address}, with other data than this folder"
         fix = "choose another port with --port, or name its folder with --data"
         return warning("port", detail, fix)
     if version != __version__:
-        detail = f"Postroom {version} is listening on {place}, and this is {__version__}"
+        detail = f"Postroom {version} is listening on {address}, and this is {__version__}"
         return warning("port", detail, "restart the server")
-    return ok("port", f"Postroom {version} is listening on {place}, with this data")
+    return ok("port", f"Postroom {version} is listening on {address}, with this data")
 
 
 async def _own_installation(settings: Settings) -> str | None:
@@ -172,7 +174,7 @@ async def _ask(settings: Settings) -> tuple[int | None, dict[str, Any]]:
     lines = ["GET /readyz HTTP/1.1", f"Host: {host}", "Connection: close"]
     lines += [f"X-API-Key: {key}"] if key else []
     try:
-        async with asyncio.timeout(_ANSWER_S):
+        async with asyncio.timeout(_RESPONSE_S):
             name = host.rpartition(":")[0].strip("[]")
             reader, writer = await asyncio.open_connection(name, settings.port)
             writer.write("\r\n".join([*lines, "", ""]).encode())
@@ -193,12 +195,12 @@ async def _ask(settings: Settings) -> tuple[int | None, dict[str, Any]]:
     return int(status[1]), found if isinstance(found, dict) else {}
 
 
-async def _smtp_port(settings: Settings) -> Finding:
+async def _smtp_port(settings: Settings) -> CheckResult:
     if settings.smtp_listen is None:
         return ok("smtp", "mail over SMTP is off (--smtp)")
     host, _, port = settings.smtp_listen.rpartition(":")
     try:
-        async with asyncio.timeout(_ANSWER_S):
+        async with asyncio.timeout(_RESPONSE_S):
             reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
             greeting = await reader.readline()
             writer.close()

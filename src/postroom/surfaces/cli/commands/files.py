@@ -114,7 +114,7 @@ def import_(
                 app.services,
                 chain(missing, *sources),
                 target.id,
-                report=lambda outcome: progress.tell(outcome.read, _share(sources)),
+                report=lambda outcome: progress.update(outcome.read, _share(sources)),
                 batch_mails=batch,
                 takes_any=force,
             )
@@ -124,7 +124,7 @@ def import_(
     except KeyboardInterrupt:
         print("interrupted; run it again to continue", file=sys.stderr)
         raise
-    session.report(asdict(outcome), lambda: _tell_import(outcome))
+    session.report(asdict(outcome), lambda: _print_import(outcome))
     if not outcome.refused:
         return OK
     return PARTIAL if outcome.stored or outcome.duplicates else EXIT_CODES["invalid_input"]
@@ -153,7 +153,7 @@ def _share(sources: list[Source]) -> float | None:
     return min(sum(source.done_bytes for source in sources) / total, 1.0) if total else None
 
 
-def _tell_import(outcome: ImportResult) -> None:
+def _print_import(outcome: ImportResult) -> None:
     for problem in outcome.problems:
         print(f"refused: {cell(problem.place)}: {cell(problem.problem)}", file=sys.stderr)
     untold = outcome.refused - len(outcome.problems)
@@ -190,11 +190,11 @@ def export(session: Session, *, path: str, inbox: str, kind: str | None) -> int:
                 app.services,
                 source.id,
                 target,
-                report=lambda outcome: progress.tell(outcome.written),
+                report=lambda outcome: progress.update(outcome.written),
             )
 
     outcome = session.run(work)
-    _tell_export(session, outcome, path)
+    _print_export(session, outcome, path)
     return EXIT_CODES["internal"] if outcome.problems else OK
 
 
@@ -204,7 +204,7 @@ def _target(path: str, kind: Kind) -> AbstractContextManager[Target]:
     return open_target(Path(path), kind)
 
 
-def _tell_export(session: Session, outcome: ExportResult, path: str) -> None:
+def _print_export(session: Session, outcome: ExportResult, path: str) -> None:
     for problem in outcome.problems:
         print(f"missing: {cell(problem.place)}: {cell(problem.problem)}", file=sys.stderr)
     if path == "-":
@@ -243,11 +243,11 @@ def import_memories(session: Session, *, path: str) -> int:
             return await import_memories(app.context(OWNER), lines)
 
     outcome = session.run(work)
-    session.report(asdict(outcome), lambda: _tell(outcome))
+    session.report(asdict(outcome), lambda: _print_imported_memories(outcome))
     return EXIT_CODES["invalid_input"] if outcome.refused else OK
 
 
-def _tell(outcome: ImportedMemories) -> None:
+def _print_imported_memories(outcome: ImportedMemories) -> None:
     for problem in outcome.problems:
         print(f"refused: {cell(problem)}", file=sys.stderr)
     print(
@@ -326,14 +326,14 @@ def check(session: Session, *, files: tuple[str, ...]) -> int:
         for rule in read_rules(path)
     ]
 
-    def tell() -> None:
+    def print_rules() -> None:
         for rule in found:
             title = f"{rule['file']}: {cell(rule['name'])}"
             print(f"{title}: ok")
             for warning in rule["warnings"]:
                 print(f"warning: {title}: {cell(warning)}", file=sys.stderr)
 
-    session.report({"rules": found}, tell)
+    session.report({"rules": found}, print_rules)
     return OK
 
 
@@ -356,7 +356,7 @@ def test(session: Session, *, file: str, mbox: str, against: str | None) -> int:
         problems = [{"place": one.place, "problem": one.problem} for one in refused]
         write_json(presented({"untrusted": True, **shown_test(trial), "problems": problems}))
     else:
-        _tell_outcomes(trial, refused)
+        _print_outcomes(trial, refused)
     return OK
 
 
@@ -367,25 +367,27 @@ async def _try(trial: BackTest, source: Source, parser: Parser) -> list[Unreadab
         await parser.close()
 
 
-def _tell_outcomes(trial: BackTest, refused: list[Unreadable]) -> None:
+def _print_outcomes(trial: BackTest, refused: list[Unreadable]) -> None:
     print(f"{trial.mails} mails, {len(trial.outcomes)} of them matched")
     for name, count in trial.matches.most_common():
         print(f"  {cell(name)}: {count}")
     if trial.against is None:
         for outcome in trial.outcomes[:_MAX_SHOWN]:
-            print(f"{_title(outcome)}\n    {_acts(outcome.actions)}")
-        _tell_rest(len(trial.outcomes))
+            print(f"{_title(outcome)}\n    {_action_words(outcome.actions)}")
+        _print_rest(len(trial.outcomes))
     else:
         print(f"{len(trial.changed)} mails have a different outcome")
         for one in trial.changed[:_MAX_SHOWN]:
             print(_title(one.after))
-            print(f"  - {_acts(one.before.actions)}\n  + {_acts(one.after.actions)}")
-        _tell_rest(len(trial.changed))
+            print(
+                f"  - {_action_words(one.before.actions)}\n  + {_action_words(one.after.actions)}"
+            )
+        _print_rest(len(trial.changed))
     for problem in refused:
         print(f"warning: {cell(problem.place)}: {cell(problem.problem)}", file=sys.stderr)
 
 
-def _tell_rest(count: int) -> None:
+def _print_rest(count: int) -> None:
     if count > _MAX_SHOWN:
         print(f"… and {count - _MAX_SHOWN} more; -o json shows all of them")
 
@@ -394,5 +396,7 @@ def _title(outcome: Outcome) -> str:
     return f"{cell(outcome.place)}: {cell(outcome.sender)}: {cell(outcome.subject)}"
 
 
-def _acts(actions: tuple[Action, ...]) -> str:
-    return cell(", ".join(": ".join(public_action(act).values()) for act in actions) or "nothing")
+def _action_words(actions: tuple[Action, ...]) -> str:
+    return cell(
+        ", ".join(": ".join(public_action(action).values()) for action in actions) or "nothing"
+    )

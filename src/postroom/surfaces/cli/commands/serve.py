@@ -59,31 +59,31 @@ _read_only = click.option(
 def serve(session: Session, /, *, no_auth: bool, demo: bool, workers: int, **given: Any) -> int:
     from postroom.app import open_app
     from postroom.pipeline.counters import SharedCounters
-    from postroom.surfaces.cli.commands.supervisor import Supervisor, apart
+    from postroom.surfaces.cli.commands.supervisor import Supervisor, run_in_child
     from postroom.surfaces.connections import allow_files
     from postroom.surfaces.rest.server import new_attempts
 
     allow_files()
-    settings = session.sure_settings(**given)
+    settings = session.unambiguous_settings(**given)
     ports = Ports.take(settings)
     prepare_folder(settings, creates=True)
     if workers == 1:
-        asyncio.run(_alone(settings, ports, no_auth=no_auth, demo=demo))
+        asyncio.run(_serve_single(settings, ports, no_auth=no_auth, demo=demo))
         return OK
 
     # Threads of the object store do not survive a fork; a child would wait for them.
     uses_bucket = settings.blobs_url is not None
     if (demo or uses_bucket) and (
-        code := apart(lambda: _open_once(settings, demo=demo, as_json=session.as_json))
+        code := run_in_child(lambda: _open_once(settings, demo=demo, as_json=session.as_json))
     ):
         return code
-    asyncio.run(_introduce(settings, ports, no_auth=no_auth, demo=demo))
+    asyncio.run(_prepare_fork(settings, ports, no_auth=no_auth, demo=demo))
 
     counters, attempts = SharedCounters(workers), new_attempts()
 
-    def work(place: int, ready: Callable[[], None]) -> int:
+    def work(number: int, ready: Callable[[], None]) -> int:
         async def run() -> None:
-            async with open_app(settings, counters.part(place)) as app:
+            async with open_app(settings, counters.part(number)) as app:
                 await _serve(app, ports, no_auth=no_auth, ready=ready, attempts=attempts)
 
         return _finish(run(), as_json=session.as_json)
@@ -184,11 +184,11 @@ class OwnerKey:
         return cls(f"in {path}, which only you can read", f"$(cat {shlex.quote(str(path))})")
 
 
-async def _alone(settings: Settings, ports: Ports, *, no_auth: bool, demo: bool) -> None:
+async def _serve_single(settings: Settings, ports: Ports, *, no_auth: bool, demo: bool) -> None:
     from postroom.app import open_app
 
     async with open_app(settings) as app:
-        words = await _greeting(app, ports, no_auth=no_auth, demo=demo)
+        words = await _banner(app, ports, no_auth=no_auth, demo=demo)
         await _serve(app, ports, no_auth=no_auth, ready=lambda: print(words, flush=True))
 
 
@@ -214,7 +214,7 @@ def _finish(work: Coroutine[Any, Any, None], *, as_json: bool) -> int:
     return OK
 
 
-async def _introduce(settings: Settings, ports: Ports, *, no_auth: bool, demo: bool) -> None:
+async def _prepare_fork(settings: Settings, ports: Ports, *, no_auth: bool, demo: bool) -> None:
     """Prepare once, before forking, what all workers share, and print the banner."""
     from postroom.app import open_app
     from postroom.surfaces.mcp.server import http_app
@@ -225,10 +225,10 @@ async def _introduce(settings: Settings, ports: Ports, *, no_auth: bool, demo: b
         http_app(
             app, AccessControl.of(app, no_auth=no_auth), toolsets=settings.toolsets, read_only=False
         )
-        print(await _greeting(app, ports, no_auth=no_auth, demo=demo), flush=True)
+        print(await _banner(app, ports, no_auth=no_auth, demo=demo), flush=True)
 
 
-async def _greeting(app: App, ports: Ports, *, no_auth: bool, demo: bool) -> str:
+async def _banner(app: App, ports: Ports, *, no_auth: bool, demo: bool) -> str:
     """Make sure that an owner's key exists, create the demo, and return the banner."""
     if demo:
         from postroom.surfaces.cli.commands.demo import seed_demo
@@ -301,13 +301,13 @@ async def _serve(
 @click.pass_obj
 def worker(session: Session, /, *, port: str | None) -> None:
     if port is None:
-        settings = session.sure_settings()
+        settings = session.unambiguous_settings()
         prepare_folder(settings, creates=False)
-        asyncio.run(_work(settings, _unwatched))
+        asyncio.run(_work(settings, _without_health_port))
         return
     from postroom.surfaces.rest.server import build_health, listen, serve_on
 
-    settings = session.sure_settings(port=port)
+    settings = session.unambiguous_settings(port=port)
     prepare_folder(settings, creates=False)
     bound = listen(settings.host, settings.port)
 
@@ -328,7 +328,7 @@ async def _work(settings: Settings, until: Callable[[App], Awaitable[None]]) -> 
         await until(app)
 
 
-async def _unwatched(app: App) -> None:
+async def _without_health_port(app: App) -> None:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
@@ -355,7 +355,7 @@ def mcp(session: Session, /, *, key: str | None, key_file: str | None, **given: 
     from postroom.app import open_app
     from postroom.surfaces.mcp.server import serve_stdio
 
-    settings = session.sure_settings(**given)
+    settings = session.unambiguous_settings(**given)
     prepare_folder(settings, creates=True)
     bears = _key_of_client(settings, key, key_file)
 

@@ -29,7 +29,7 @@ code."""
 
 
 @dataclass(slots=True)
-class _Place:
+class _Worker:
     """One worker: its process, when it was started, and how often in a row it failed to start."""
 
     process: int = 0
@@ -40,12 +40,12 @@ class _Place:
 
 class Supervisor:
     """The parent process: it forks the workers, waits, and forwards signals. It must have no
-    threads and no connections when it forks; what needs them runs in `apart`.
+    threads and no connections when it forks; what needs them runs in `run_in_child`.
     """
 
     def __init__(self, count: int, work: Work) -> None:
         self._work = work
-        self._places = [_Place() for _ in range(count)]
+        self._workers = [_Worker() for _ in range(count)]
         # One shared byte per worker, which it sets when it is ready.
         self._at_work = mmap.mmap(-1, count)
         self._is_stopping = False
@@ -67,14 +67,14 @@ class Supervisor:
         return self._code
 
     def _present(self) -> list[int]:
-        return [place.process for place in self._places if place.process]
+        return [worker.process for worker in self._workers if worker.process]
 
     def _start_due(self) -> None:
-        for number, place in enumerate(self._places):
-            if not (place.process or self._is_stopping) and place.due_at <= time.monotonic():
-                self._start(number, place)
+        for number, worker in enumerate(self._workers):
+            if not (worker.process or self._is_stopping) and worker.due_at <= time.monotonic():
+                self._start(number, worker)
 
-    def _start(self, number: int, place: _Place) -> None:
+    def _start(self, number: int, worker: _Worker) -> None:
         sys.stdout.flush()
         self._at_work[number] = 0
         # Signals are blocked until the child has its own handlers and the parent knows its pid.
@@ -82,13 +82,13 @@ class Supervisor:
         parent = os.getpid()
         process = os.fork()
         if process == 0:
-            self._be_one(number, parent)
-        place.process, place.started_at = process, time.monotonic()
+            self._run_worker(number, parent)
+        worker.process, worker.started_at = process, time.monotonic()
         if self._is_stopping:
             os.kill(process, signal.SIGTERM)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
-    def _be_one(self, number: int, parent: int) -> None:
+    def _run_worker(self, number: int, parent: int) -> None:
         def is_at_work() -> None:
             self._at_work[number] = 1
 
@@ -100,30 +100,30 @@ class Supervisor:
     def _wait(self) -> None:
         """Wait until a worker ends, or briefly if one has to be started later."""
         present = self._present()
-        is_one_due = not self._is_stopping and len(present) < len(self._places)
+        is_one_due = not self._is_stopping and len(present) < len(self._workers)
         if is_one_due:
             time.sleep(_LOOK_S)
         if present:
             process, status = os.waitpid(-1, os.WNOHANG if is_one_due else 0)
             if process in present:
-                number = next(n for n, p in enumerate(self._places) if p.process == process)
+                number = next(n for n, p in enumerate(self._workers) if p.process == process)
                 self._note_end(number, os.waitstatus_to_exitcode(status))
 
     def _note_end(self, number: int, code: int) -> None:
-        place = self._places[number]
-        process, place.process = place.process, 0
+        worker = self._workers[number]
+        process, worker.process = worker.process, 0
         if self._is_stopping:
             return
         log.error("worker.ended", extra={"pid": process, "code": code})
-        place.failures = 0 if self._at_work[number] else place.failures + 1
+        worker.failures = 0 if self._at_work[number] else worker.failures + 1
         self._at_work[number] = 0
         now = time.monotonic()
-        if place.failures:
-            place.due_at = now + min(_TOO_SOON_S * 2 ** (place.failures - 1), _MAX_PAUSE_S)
-        elif now - place.started_at < _TOO_SOON_S:
-            place.due_at = now + _TOO_SOON_S
-        if not any(self._at_work[:]) and all(place.failures >= TRIES for place in self._places):
-            log.error("supervisor.ended", extra={"tries": place.failures, "code": code})
+        if worker.failures:
+            worker.due_at = now + min(_TOO_SOON_S * 2 ** (worker.failures - 1), _MAX_PAUSE_S)
+        elif now - worker.started_at < _TOO_SOON_S:
+            worker.due_at = now + _TOO_SOON_S
+        if not any(self._at_work[:]) and all(worker.failures >= TRIES for worker in self._workers):
+            log.error("supervisor.ended", extra={"tries": worker.failures, "code": code})
             self._code = 128 - code if code < 0 else code or 1
             self._stop()
 
@@ -134,7 +134,7 @@ class Supervisor:
                 os.kill(process, signal.SIGTERM)
 
 
-def apart(work: Callable[[], int]) -> int:
+def run_in_child(work: Callable[[], int]) -> int:
     """Run *work* in a child process and return its exit code, so that no threads remain here."""
     sys.stdout.flush()
     parent = os.getpid()

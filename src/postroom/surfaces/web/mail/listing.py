@@ -17,7 +17,7 @@ from postroom.model.page import Page
 from postroom.operations.inboxes import list_inboxes
 from postroom.operations.mail.message_changes import list_labels, list_mailboxes
 from postroom.operations.mail.messages import search_messages
-from postroom.surfaces.web.page import Values, Visit
+from postroom.surfaces.web.page import PageRequest, Values
 
 FILTERS = {
     "inbox": "inbox_id",
@@ -96,30 +96,30 @@ def chips_of(filters: Mapping[str, str], inboxes: Mapping[str, Inbox]) -> list[C
     return found
 
 
-async def panes(visit: Visit) -> Values:
+async def panes(request: PageRequest) -> Values:
     """What every page of mail shows: places on the left, and the list."""
-    filters = filters_of(visit.query)
-    inboxes = await visit.call(list_inboxes, limit=_SIDE_ROWS)
+    filters = filters_of(request.query)
+    inboxes = await request.call(list_inboxes, limit=_SIDE_ROWS)
     by_id = {inbox.id: inbox for inbox in inboxes.results}
-    mailboxes = await _mailboxes(visit, inboxes, filters.get("inbox"))
-    labels = await visit.call(list_labels, limit=_SIDE_ROWS)
-    undo = visit.query.get("undo", "")
+    mailboxes = await _mailboxes(request, inboxes, filters.get("inbox"))
+    labels = await request.call(list_labels, limit=_SIDE_ROWS)
+    undo = request.query.get("undo", "")
     return {
-        **await _found(visit, filters),
+        **await _found(request, filters),
         "inboxes": inboxes,
         "by_id": by_id,
         "mailboxes": mailboxes,
-        "unread": await _unread(visit, inboxes, mailboxes),
+        "unread": await _unread(request, inboxes, mailboxes),
         "has_many_inboxes": inboxes.total > _FEW_INBOXES,
         "labels": labels.results,
         "labels_total": labels.total,
         "filters": filters,
-        "place": place_of(visit.query),
+        "place": place_of(request.query),
         "chips": chips_of(filters, by_id),
         "heading": _heading(filters, by_id),
         "url": mail_url,
-        "now": visit.app.services.clock(),
-        "is_all_selected": visit.query.get("select") == "all",
+        "now": request.app.services.clock(),
+        "is_all_selected": request.query.get("select") == "all",
         "undo": undo if _UNDO.fullmatch(undo) else "",
         "standard": STANDARD_MAILBOXES,
         "opened": None,
@@ -127,20 +127,20 @@ async def panes(visit: Visit) -> Values:
 
 
 async def _unread(
-    visit: Visit, inboxes: Page[Inbox], mailboxes: Mapping[str, list[Mailbox]]
+    request: PageRequest, inboxes: Page[Inbox], mailboxes: Mapping[str, list[Mailbox]]
 ) -> int:
     """How much mail in the mailboxes Inbox is unread."""
     if inboxes.total > _FEW_INBOXES:
-        return (await visit.call(search_messages, mailbox=INBOX, unread=True, limit=1)).total
+        return (await request.call(search_messages, mailbox=INBOX, unread=True, limit=1)).total
     return sum(box.unread for boxes in mailboxes.values() for box in boxes if box.name == INBOX)
 
 
-async def _found(visit: Visit, filters: Mapping[str, str]) -> Values:
+async def _found(request: PageRequest, filters: Mapping[str, str]) -> Values:
     """A page of the list, and how long it took; what is wrong with a filter is said above it."""
-    arguments = {**arguments_of(filters), **_from_cursor(visit), "limit": _ROWS}
+    arguments = {**arguments_of(filters), **_from_cursor(request), "limit": _ROWS}
     started = perf_counter()
     try:
-        page = await visit.call(search_messages, **arguments)
+        page = await request.call(search_messages, **arguments)
     except (InvalidInput, NotFound) as error:
         nothing: Page[MessageRow] = Page((), 0, _ROWS, 0)
         return {"page": nothing, "took_ms": 0, "error": str(error)}
@@ -148,14 +148,14 @@ async def _found(visit: Visit, filters: Mapping[str, str]) -> Values:
 
 
 async def _mailboxes(
-    visit: Visit, inboxes: Page[Inbox], chosen: str | None
+    request: PageRequest, inboxes: Page[Inbox], chosen: str | None
 ) -> dict[str, list[Mailbox]]:
     """The mailboxes of each inbox; if there are many inboxes, of the chosen one."""
     if inboxes.total > _FEW_INBOXES and chosen is None:
         return {}
     only = {} if inboxes.total <= _FEW_INBOXES else {"inbox_id": chosen}
     try:
-        found = (await visit.call(list_mailboxes, limit=_SIDE_ROWS, **only)).results
+        found = (await request.call(list_mailboxes, limit=_SIDE_ROWS, **only)).results
     except (InvalidInput, NotFound):
         return {}
     by_inbox: dict[str, list[Mailbox]] = {}
@@ -179,16 +179,16 @@ def _heading(filters: Mapping[str, str], inboxes: Mapping[str, Inbox]) -> str:
     return f"{name} · {inbox.address}" if inbox else name
 
 
-async def all_inboxes(visit: Visit) -> Values:
+async def all_inboxes(request: PageRequest) -> Values:
     """Every inbox, page by page: the pane beside the list has the first ones only."""
-    found = await visit.call(list_inboxes, limit=_SIDE_ROWS, **_from_cursor(visit))
+    found = await request.call(list_inboxes, limit=_SIDE_ROWS, **_from_cursor(request))
     rows = [(inbox.address, inbox.name, mail_url({"inbox": inbox.id})) for inbox in found.results]
     return {"rows": rows, "page": found, "heading": "Inboxes"}
 
 
-async def all_labels(visit: Visit) -> Values:
+async def all_labels(request: PageRequest) -> Values:
     """Every label, page by page."""
-    found = await visit.call(list_labels, limit=_SIDE_ROWS, **_from_cursor(visit))
+    found = await request.call(list_labels, limit=_SIDE_ROWS, **_from_cursor(request))
     rows = [
         (label.name, _numbers(label), mail_url({"label": label.name})) for label in found.results
     ]
@@ -200,5 +200,5 @@ def _numbers(label: Label) -> str:
     return f"{label.message_count:,} {'mail' if label.message_count == 1 else 'mails'}{unread}"
 
 
-def _from_cursor(visit: Visit) -> dict[str, str]:
-    return {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}
+def _from_cursor(request: PageRequest) -> dict[str, str]:
+    return {"cursor": request.query["cursor"]} if request.query.get("cursor") else {}

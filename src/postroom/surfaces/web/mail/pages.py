@@ -11,7 +11,16 @@ from postroom.operations.mail.bulk_changes import update_messages
 from postroom.operations.rules import undo_rule_plan
 from postroom.surfaces.web.mail import listing, reading, writing
 from postroom.surfaces.web.mail.listing import mail_url, place_of
-from postroom.surfaces.web.page import Document, File, Form, Link, Page, Redirect, Section, Visit
+from postroom.surfaces.web.page import (
+    Document,
+    File,
+    Form,
+    Link,
+    Page,
+    PageRequest,
+    Redirect,
+    Section,
+)
 
 _CHANGES: dict[str, dict[str, Any]] = {
     "read": {"add_flags": ["seen"]},
@@ -47,38 +56,38 @@ _LEAVES = ("archive", "trash", "move", "inbox")
 """Changes after which a mail is not in the list any more."""
 
 
-def _change_of(visit: Visit, do: str) -> dict[str, Any]:
+def _change_of(request: PageRequest, do: str) -> dict[str, Any]:
     """The arguments of a change. Raises InvalidInput."""
     if do in _CHANGES:
         return _CHANGES[do]
     if do not in _WITH_A_NAME:
         raise InvalidInput("choose an action")
     argument, advice = _WITH_A_NAME[do]
-    name = visit.form.get("mailbox" if do == "move" else "label", "").strip()
+    name = request.form.get("mailbox" if do == "move" else "label", "").strip()
     if not name:
         raise InvalidInput(advice)
     return {argument: name if do == "move" else [name]}
 
 
-async def change(visit: Visit) -> Redirect:
+async def change(request: PageRequest) -> Redirect:
     """Change the ticked mail; the next page offers to take it back."""
-    do, place = visit.form.get("do", ""), place_of(visit.query)
-    ids = visit.posted.all("id")
+    do, place = request.form.get("do", ""), place_of(request.query)
+    ids = request.posted.all("id")
     if not ids:
         raise InvalidInput("select at least one message first")
-    result: Any = await visit.call(update_messages, message_ids=ids, **_change_of(visit, do))
+    result: Any = await request.call(update_messages, message_ids=ids, **_change_of(request, do))
     if result.status == "failed":
         raise Conflict(result.failed[0].message)
-    opened = "" if do in _LEAVES else visit.path.get("message_id", "")
+    opened = "" if do in _LEAVES else request.path.get("message_id", "")
     undo = {"undo": result.undo_id} if result.undo_id else {}
     notice = _NOTICES[do] if result.status == "ok" else "changed in part"
     return Redirect(mail_url(place, opened, **undo), notice)
 
 
-async def undo(visit: Visit) -> Redirect:
+async def undo(request: PageRequest) -> Redirect:
     """Take a change back."""
-    await visit.call(undo_rule_plan, plan_id=visit.form.get("undo_id", ""))
-    return Redirect(mail_url(place_of(visit.query)), "undone")
+    await request.call(undo_rule_plan, plan_id=request.form.get("undo_id", ""))
+    return Redirect(mail_url(place_of(request.query)), "undone")
 
 
 LIST = Page("/mail", "mail/list.html", listing.panes)
@@ -99,7 +108,7 @@ SECTION = Section(
     forms=(
         Form("/mail", change, LIST),
         Form("/mail/{message_id}", change, MESSAGE),
-        Form("/mail/{message_id}/unsubscribe", reading.leave_list, MESSAGE),
+        Form("/mail/{message_id}/unsubscribe", reading.unsubscribe_list, MESSAGE),
         Form("/undo", undo, LIST),
         Form("/compose", writing.send, COMPOSE),
     ),

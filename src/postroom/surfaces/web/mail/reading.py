@@ -20,11 +20,11 @@ from postroom.operations.mail.unsubscribing import unsubscribe
 from postroom.surfaces.web.mail.listing import mail_url, panes, place_of
 from postroom.surfaces.web.mail.sender import (
     compare_domains,
-    kept_out,
-    sender_findings,
+    sender_notes,
     verdict_on_sender,
+    withheld,
 )
-from postroom.surfaces.web.page import Framed, Redirect, Values, Visit
+from postroom.surfaces.web.page import FramedPage, PageRequest, Redirect, Values
 from postroom.surfaces.web.rendering import render
 
 CHARS_PER_TOKEN = 4
@@ -51,23 +51,25 @@ _VERDICTS = {
 }
 
 
-async def agent_view(visit: Visit, mail: Message) -> Values:
+async def agent_view(request: PageRequest, mail: Message) -> Values:
     """What the tab shows."""
     tools: dict[str, Values] = {
         "read_mail": {"ids": [mail.id]},
         "get_message": {"message_id": mail.id},
     }
-    texts = {name: await visit.tool_text(visit.ctx, name, given) for name, given in tools.items()}
-    marked: MarkedMessage = await visit.call(get_marked_message, message_id=mail.id)
+    texts = {
+        name: await request.tool_text(request.ctx, name, given) for name, given in tools.items()
+    }
+    marked: MarkedMessage = await request.call(get_marked_message, message_id=mail.id)
     in_page = {piece.mark.number for piece in marked.plain if piece.mark}
     return {
         "answers": [_answer(name, text) for name, text in texts.items()],
         "max_tokens": MAX_TOKENS,
         "marked": marked,
         "in_page": in_page,
-        "kept_out": kept_out(mail, marked.marks),
-        "replies": await _replies(visit, mail),
-        "other": visit.query.get("to", "").strip() or _SOMEBODY,
+        "withheld": withheld(mail, marked.marks),
+        "replies": await _replies(request, mail),
+        "other": request.query.get("to", "").strip() or _SOMEBODY,
     }
 
 
@@ -92,20 +94,20 @@ class Preview:
     error: str = ""
 
 
-async def _replies(visit: Visit, mail: Message) -> list[Preview]:
+async def _replies(request: PageRequest, mail: Message) -> list[Preview]:
     """A reply to the sender, and the same to somebody else."""
     if mail.direction == "outbound":
         return []
-    other = visit.query.get("to", "").strip() or _SOMEBODY
+    other = request.query.get("to", "").strip() or _SOMEBODY
     return [
-        await _preview(visit, mail, "Reply to the sender"),
-        await _preview(visit, mail, "Same message to someone else", to=other),
+        await _preview(request, mail, "Reply to the sender"),
+        await _preview(request, mail, "Same message to someone else", to=other),
     ]
 
 
-async def _preview(visit: Visit, mail: Message, title: str, **to: str) -> Preview:
+async def _preview(request: PageRequest, mail: Message, title: str, **to: str) -> Preview:
     try:
-        found: ReplyVerdicts = await visit.call(check_reply, message_id=mail.id, **to)
+        found: ReplyVerdicts = await request.call(check_reply, message_id=mail.id, **to)
     except MailError as error:
         return Preview(title, error=str(error))
     return Preview(title, [_line(one) for one in found.results], found.more)
@@ -123,11 +125,11 @@ def _line(found: ReplyVerdict) -> dict[str, Any]:
     }
 
 
-async def framed_marks(visit: Visit) -> Framed:
+async def framed_marks(request: PageRequest) -> FramedPage:
     """The HTML of a mail with marks, as a document that can do nothing but be read."""
-    marked = await visit.call(get_marked_message, message_id=visit.path["message_id"])
+    marked = await request.call(get_marked_message, message_id=request.path["message_id"])
     html = render("mail/frame.html", html=marked.html, has_marks=True)
-    return Framed(html, FRAME_POLICY.format(hosts=""))
+    return FramedPage(html, FRAME_POLICY.format(hosts=""))
 
 
 TABS = {
@@ -145,16 +147,16 @@ _THUMBNAIL_BYTES, _MAX_THUMBNAILS = 2_097_152, 12
 _TALL_CHARS, _SHORT_CHARS = 2_500, 300
 
 
-async def message(visit: Visit) -> Values:
+async def message(request: PageRequest) -> Values:
     """A mail beside the list that it was chosen from."""
-    tab = visit.query.get("tab", "mail")
+    tab = request.query.get("tab", "mail")
     tab = tab if tab in TABS else "mail"
     wants = {"include_html": tab == "mail", "include_headers": tab == "sender"}
-    mail = await visit.call(
-        get_message, message_id=visit.path["message_id"], max_chars=_MAX_CHARS, **wants
+    mail = await request.call(
+        get_message, message_id=request.path["message_id"], max_chars=_MAX_CHARS, **wants
     )
-    values = await panes(visit)
-    thread = await visit.call(get_thread, thread_id=mail.thread_id)
+    values = await panes(request)
+    thread = await request.call(get_thread, thread_id=mail.thread_id)
     return {
         **values,
         "mail": mail,
@@ -162,24 +164,24 @@ async def message(visit: Visit) -> Values:
         "tab": tab,
         "tabs": TABS,
         "thread": thread,
-        "has_pictures": visit.query.get("pictures") == "yes",
+        "has_pictures": request.query.get("pictures") == "yes",
         "is_picture": is_picture,
         "is_unread": "seen" not in mail.flags,
         "findings": mail.findings,
-        "preview": await attachment_preview(visit, mail),
+        "preview": await attachment_preview(request, mail),
         "thumbnails": _thumbnails(mail),
         "height": _height(mail),
         **_conversation(thread, mail),
-        **await _tab(visit, mail, tab),
+        **await _tab(request, mail, tab),
     }
 
 
-async def _tab(visit: Visit, mail: Message, tab: str) -> Values:
+async def _tab(request: PageRequest, mail: Message, tab: str) -> Values:
     """What only this tab shows."""
     if tab == "agent":
-        return await agent_view(visit, mail)
+        return await agent_view(request, mail)
     if tab == "source":
-        source = await _source(visit, mail)
+        source = await _source(request, mail)
         return {"source": source, "is_cut": mail.size_bytes > _SOURCE_BYTES}
     if tab == "sender":
         returns_to = [h.value for h in mail.headers or () if h.name.lower() == "return-path"]
@@ -187,7 +189,7 @@ async def _tab(visit: Visit, mail: Message, tab: str) -> Values:
             "returns_to": returns_to[:1],
             "verdict": verdict_on_sender(mail),
             "comparison": compare_domains(mail),
-            "sender": sender_findings(mail),
+            "sender": sender_notes(mail),
         }
     return {}
 
@@ -212,9 +214,9 @@ def _thumbnails(mail: Message) -> set[str]:
     return set(few[:_MAX_THUMBNAILS])
 
 
-async def _source(visit: Visit, mail: Message) -> str:
+async def _source(request: PageRequest, mail: Message) -> str:
     """The beginning of the source of a mail."""
-    download = await visit.call(download_message, message_id=mail.id)
+    download = await request.call(download_message, message_id=mail.id)
     data = b""
     async for chunk in download.chunks:
         data += chunk
@@ -227,15 +229,15 @@ def is_picture(file: Attachment) -> bool:
     return file.content_type in PICTURES and file.size <= _PICTURE_BYTES
 
 
-async def attachment_preview(visit: Visit, mail: Message | HeldMail) -> Any:
+async def attachment_preview(request: PageRequest, mail: Message | HeldMail) -> Any:
     """The text of the attachment that was asked for, or why there is none."""
-    file = next((f for f in mail.attachments if f.id == visit.query.get("preview")), None)
+    file = next((f for f in mail.attachments if f.id == request.query.get("preview")), None)
     if file is None:
         return None
     if is_picture(file):
         return {"file": file}
     try:
-        found: Any = await visit.call(
+        found: Any = await request.call(
             get_attachment_content, attachment_id=file.id, format="text", max_chars=_PREVIEW_CHARS
         )
     except MailError as error:
@@ -243,20 +245,20 @@ async def attachment_preview(visit: Visit, mail: Message | HeldMail) -> Any:
     return {"file": file, "text": found.text, "found": found}
 
 
-async def framed_html(visit: Visit) -> Framed:
+async def framed_html(request: PageRequest) -> FramedPage:
     """The HTML of a mail as a document that can do nothing but be read."""
-    remote = visit.query.get("pictures") == "yes"
-    found = await visit.call(
-        get_message_html, message_id=visit.path["message_id"], remote_images=remote
+    remote = request.query.get("pictures") == "yes"
+    found = await request.call(
+        get_message_html, message_id=request.path["message_id"], remote_images=remote
     )
     policy = FRAME_POLICY.format(hosts=" https:" if remote else "")
     parts = {"html": found.html, "styles": found.styles}
-    return Framed(render("mail/frame.html", **parts, has_marks=False), policy)
+    return FramedPage(render("mail/frame.html", **parts, has_marks=False), policy)
 
 
-async def leave_list(visit: Visit) -> Redirect:
+async def unsubscribe_list(request: PageRequest) -> Redirect:
     """Unsubscribe from the list that sent a mail."""
-    message_id = visit.path["message_id"]
-    done = await visit.call(unsubscribe, message_id=message_id)
+    message_id = request.path["message_id"]
+    done = await request.call(unsubscribe, message_id=message_id)
     notice = "held" if done.status == "held" else "unsubscribed"
-    return Redirect(mail_url(place_of(visit.query), message_id), notice)
+    return Redirect(mail_url(place_of(request.query), message_id), notice)

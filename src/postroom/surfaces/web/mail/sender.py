@@ -29,7 +29,7 @@ _REMOVED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class MailNote:
     """Something that was found: what, and why it matters; `tone` is good, warn, bad or empty."""
 
     what: str
@@ -39,7 +39,7 @@ class Finding:
     """The numbers of the marks where it stands in the mail."""
 
 
-def kept_out(mail: Message, marks: Sequence[Mark] = ()) -> list[Finding]:
+def withheld(mail: Message, marks: Sequence[Mark] = ()) -> list[MailNote]:
     """What the agent does not get of a mail, and why."""
     by_kind: dict[str, tuple[int, ...]] = {}
     for mark in marks[:_MAX_MARKS]:
@@ -56,7 +56,7 @@ def _number(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
-def _hidden(security: dict[str, Any], marks: Sequence[Mark]) -> Iterator[Finding]:
+def _hidden(security: dict[str, Any], marks: Sequence[Mark]) -> Iterator[MailNote]:
     listed = security.get("hidden_text") or ()
     for found in listed:
         times = f", {found['count']} times" if found.get("count", 1) > 1 else ""
@@ -67,7 +67,7 @@ def _hidden(security: dict[str, Any], marks: Sequence[Mark]) -> Iterator[Finding
         end = "so the agent does not get it"
         if any(mark.is_in_agent_text for mark in here):
             end = "and the agent gets the same words elsewhere in the mail"
-        yield Finding(
+        yield MailNote(
             f"Hidden text: {_number(found['chars'], 'character')}{times}",
             f"A reader cannot see it: {how_hidden(found['reason'])}. It may be meant for a "
             f"machine, {end}.",
@@ -76,12 +76,12 @@ def _hidden(security: dict[str, Any], marks: Sequence[Mark]) -> Iterator[Finding
         )
     rest = security.get("hidden_text_total", 0) - len(listed)
     if rest > 0:
-        yield Finding(f"{_number(rest, 'more hidden text')}", "Not listed one by one.", "bad")
+        yield MailNote(f"{_number(rest, 'more hidden text')}", "Not listed one by one.", "bad")
 
 
-def _removed(security: dict[str, Any], marks: tuple[int, ...]) -> Iterator[Finding]:
+def _removed(security: dict[str, Any], marks: tuple[int, ...]) -> Iterator[MailNote]:
     for kind, count in (security.get("removed_characters") or {}).items():
-        yield Finding(
+        yield MailNote(
             f"{_number(count, 'invisible character')} removed",
             f"They were {_REMOVED.get(kind, kind)}.",
             "warn",
@@ -89,18 +89,18 @@ def _removed(security: dict[str, Any], marks: tuple[int, ...]) -> Iterator[Findi
         )
 
 
-def _not_loaded(mail: Message, marks: Mapping[str, tuple[int, ...]]) -> Iterator[Finding]:
+def _not_loaded(mail: Message, marks: Mapping[str, tuple[int, ...]]) -> Iterator[MailNote]:
     pixels = mail.security.get("tracking_pixels", 0)
     images = mail.security.get("remote_images", 0) - pixels
     if images > 0:
-        yield Finding(
+        yield MailNote(
             f"{_number(images, 'remote picture')} not loaded",
             "Loading one would tell its sender when and where the mail is read.",
             "warn",
             marks.get("picture", ()),
         )
     if pixels:
-        yield Finding(
+        yield MailNote(
             f"{_number(pixels, 'tracking pixel')} not loaded",
             "It is an invisible picture that reports that the mail was opened.",
             "warn",
@@ -108,10 +108,10 @@ def _not_loaded(mail: Message, marks: Mapping[str, tuple[int, ...]]) -> Iterator
         )
 
 
-def _cut(mail: Message, marks: tuple[int, ...]) -> Iterator[Finding]:
+def _cut(mail: Message, marks: tuple[int, ...]) -> Iterator[MailNote]:
     quoted = len(mail.text) - len(mail.new_text if mail.new_text is not None else mail.text)
     if quoted > 0:
-        yield Finding(
+        yield MailNote(
             f"{_number(quoted, 'character')} of quoted mail and signature left out by read_mail",
             "The agent can ask for it (quoted=true); get_message has it in text.",
             marks=marks,
@@ -128,16 +128,16 @@ _TONES = {"pass": "good", "fail": "bad", "permerror": "bad", "softfail": "warn"}
 _MAX_LETTERS = 80
 
 
-def verdict_on_sender(mail: Message) -> Finding:
+def verdict_on_sender(mail: Message) -> MailNote:
     """The answer in one sentence: does anybody vouch for the address in From?"""
     domain = decode_punycode(mail.from_address.rpartition("@")[2].lower())
     if mail.direction == "outbound":
-        return Finding("Sent by you", "It was sent from an inbox of this Postroom.", "good")
+        return MailNote("Sent by you", "It was sent from an inbox of this Postroom.", "good")
     if not domain:
-        return Finding("No sender", "The From header has no address.", "bad")
+        return MailNote("No sender", "The From header has no address.", "bad")
     auth = {name: mail.auth.get(name) or "unknown" for name in _AUTH}
     if auth["dmarc"] == "fail":
-        return Finding(
+        return MailNote(
             f"This message is probably forged: it failed the checks of {domain}",
             "The domain asks receivers to check its mail (DMARC), and the check failed.",
             "bad",
@@ -145,22 +145,22 @@ def verdict_on_sender(mail: Message) -> Finding:
     if mail.auth.get("aligned") or auth["dmarc"] == "pass":
         how = "Signed by" if auth["dkim"] == "pass" else "Sent by a server of"
         why = f"It really comes from {domain}. That says nothing about whether {domain} is honest."
-        return Finding(f"{how} {domain}", why, "good")
+        return MailNote(f"{how} {domain}", why, "good")
     why = "Anyone can put any address into From"
     if set(auth.values()) == {"unknown"}:
-        return Finding("Sender not verified", f"{why}, and no check was made.", "warn")
-    return Finding("Sender not verified", f"{why}, and no check passed for {domain}.", "warn")
+        return MailNote("Sender not verified", f"{why}, and no check was made.", "warn")
+    return MailNote("Sender not verified", f"{why}, and no check passed for {domain}.", "warn")
 
 
-def sender_findings(mail: Message) -> list[Finding]:
+def sender_notes(mail: Message) -> list[MailNote]:
     """The details: what the checks found, and what is suspicious."""
     return [*_authentication(mail), *_disguises(mail.security)]
 
 
-def _authentication(mail: Message) -> Iterator[Finding]:
+def _authentication(mail: Message) -> Iterator[MailNote]:
     results = {name: mail.auth.get(name) or "unknown" for name in _AUTH}
     if set(results.values()) == {"unknown"}:
-        yield Finding(
+        yield MailNote(
             "SPF, DKIM and DMARC: not checked",
             "Name the servers whose checks you trust: POSTROOM_TRUSTED_SERVERS.",
         )
@@ -168,40 +168,40 @@ def _authentication(mail: Message) -> Iterator[Finding]:
     for name, question in _AUTH.items():
         if results[name] != "unknown":
             words = f"{name.upper()}: {results[name]}"
-            yield Finding(words, question, _TONES.get(results[name], ""))
+            yield MailNote(words, question, _TONES.get(results[name], ""))
     if mail.auth.get("aligned"):
-        yield Finding("A check that passed covers the domain in From", tone="good")
+        yield MailNote("A check that passed covers the domain in From", tone="good")
 
 
-def _disguises(security: dict[str, Any]) -> Iterator[Finding]:
+def _disguises(security: dict[str, Any]) -> Iterator[MailNote]:
     for words in security.get("lookalike") or ():
-        yield Finding(
+        yield MailNote(
             words[:1].upper() + words[1:], "The sender may be impersonating someone.", "bad"
         )
     if imitated := security.get("imitates"):
-        yield Finding(
+        yield MailNote(
             f"The domain resembles {imitated}, which this inbox knows",
             "The sender is new. Compare the domains character by character.",
             "bad",
         )
     if security.get("first_time_sender"):
-        yield Finding(
+        yield MailNote(
             "First message from this address",
             "It has not written to this inbox before, and the inbox has not written to it.",
             "warn",
         )
     if security.get("text_differs"):
-        yield Finding(
+        yield MailNote(
             "The plain text and the HTML say different things",
             "A person reads the HTML, a machine often reads the plain text.",
             "bad",
         )
     for name in security.get("disguised_attachments") or ():
-        yield Finding(f"The file {name} is not the type it claims to be", "Do not open it.", "bad")
+        yield MailNote(f"The file {name} is not the type it claims to be", "Do not open it.", "bad")
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class AlignedLetters:
     """A place where two domains are compared: the letters there, and whether they differ."""
 
     theirs: str
@@ -215,7 +215,7 @@ class Comparison:
 
     theirs: str
     known: str
-    letters: tuple[Letter, ...]
+    letters: tuple[AlignedLetters, ...]
     notes: tuple[str, ...]
 
 
@@ -229,13 +229,13 @@ def compare_domains(mail: Message) -> Comparison | None:
     return Comparison(theirs, known, letters, tuple(_odd_letters(theirs)))
 
 
-def _letters(theirs: str, known: str) -> Iterator[Letter]:
+def _letters(theirs: str, known: str) -> Iterator[AlignedLetters]:
     matcher = SequenceMatcher(None, theirs, known, autojunk=False)
     for tag, i, j, k, m in matcher.get_opcodes():
         size = max(j - i, m - k)
         for at in range(size):
             one, other = theirs[i:j][at : at + 1], known[k:m][at : at + 1]
-            yield Letter(one, other, tag != "equal")
+            yield AlignedLetters(one, other, tag != "equal")
 
 
 def _odd_letters(domain: str) -> Iterator[str]:

@@ -24,7 +24,7 @@ from postroom.operations.outgoing.drafts import (
 from postroom.operations.outgoing.identities import list_identities
 from postroom.operations.outgoing.sending import preview_forward, preview_reply, send_message
 from postroom.surfaces.http import safe_media_type
-from postroom.surfaces.web.page import Redirect, Values, Visit
+from postroom.surfaces.web.page import PageRequest, Redirect, Values
 
 RECIPIENTS = ("to", "cc", "bcc")
 _FIELDS = (*RECIPIENTS, "from", "subject", "body_text", "body_html", "send_at", "answers")
@@ -45,41 +45,43 @@ def lines_of(text: str) -> list[str]:
     return [line.strip() for line in text.split("\n") if line.strip()]
 
 
-async def compose(visit: Visit) -> Values:
+async def compose(request: PageRequest) -> Values:
     """A new mail, a reply or a forward. If its draft was saved meanwhile, it is shown instead."""
-    draft_id = visit.query.get("draft") or visit.form.get("draft", "")
+    draft_id = request.query.get("draft") or request.form.get("draft", "")
     if not _DRAFT_ID.fullmatch(draft_id):
-        return await _new_mail(visit, visit.ctx.new_id("drf"))
+        return await _new_mail(request, request.ctx.new_id("drf"))
     try:
-        found = await visit.call(get_draft, draft_id=draft_id)
+        found = await request.call(get_draft, draft_id=draft_id)
     except NotFound:
-        return await _new_mail(visit, draft_id)
-    return await _editor(visit, found.id, found)
+        return await _new_mail(request, draft_id)
+    return await _editor(request, found.id, found)
 
 
-async def draft(visit: Visit) -> Values:
+async def draft(request: PageRequest) -> Values:
     """A draft in the editor; what was typed stays if it was refused."""
-    draft_id = visit.path["draft_id"]
+    draft_id = request.path["draft_id"]
     try:
-        found = await visit.call(get_draft, draft_id=draft_id)
+        found = await request.call(get_draft, draft_id=draft_id)
     except NotFound:
-        if not visit.posted.fields:
+        if not request.posted.fields:
             raise
-        return await _new_mail(visit, draft_id)
-    return await _editor(visit, draft_id, found)
+        return await _new_mail(request, draft_id)
+    return await _editor(request, draft_id, found)
 
 
-async def _new_mail(visit: Visit, draft_id: str) -> Values:
-    kind = next((name for name in _STARTS if visit.query.get(name)), "new")
+async def _new_mail(request: PageRequest, draft_id: str) -> Values:
+    kind = next((name for name in _STARTS if request.query.get(name)), "new")
     given: dict[str, str] = {}
     original = None
     if kind != "new":
-        original = await visit.call(get_message, message_id=visit.query[kind], max_chars=_MAX_CHARS)
-        given = await _beginning(visit, kind, original)
-    return await _editor(visit, draft_id, None, given, original, kind)
+        original = await request.call(
+            get_message, message_id=request.query[kind], max_chars=_MAX_CHARS
+        )
+        given = await _beginning(request, kind, original)
+    return await _editor(request, draft_id, None, given, original, kind)
 
 
-async def _beginning(visit: Visit, kind: str, original: Message) -> dict[str, str]:
+async def _beginning(request: PageRequest, kind: str, original: Message) -> dict[str, str]:
     """The fields with which a mail begins that answers, forwards or repeats another."""
     if kind == "again":
         lists = {name: getattr(original, f"{name}_addresses") for name in RECIPIENTS}
@@ -87,11 +89,11 @@ async def _beginning(visit: Visit, kind: str, original: Message) -> dict[str, st
         mail = {"subject": original.subject, "body_text": original.text}
         return {**written, **mail, "from": original.from_address}
     if kind == "forward":
-        mail_in = await visit.call(preview_forward, message_id=original.id)
+        mail_in = await request.call(preview_forward, message_id=original.id)
         return {"subject": mail_in.subject, "body_text": f"\n\n{mail_in.quoted}"}
-    is_all = visit.query.get("all") == "yes"
-    reply = await visit.call(preview_reply, message_id=original.id, reply_all=is_all)
-    quoted = f"\n\n{reply.quoted}" if visit.query.get("quote") == "yes" else ""
+    is_all = request.query.get("all") == "yes"
+    reply = await request.call(preview_reply, message_id=original.id, reply_all=is_all)
+    quoted = f"\n\n{reply.quoted}" if request.query.get("quote") == "yes" else ""
     return {
         "to": ", ".join(reply.to),
         "cc": ", ".join(reply.cc),
@@ -102,7 +104,7 @@ async def _beginning(visit: Visit, kind: str, original: Message) -> dict[str, st
 
 
 async def _editor(
-    visit: Visit,
+    request: PageRequest,
     draft_id: str,
     found: Draft | None,
     given: dict[str, str] | None = None,
@@ -110,14 +112,14 @@ async def _editor(
     kind: str = "draft",
 ) -> Values:
     """The fields of the editor: as they are stored or begin, or as they were sent last."""
-    identities = (await visit.call(list_identities, limit=_MAX_IDENTITIES)).results
+    identities = (await request.call(list_identities, limit=_MAX_IDENTITIES)).results
     if found is not None:
-        given, original = _stored(found), await _answered(visit, found)
+        given, original = _stored(found), await _answered(request, found)
     begin = {**dict.fromkeys(_FIELDS, ""), **(given or {})}
     begin["from"] = begin["from"] or _own_address(identities, found, original)
-    typed = dict.fromkeys(("answers",), "") | dict(visit.form) if visit.posted.fields else {}
-    limits = visit.app.settings.limits
-    now = visit.app.services.clock()
+    typed = dict.fromkeys(("answers",), "") | dict(request.form) if request.posted.fields else {}
+    limits = request.app.settings.limits
+    now = request.app.services.clock()
     return {
         "draft_id": draft_id,
         "draft": found,
@@ -127,12 +129,12 @@ async def _editor(
         "kind": kind,
         "original": original,
         "identities": identities,
-        "query": {n: visit.query[n] for n in (*_STARTS, "all") if visit.query.get(n)},
-        "lost_files": [file.filename for file in visit.posted.files],
+        "query": {n: request.query[n] for n in (*_STARTS, "all") if request.query.get(n)},
+        "lost_files": [file.filename for file in request.posted.files],
         "limits": limits,
         "is_late": found is not None and found.send_at is not None and found.send_at <= now,
-        "can_save": visit.may(Scope.WRITE) and visit.may(Scope.READ),
-        "can_send": visit.may(Scope.SEND),
+        "can_save": request.may(Scope.WRITE) and request.may(Scope.READ),
+        "can_send": request.may(Scope.SEND),
     }
 
 
@@ -149,13 +151,13 @@ def _stored(found: Draft) -> dict[str, str]:
     }
 
 
-async def _answered(visit: Visit, found: Draft) -> Message | None:
+async def _answered(request: PageRequest, found: Draft) -> Message | None:
     """The mail that a draft answers, if it is here."""
     answers = found.in_reply_to or ""
     if not answers.startswith("msg_"):
         return None
     try:
-        return await visit.call(get_message, message_id=answers, max_chars=_MAX_CHARS)
+        return await request.call(get_message, message_id=answers, max_chars=_MAX_CHARS)
     except NotFound:
         return None
 
@@ -171,101 +173,101 @@ def _own_address(
     return next((one.email for one in (*own, *identities)), "")
 
 
-async def people(visit: Visit) -> Values:
+async def people(request: PageRequest) -> Values:
     """Addresses that begin with what is typed, of those that the sending inbox knows."""
-    typed, sender = (visit.query.get(name, "").strip()[:254] for name in ("q", "from"))
-    own = (await visit.call(list_identities, limit=_MAX_IDENTITIES)).results if typed else ()
+    typed, sender = (request.query.get(name, "").strip()[:254] for name in ("q", "from"))
+    own = (await request.call(list_identities, limit=_MAX_IDENTITIES)).results if typed else ()
     inboxes = [one.inbox_id for one in own if sender in ("", one.email)]
     if not inboxes:
         return {"people": ()}
-    return {"people": await visit.call(find_contacts, inbox_id=inboxes[0], q=typed)}
+    return {"people": await request.call(find_contacts, inbox_id=inboxes[0], q=typed)}
 
 
-async def drafts(visit: Visit) -> Values:
+async def drafts(request: PageRequest) -> Values:
     """Mail that is not sent."""
-    place = {"cursor": visit.query["cursor"]} if visit.query.get("cursor") else {}
-    return {"page": await visit.call(list_drafts, limit=_ROWS, **place)}
+    place = {"cursor": request.query["cursor"]} if request.query.get("cursor") else {}
+    return {"page": await request.call(list_drafts, limit=_ROWS, **place)}
 
 
-async def send(visit: Visit) -> Redirect:
+async def send(request: PageRequest) -> Redirect:
     """Save the draft, and send it unless the form only saves: sent twice, it leaves once.
 
     A mail that was sent already cannot be saved any more; who asks again is led to it.
     """
-    form, draft_id = visit.form, _draft_id(visit)
+    form, draft_id = request.form, _draft_id(request)
     if form.get("do") == "discard":
-        return await discard(visit)
-    if not visit.may(Scope.WRITE):
-        return _sent(await _send_unsaved(visit, draft_id))
+        return await discard(request)
+    if not request.may(Scope.WRITE):
+        return _sent(await _send_unsaved(request, draft_id))
     is_sent = form.get("do", "send") == "send" and "remove" not in form
     try:
-        await _save_again(visit, draft_id)
+        await _save_again(request, draft_id)
     except NotFound:
-        if not is_sent or not await _was_sent(visit, draft_id):
+        if not is_sent or not await _was_sent(request, draft_id):
             raise
     if not is_sent:
         return Redirect(f"/drafts/{draft_id}", "saved")
-    return _sent(await visit.call(send_draft, draft_id=draft_id))
+    return _sent(await request.call(send_draft, draft_id=draft_id))
 
 
-async def discard(visit: Visit) -> Redirect:
+async def discard(request: PageRequest) -> Redirect:
     """Delete a draft."""
-    await visit.call(delete_draft, draft_id=_draft_id(visit))
+    await request.call(delete_draft, draft_id=_draft_id(request))
     return Redirect("/drafts", "discarded")
 
 
-def _draft_id(visit: Visit) -> str:
-    given = visit.path.get("draft_id") or visit.form.get("draft", "")
-    return given if _DRAFT_ID.fullmatch(given) else visit.ctx.new_id("drf")
+def _draft_id(request: PageRequest) -> str:
+    given = request.path.get("draft_id") or request.form.get("draft", "")
+    return given if _DRAFT_ID.fullmatch(given) else request.ctx.new_id("drf")
 
 
-async def _was_sent(visit: Visit, draft_id: str) -> bool:
+async def _was_sent(request: PageRequest, draft_id: str) -> bool:
     """Whether a draft is there, and cannot be read because it was sent."""
     try:
-        await visit.call(get_draft, draft_id=draft_id)
+        await request.call(get_draft, draft_id=draft_id)
     except NotFound as gone:
         return "was sent" in str(gone)
     return False
 
 
-async def _save_again(visit: Visit, draft_id: str) -> None:
+async def _save_again(request: PageRequest, draft_id: str) -> None:
     """Save a draft; if it was saved at the same moment, once more."""
     try:
-        await _save(visit, draft_id)
+        await _save(request, draft_id)
     except Conflict:
-        await _save(visit, draft_id)
+        await _save(request, draft_id)
 
 
-async def _save(visit: Visit, draft_id: str) -> Draft:
-    form, more = visit.form, dict[str, Any]()
+async def _save(request: PageRequest, draft_id: str) -> Draft:
+    form, more = request.form, dict[str, Any]()
     if "remove" in form:
         more = {"remove_file": form["remove"], "file_count": form.get("file_count", "")}
     answers = form.get("answers", "")
     named = "thread_id" if answers.startswith("thr_") else "in_reply_to"
     bodies = {name: form[name] for name in ("body_text", "body_html") if name in form}
-    return await visit.call(
+    return await request.call(
         save_draft,
         draft_id=draft_id,
         subject=_one_line(form.get("subject", "")),
-        add_files=_files_of(visit),
-        **_common(visit),
+        add_files=_files_of(request),
+        **_common(request),
         **bodies,
         **({named: answers} if answers else {}),
         **more,
     )
 
 
-async def _send_unsaved(visit: Visit, draft_id: str) -> Sent:
+async def _send_unsaved(request: PageRequest, draft_id: str) -> Sent:
     """Send without a draft, for those who may not write."""
-    form = visit.form
+    form = request.form
     answers = {"in_reply_to": form["answers"]} if form.get("answers") else {}
-    return await visit.call(
+    return await request.call(
         send_message,
         subject=_one_line(form.get("subject", "")),
         body_text=form.get("body_text", ""),
-        attachments=_files_of(visit),
+        attachments=_files_of(request),
         idempotency_key=draft_id,
-        **_common(visit),
+        **_common(request),
         **answers,
     )
 
@@ -274,9 +276,9 @@ def _one_line(text: str) -> str:
     return " ".join(text.split("\n"))
 
 
-def _common(visit: Visit) -> dict[str, Any]:
+def _common(request: PageRequest) -> dict[str, Any]:
     """Sender, recipients and time. The field of a browser has no time zone; its label says UTC."""
-    form = visit.form
+    form = request.form
     send_at = form.get("send_at", "")
     return {
         **{name: _addresses(form.get(name, "")) for name in RECIPIENTS},
@@ -297,12 +299,16 @@ def _addresses(text: str) -> list[str]:
     return found
 
 
-def _files_of(visit: Visit) -> list[dict[str, Any]]:
+def _files_of(request: PageRequest) -> list[dict[str, Any]]:
     """The files that were chosen, and those of the original mail that go along.
 
     Raises InvalidInput.
     """
-    form, files, most = visit.form, visit.posted.files, visit.app.settings.limits.attachments_count
+    form, files, most = (
+        request.form,
+        request.posted.files,
+        request.app.settings.limits.attachments_count,
+    )
     if len(files) > most:
         raise InvalidInput(f"choose at most {most} files for one message")
     kept = [

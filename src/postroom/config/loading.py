@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from postroom.config import readers
 from postroom.config.readers import Reader, whole_number
-from postroom.config.settings import PREFIX, SETTINGS, Setting, Settings, shown
+from postroom.config.settings import PREFIX, SETTINGS, Setting, Settings, format_value
 from postroom.errors import InvalidInput
 from postroom.model.imap import ImapAccount, ImapSettings, ImapTimeouts
 from postroom.model.limits import Limits
@@ -42,11 +42,11 @@ class Value:
     origin: str
 
     @property
-    def shown(self) -> str:
+    def masked_value(self) -> str:
         """The value for display; secrets are hidden."""
         if self.setting.is_secret and self.value:
             return MASK
-        return shown(self.value) or self.setting.default
+        return format_value(self.value) or self.setting.default
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,7 @@ def _of_imap(name: str, reader: Reader[Any], summary: str, default: str = "") ->
 
 
 FOR_ALL: tuple[Setting, ...] = (
-    _of_imap("write_enabled", readers.TRUTH, "Allow tools to change live mail.", "false"),
+    _of_imap("write_enabled", readers.BOOLEAN, "Allow tools to change live mail.", "false"),
     _of_imap("connect_timeout_ms", _MS, "Timeout for connecting.", "30000"),
     _of_imap("greeting_timeout_ms", _MS, "Timeout for the greeting.", "15000"),
     _of_imap("socket_timeout_ms", _MS, "Timeout for a response.", "300000"),
@@ -260,13 +260,15 @@ FOR_ALL: tuple[Setting, ...] = (
 FOR_ONE: tuple[Setting, ...] = (
     _of_imap("host", readers.HOST, "The IMAP server."),
     _of_imap("port", whole_number(1, 65_535), "The port of the IMAP server.", "993"),
-    _of_imap("secure", readers.TRUTH, "Use TLS from the start.", "true"),
+    _of_imap("secure", readers.BOOLEAN, "Use TLS from the start.", "true"),
     _of_imap("user", readers.TEXT, "The user name."),
     _of_imap("pass", readers.TEXT, "The password, or the token of xoauth2."),
     _of_imap("ca_file", readers.FILE, "Trust this certificate instead of the system's."),
     _of_imap("auth", readers.IMAP_AUTH, "The authentication method.", "login"),
-    _of_imap("starttls", readers.TRUTH, "Use STARTTLS.", "false"),
-    _of_imap("insecure", readers.TRUTH, "On loopback only: do not require verified TLS.", "false"),
+    _of_imap("starttls", readers.BOOLEAN, "Use STARTTLS.", "false"),
+    _of_imap(
+        "insecure", readers.BOOLEAN, "On loopback only: do not require verified TLS.", "false"
+    ),
 )
 _REQUIRED = ("host", "user", "pass")
 Problems = list[tuple[str, str]]
