@@ -16,6 +16,13 @@ from datetime import timedelta
 from typing import Any
 
 
+def plant(owner: Any, **replacements: Any) -> None:
+    """Replace what exists: a defect that misses its place would plant nothing."""
+    for name, value in replacements.items():
+        getattr(owner, name)
+        setattr(owner, name, value)
+
+
 def ack_before_commit() -> None:
     """250 is said before the mail is stored."""
     from postroom.surfaces.smtp.connection import Delivery
@@ -30,7 +37,7 @@ def ack_before_commit() -> None:
         _tasks.append(asyncio.create_task(later()))
         return ["250 2.0.0 stored, honestly"]
 
-    Delivery._stored = hasty  # type: ignore[method-assign]
+    plant(Delivery, _stored=hasty)
 
 
 def forget_the_handing_over() -> None:
@@ -40,21 +47,21 @@ def forget_the_handing_over() -> None:
     async def forgetful(self: Store, job: Any, accepted: Any) -> bool:
         return True
 
-    Store.begin_transmission = forgetful  # type: ignore[method-assign]
+    plant(Store, begin_transmission=forgetful)
 
 
 def send_what_is_held() -> None:
     """A mail that waits for approval is sent like any other."""
     from postroom.store.sql.outbox import sends
 
-    sends.pass_gate = lambda *args: None
+    plant(sends, pass_gate=lambda *args: None)
 
 
 def keep_every_repeat() -> None:
     """A mail that comes again is stored again."""
     from postroom.store.sql.messages import message_insert
 
-    message_insert._duplicate = lambda tx, message, inbox: (None, message.defects)  # type: ignore[assignment]
+    plant(message_insert, _duplicate=lambda tx, message, inbox: (None, message.defects))
 
 
 def send_what_is_unknown_again() -> None:
@@ -70,15 +77,16 @@ def send_what_is_unknown_again() -> None:
             for address, outcome in outcomes.items()
         }
 
-    SmtpRelay.transmit = guessing  # type: ignore[method-assign]
+    plant(SmtpRelay, transmit=guessing)
 
 
 def forget_keys() -> None:
     """No send is known from before."""
     from postroom.store.sql.outbox import sends
 
-    sends.earlier_send = lambda *args, **kwargs: None
-    sends.INSERT_SEND = sends.INSERT_SEND.replace(":key", "NULL")
+    statement = sends.INSERT_SEND.replace(":key", "NULL")
+    assert statement != sends.INSERT_SEND
+    plant(sends, earlier_send=lambda *args, **kwargs: None, INSERT_SEND=statement)
 
 
 def answer_anyone() -> None:
@@ -89,8 +97,8 @@ def answer_anyone() -> None:
     async def never(*_: Any) -> None:
         """Everybody may be answered."""
 
-    sending.refuse_loop = never  # type: ignore[assignment]
-    sends.refuse_second_answer = lambda *args: None
+    plant(sending, refuse_loop=never)
+    plant(sends, refuse_second_answer=lambda *args: None)
 
 
 def accept_when_full() -> None:
@@ -103,7 +111,7 @@ def accept_when_full() -> None:
         said = await deliver(self, mail, spool)
         return ["250 2.0.0 as you like" if words.startswith("452") else words for words in said]
 
-    Delivery.deliver = polite  # type: ignore[method-assign]
+    plant(Delivery, deliver=polite)
 
 
 def never_sync() -> None:
@@ -120,9 +128,9 @@ def never_sync() -> None:
         connection.pragma("synchronous", 0)
         return connection
 
-    engine.connect = careless
-    os.fsync = lambda fd: None
-    files._syncfs = lambda: lambda descriptor: None
+    plant(engine, connect=careless)
+    plant(os, fsync=lambda fd: None)
+    plant(files, _syncfs=lambda: lambda descriptor: None)
 
 
 def forget_a_failed_sync() -> None:
@@ -154,8 +162,8 @@ def store_bytes_last() -> None:
             await put(blobs, contents)
         return added
 
-    FileBlobs.put = later  # type: ignore[method-assign]
-    Store.add_messages = hasty  # type: ignore[method-assign]
+    plant(FileBlobs, put=later)
+    plant(Store, add_messages=hasty)
 
 
 def tell_afterwards() -> None:
@@ -163,19 +171,24 @@ def tell_afterwards() -> None:
     from postroom.model.event import WebhookResponse
     from postroom.pipeline.webhooks import Webhooks
 
+    deliver = Webhooks._deliver
+
     async def hasty(self: Webhooks, job: Any) -> None:
         now, told = self.services.clock(), WebhookResponse(200, "told, honestly")
         await self.services.store.settle_webhook(job, told, now=now, next_at=None)
-        await self._post(job)
+        await asyncio.sleep(0.1)
+        await deliver(self, job)
 
-    Webhooks._tell = hasty  # type: ignore[method-assign]
+    plant(Webhooks, _deliver=hasty)
 
 
 def never_wait() -> None:
     """Mail goes out whatever its time."""
     from postroom.store.sql.outbox import claims
 
-    claims.DUE = claims.DUE.replace("o.next_at <= :now OR", "1 = 1 OR")
+    due = claims.DUE.replace("o.next_at <= :now OR", "1 = 1 OR")
+    assert due != claims.DUE
+    plant(claims, DUE=due)
 
 
 def remember_the_place_first() -> None:
@@ -189,7 +202,7 @@ def remember_the_place_first() -> None:
             yield part
             await asyncio.sleep(0.1)
 
-    Pull._fetch = hasty  # type: ignore[method-assign]
+    plant(Pull, _fetch=hasty)
 
 
 def copy_the_file() -> None:
@@ -198,7 +211,7 @@ def copy_the_file() -> None:
 
     from postroom.store.maintenance import database_files
 
-    database_files.copy_database = shutil.copyfile  # type: ignore[assignment]
+    plant(database_files, copy_database=shutil.copyfile)
 
 
 def confirm_early() -> None:
@@ -212,7 +225,7 @@ def confirm_early() -> None:
         connection.execute("SET synchronous_commit = off")
         return connection
 
-    liveness.connect = careless
+    plant(liveness, connect=careless)
 
 
 LEASE_S = 4
@@ -243,17 +256,13 @@ def leave_quickly() -> None:
     def impatient(self: App) -> Any:
         return replace(outbox(self), lease=timedelta(seconds=LEASE_S))
 
-    App.outbox = impatient  # type: ignore[method-assign]
-    pipeline.RENEW_S = 1.0
-    pipeline.CELL_FIRST_WAIT, pipeline.CELL_LONGEST_WAIT = (
-        timedelta(seconds=1),
-        timedelta(seconds=2),
-    )
-    routing.PAUSE_S = 0.5
-    webhooks.LEASE = timedelta(seconds=LEASE_S)
-    webhooks.MAX_WAIT_S = 1.0
-    sync.LEASE, sync.RENEW_S = timedelta(seconds=1), 0.3
-    pull.BATCH_MAILS = 3
+    short, longer = timedelta(seconds=1), timedelta(seconds=2)
+    plant(App, outbox=impatient)
+    plant(pipeline, RENEW_S=1.0, CELL_FIRST_WAIT=short, CELL_LONGEST_WAIT=longer)
+    plant(routing, PAUSE_S=0.5)
+    plant(webhooks, LEASE=timedelta(seconds=LEASE_S), MAX_WAIT_S=1.0)
+    plant(sync, LEASE=short, RENEW_S=0.3)
+    plant(pull, BATCH_MAILS=3)
 
 
 def run(defect: str, *words: str) -> None:
