@@ -12,7 +12,6 @@ from postroom.calls.operation import call
 from postroom.errors import Conflict
 from postroom.model.event import Webhook
 from postroom.model.key import OWNER
-from postroom.model.message import MessageState
 from postroom.model.rule import Rule
 from postroom.model.view import EVERYTHING, NOTHING
 from postroom.operations import accounts, inboxes, keys, rules, webhooks
@@ -134,9 +133,7 @@ async def test_a_stored_rule_for_no_inbox_runs_on_nothing(shared: Shared, action
 
     message = await ctx.store.message(added.message_id, EVERYTHING)
     assert message is not None
-    assert MessageState((), (), ("Inbox",)) == MessageState(
-        message.labels, message.flags, message.mailboxes
-    )
+    assert ((), (), ("Inbox",)) == (message.labels, message.flags, message.mailboxes)
     told = await call(ctx, webhooks.list_events, {"message_id": added.message_id})
     assert "Thief" not in str(told.results)
     assert [] == await rule_jobs(shared)

@@ -18,7 +18,7 @@ INTERNAL = {"internal": True}
 """Marks a field that is not shown to callers."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MessageState:
     """What actions change of a message without an effect outside."""
 

@@ -236,7 +236,7 @@ def _run_on(run: RuleRun, message: NewMessage, parsed: ParsedMessage) -> NewMess
         message.id,
         message.inbox_id,
         message.date,
-        MessageState(message.labels, message.flags, message.mailboxes),
+        MessageState(labels=message.labels, flags=message.flags, mailboxes=message.mailboxes),
         message.searchable,
         tuple(f"{name}={verdict}".lower() for name, verdict in message.auth.items()),
     )

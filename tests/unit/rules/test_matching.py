@@ -29,7 +29,7 @@ MAIL = Facts(
     cc=(NamedAddress("Di", "di@d.example"),),
     date=NOW - timedelta(days=10, hours=12),
     size_bytes=5_000,
-    state=MessageState(("Bookkeeping",), ("seen",), ("Inbox",)),
+    state=MessageState(labels=("Bookkeeping",), flags=("seen",)),
     text=TEXT,
     folded_text=fold(TEXT),
     files=(("Rechnung 7.PDF", "application/pdf"), ("logo.png", "image/png")),
@@ -178,7 +178,9 @@ def test_actions_that_change_nothing_are_left_out():
     steps = apply_actions(actions, MAIL)
 
     assert ["flag", "unflag", "move", "delete"] == [action.type for action in steps.actions]
-    assert MessageState(("Bookkeeping",), ("seen",), ("Trash",)) == steps.state
+    assert (
+        MessageState(labels=("Bookkeeping",), flags=("seen",), mailboxes=("Trash",)) == steps.state
+    )
 
 
 @pytest.mark.parametrize(
@@ -210,7 +212,7 @@ def test_a_chain_sees_what_was_done_before_and_stops_when_told():
     outcomes = outcomes_of([(rule.name, rule) for rule in rules], MAIL, NOW)
 
     assert ["a", "b"] == [outcome.rule_id for outcome in outcomes.outcomes]
-    assert MessageState(("Bookkeeping", "A"), ("seen", "flagged"), ("Inbox",)) == outcomes.state
+    assert MessageState(labels=("Bookkeeping", "A"), flags=("seen", "flagged")) == outcomes.state
 
 
 def test_the_index_is_asked_for_what_a_rule_looks_for():

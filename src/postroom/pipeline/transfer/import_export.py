@@ -322,6 +322,6 @@ def _test_batch(
 ) -> None:
     for mail, parsed in pairs:
         date = effective_date(parsed.date, now)
-        state = MessageState((), mail.flags, (mail.mailbox,))
+        state = MessageState(flags=mail.flags, mailboxes=(mail.mailbox,))
         arriving = ArrivalFacts(mail.place, "", date, state, searchable(parsed))
         test.run_on(mail.place, facts_of(parsed, arriving), now)

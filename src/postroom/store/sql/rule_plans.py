@@ -222,7 +222,9 @@ def states_of(tx: Transaction, ids: Sequence[str]) -> dict[str, MessageState]:
         among, params = any_of("id", batch)
         for message_id, labels, flags, mailboxes in tx.all(STATES.format(among=among), **params):
             found[message_id] = MessageState(
-                tuple(from_text(labels)), flag_names(flags), tuple(from_text(mailboxes))
+                labels=tuple(from_text(labels)),
+                flags=flag_names(flags),
+                mailboxes=tuple(from_text(mailboxes)),
             )
     return found
 

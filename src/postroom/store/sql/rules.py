@@ -267,7 +267,9 @@ def _facts(row: Row, text: str, files: Sequence[tuple[str, str]]) -> Facts:
         date=moment(row[7]),
         size_bytes=row[8],
         state=MessageState(
-            tuple(from_text(row[9])), flag_names(row[10]), tuple(from_text(row[11]))
+            labels=tuple(from_text(row[9])),
+            flags=flag_names(row[10]),
+            mailboxes=tuple(from_text(row[11])),
         ),
         text=text,
         folded_text=folded[1] if text else "",

@@ -294,7 +294,9 @@ def _apply_remote(tx: Transaction, inbox: int, number: int, remote: RemoteMessag
     now = message_state(tx, inbox, number)
     labels = now.labels if remote.labels is None else _spelled(remote.labels, now.labels)
     flags = (*remote.flags, *(flag for flag in now.flags if flag in remote.unsupported_flags))
-    set_message_state(tx, inbox, number, MessageState(labels, flags, _mailboxes(tx, number, now)))
+    mailboxes = _mailboxes(tx, number, now)
+    after = MessageState(labels=labels, flags=flags, mailboxes=mailboxes)
+    set_message_state(tx, inbox, number, after)
 
 
 def _push_state(
@@ -313,7 +315,8 @@ def _push_state(
     flags = tuple(dict.fromkeys((*now.flags, *flags)))
     labels = tuple(dict.fromkeys((*now.labels, *labels)))
     mailboxes = now.mailboxes if is_moved else _mailboxes(tx, number, now)
-    set_message_state(tx, inbox, number, MessageState(flags, labels, mailboxes))
+    after = MessageState(labels=labels, flags=flags, mailboxes=mailboxes)
+    set_message_state(tx, inbox, number, after)
     if feeding_account is not None:
         insert_push(tx, feeding_account, number, message_id, new)
 

@@ -207,9 +207,9 @@ def _change(tx: Transaction, message_id: str, known: _Known, change: Change) -> 
     if len(labels) > _MAX_LABELS:
         raise InvalidInput(f"a message can carry {_MAX_LABELS} labels at most")
     after = MessageState(
-        labels,
-        _flags(before.flags, change),
-        tuple(_mailboxes(list(before.mailboxes), change)),
+        labels=labels,
+        flags=_flags(before.flags, change),
+        mailboxes=tuple(_mailboxes(list(before.mailboxes), change)),
     )
     if set(after.mailboxes) != set(before.mailboxes):
         _refuse_in_outbox(tx, known, message_id, after)
