@@ -196,7 +196,7 @@ class _Search:
                     f"{found.total} messages match, more than the {MAX_MATCHES} allowed; narrow "
                     "the search with from, to, subject, query or a date and try again",
                     total=found.total,
-                    max_matches=MAX_MATCHES,
+                    most=MAX_MATCHES,
                 )
             self.found = found
         self.issues.stage = "fetch"
