@@ -74,8 +74,11 @@ async def test_a_document_is_fetched_for_nobody_but_a_person_who_may_give_access
         ({"redirect_uris": []}, "redirect_uris"),
         ({"redirect_uris": ["http://app.example/cb"]}, "redirect_uris"),
         ({"redirect_uris": "https://app.example/cb"}, "redirect_uris"),
-        ({"token_endpoint_auth_method": "client_secret_post"}, "has no secret"),
-        ({"client_secret": "x"}, "has no secret"),
+        (
+            {"token_endpoint_auth_method": "client_secret_post"},
+            "must not contain or require a client secret",
+        ),
+        ({"client_secret": "x"}, "must not contain or require a client secret"),
     ],
 )
 async def test_a_document_that_is_wrong_is_refused(
