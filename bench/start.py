@@ -1,7 +1,8 @@
 """What a cold start of `postroom mcp` costs, beside a bare server on the same SDK with one tool.
 
 From the start of the process to the answers to `initialize` and `tools/list`: CPU time and memory
-of each, in turns, and the ratio of the medians. The bar is at most 1.15.
+of each, in turns, and the ratio of the medians. The bars are 1.15 for CPU time and 1.25 for
+memory: the bare server loads no database.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-MOST = 1.15
+MOST_CPU = 1.15
+MOST_MEMORY = 1.25
 TICKS = os.sysconf("SC_CLK_TCK")
 
 BARE = """
@@ -102,16 +104,16 @@ def main() -> None:
         bare = [sys.executable, "-c", BARE]
         measure(ours), measure(bare)  # the first ones compile and fill the caches
         pairs = [(measure(ours), measure(bare)) for _ in range(rounds)]
-    report("CPU", "s", [(our.cpu_s, their.cpu_s) for our, their in pairs])
-    report("memory", "MB", [(our.memory_mb, their.memory_mb) for our, their in pairs])
+    report("CPU", "s", MOST_CPU, [(our.cpu_s, their.cpu_s) for our, their in pairs])
+    report("memory", "MB", MOST_MEMORY, [(our.memory_mb, their.memory_mb) for our, their in pairs])
 
 
-def report(what: str, unit: str, pairs: list[tuple[float, float]]) -> None:
+def report(what: str, unit: str, most: float, pairs: list[tuple[float, float]]) -> None:
     ours, bare = median(our for our, _ in pairs), median(their for _, their in pairs)
-    verdict = "ok" if ours / bare <= MOST else "too much"
+    verdict = "ok" if ours / bare <= most else "too much"
     print(
         f"{what}: postroom {ours:.2f} {unit}, bare server {bare:.2f} {unit}, "
-        f"ratio {ours / bare:.2f} (at most {MOST}: {verdict})"
+        f"ratio {ours / bare:.2f} (at most {most}: {verdict})"
     )
 
 
