@@ -32,7 +32,7 @@ from postroom.mail.message import (
     Security,
     fingerprint,
 )
-from postroom.mail.sender_authentication import Auth, authenticate
+from postroom.mail.senders import Auth, authenticate
 from postroom.mail.text.fold import folded_fields
 from postroom.mail.threads import subject_key
 from postroom.mail.unsubscribe import unsubscribe_options

@@ -9,7 +9,7 @@ from hashlib import sha256
 
 from postroom.errors import NotFound
 from postroom.mail.message import PARSER_VERSION, ParsedMessage
-from postroom.mail.sender_authentication import Auth
+from postroom.mail.senders import Auth
 from postroom.model.message import AddressLine, BlobKey
 from postroom.model.storage import NewMessage, OutdatedMessage, ParsedValues, StoredParse
 from postroom.pipeline.ingest import (

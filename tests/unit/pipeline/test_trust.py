@@ -11,7 +11,7 @@ import pytest
 
 from postroom.app import App, open_app
 from postroom.config import ConfigError, read_settings
-from postroom.mail.sender_authentication import Trust
+from postroom.mail.senders import Trust
 from postroom.model.inbox import Inbox
 from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING

@@ -13,8 +13,12 @@ from functools import lru_cache
 
 from postroom.errors import NotFound, no_such
 from postroom.mail.addresses import canonical_address
-from postroom.mail.lookalikes import find_imitated_domain, is_altered, skeleton_keys
-from postroom.mail.sender_authentication import organizational_domain
+from postroom.mail.senders import (
+    find_imitated_domain,
+    is_altered,
+    organizational_domain,
+    skeleton_keys,
+)
 from postroom.mail.text.fold import as_key
 from postroom.mail.threads import (
     SERIES_WINDOW,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
-from postroom.mail.lookalikes import decode_punycode
+from postroom.mail.senders import decode_punycode
 from postroom.mail.text.marks import how_hidden
 from postroom.model.message import Mark, Message
 
