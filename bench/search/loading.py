@@ -14,8 +14,8 @@ from postroom.mail.text.fold import fold
 from postroom.model.inbox import Inbox
 from postroom.model.message import AddressLine
 from postroom.model.storage import FIELD_BORDER, NewAttachment, NewMessage
+from postroom.store.audited_store import AuditHmac
 from postroom.store.search.index import compact
-from postroom.store.sql.audit import AuditHmac
 from postroom.store.sqlite.engine import SqliteEngine
 from postroom.store.store import Store
 from postroom.store.transaction import Engine, Transaction

@@ -24,9 +24,9 @@ from postroom.model.message import BlobKey, MessageRow
 from postroom.model.page import Found, Slice
 from postroom.model.sending import StoredDraft
 from postroom.model.storage import MessageQuery, RawMessage
+from postroom.store.audited_store import AuditHmac, is_found, never, reads, writes, writes_unaudited
 from postroom.store.maintenance import lifecycle
 from postroom.store.memories import MemoryStore
-from postroom.store.methods import is_found, never, reads, writes, writes_unaudited
 from postroom.store.search.index import (
     BULK_POLICY,
     DEFAULT_POLICY,
@@ -48,7 +48,6 @@ from postroom.store.sql import rules as sql_rules
 from postroom.store.sql.accounts import accounts as sql_accounts
 from postroom.store.sql.accounts import identities as sql_identities
 from postroom.store.sql.accounts import pushes, remotes
-from postroom.store.sql.audit import AuditHmac
 from postroom.store.sql.messages import mailboxes as sql_mailboxes
 from postroom.store.sql.messages import (
     message_changes,

@@ -17,7 +17,8 @@ from postroom.model.rule import Action, Plan, PlanItem, RuleEffect, restored_nam
 from postroom.model.storage import Change
 from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING, view_names
-from postroom.store.sql.audit import SIDE_EFFECTS, VISIBILITY_KEY, add_action_entries
+from postroom.store.audited_store import add_action_entries
+from postroom.store.sql.audit import SIDE_EFFECTS, VISIBILITY_KEY
 from postroom.store.sql.events import MessageRef, count_mail
 from postroom.store.sql.messages.message_changes import change_each
 from postroom.store.sql.rules import ABOUT, cancel_rule_jobs, run_side_effects

@@ -16,8 +16,9 @@ from postroom.model.page import Found, Slice, random_id
 from postroom.model.rule import Action, Facts, Loss, Rule, RuleEffect, text_sha256
 from postroom.model.storage import FIELD_BORDER, MessageQuery
 from postroom.model.view import EVERYTHING, Everything, view_names
+from postroom.store.audited_store import add_action_entries
 from postroom.store.search.index import IndexSearcher
-from postroom.store.sql.audit import ARRIVED, VISIBILITY_KEY, add_action_entries
+from postroom.store.sql.audit import ARRIVED, VISIBILITY_KEY
 from postroom.store.sql.events import (
     MessageRef,
     WebhookAuthority,
