@@ -26,7 +26,7 @@ from postroom.calls.authentication import OWNER_KEY_ID, authenticate, hash_secre
 from postroom.calls.context import Cursors, RequestContext
 from postroom.config import Settings
 from postroom.errors import Conflict, StorageFull, Unavailable
-from postroom.mail.rule_marks import mark_key
+from postroom.mail.senders import mark_key
 from postroom.model.account import UNUSED_REDIRECT
 from postroom.model.approval import Policy
 from postroom.model.event import AuditRecord, Via

@@ -62,7 +62,7 @@ class Facts:
 
 
 OWN_MARK = "X-Postroom-Rule"
-"""The signed header of mail that a rule sent (`mail.rule_marks`)."""
+"""The signed header of mail that a rule sent (`mail.senders`)."""
 
 PlanState = Literal["open", "applied", "undone"]
 

@@ -23,7 +23,7 @@ from postroom.errors import (
     no_such,
 )
 from postroom.mail.message import ParsedMessage
-from postroom.mail.rule_marks import is_own_forward
+from postroom.mail.senders import is_own_forward
 from postroom.model.event import Webhook
 from postroom.model.inbox import HIDDEN_MAILBOXES, Visible
 from postroom.model.key import AGENT, NOBODY, OWNER, Caller, Key, Scope

@@ -26,7 +26,7 @@ from aiosmtplib.protocol import normalize_message_line_endings
 
 from postroom.errors import InvalidInput, ProviderAuthFailed, ProviderError
 from postroom.mail.dkim import add_signature
-from postroom.model.network_policy import ANY_NETWORK, AnyNetwork, NetworkPolicy
+from postroom.model.account import ANY_NETWORK, AnyNetwork, NetworkPolicy
 from postroom.model.sending import DeliveryResult, Envelope, Outcome
 from postroom.ports.provider import Accepted
 from postroom.providers import allowed_hosts

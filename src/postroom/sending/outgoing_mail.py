@@ -25,7 +25,7 @@ from postroom.mail.compose import (
     reply_subject,
     with_signature,
 )
-from postroom.mail.rule_marks import rule_mark
+from postroom.mail.senders import rule_mark
 from postroom.mail.text.fold import as_key
 from postroom.mail.text.invisible import cleaned
 from postroom.model.account import Identity
