@@ -13,7 +13,7 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.model.key import AGENT
 from postroom.model.sending import Sent
-from postroom.operations import inbound
+from postroom.operations.mail import inbound
 from postroom.operations.outgoing import approvals, drafts, outbox, sending
 from tests.approval.conftest import STRANGER, Keyed
 from tests.approval.test_decisions import seen, work

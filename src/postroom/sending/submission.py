@@ -53,8 +53,6 @@ from postroom.sending.outgoing_mail import (
     refuse_unsendable,
 )
 
-"""Addresses that a warning names."""
-
 S = TypeVar("S", bound="SendOptions")
 
 
