@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 
 from postroom.mail.data import load
-from postroom.mail.html.css import HEIGHT, WIDTH, Base, length, split
+from postroom.mail.html.css.syntax import HEIGHT, WIDTH, Base, length, split
 
 _DATA = load("html")
 _FEATURES: dict[str, list[str]] = _DATA["media_features"]
@@ -127,7 +127,7 @@ def is_supported(text: str) -> bool:
 
 
 def _supports(text: str) -> bool:
-    from postroom.mail.html.selectors import parse_selectors
+    from postroom.mail.html.css.selectors import parse_selectors
 
     if text.startswith("selector("):
         return bool(parse_selectors(text[9:].removesuffix(")")))
