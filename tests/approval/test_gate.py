@@ -12,8 +12,8 @@ import pytest
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.model.key import Scope
+from postroom.model.mail.sending import OutboxQuery
 from postroom.model.rule import Action
-from postroom.model.sending import OutboxQuery
 from postroom.model.view import EVERYTHING
 from postroom.operations import inboxes, rules
 from postroom.operations.agent import writing

@@ -10,8 +10,8 @@ import pytest
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.errors import Forbidden, MailError
-from postroom.model.message import Message
-from postroom.model.sending import Sent
+from postroom.model.mail.message import Message
+from postroom.model.mail.sending import Sent
 from postroom.operations import inboxes, memories, webhooks
 from postroom.operations.agent import finding, reading
 from postroom.operations.mail import attachments, inbound, message_changes, messages, threads

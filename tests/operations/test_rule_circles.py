@@ -19,8 +19,8 @@ from postroom.mail.addresses import without_tag
 from postroom.mail.senders import is_own_forward, mark_key, rule_mark
 from postroom.model.inbox import Inbox
 from postroom.model.key import OWNER
+from postroom.model.mail.storage import MessageQuery, ReplyLimit
 from postroom.model.page import Slice
-from postroom.model.storage import MessageQuery, ReplyLimit
 from postroom.model.view import EVERYTHING, only
 from postroom.operations import rules
 from postroom.operations.outgoing.sending import reply_to_message

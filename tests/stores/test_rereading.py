@@ -5,7 +5,7 @@ from __future__ import annotations
 from unittest.mock import patch
 
 from postroom.model.inbox import Inbox
-from postroom.model.storage import Change, MessageQuery
+from postroom.model.mail.storage import Change, MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.pipeline import ingest
 from postroom.pipeline.maintenance import reparse

@@ -36,7 +36,7 @@ from postroom.mail.senders import find_altered, find_lookalikes
 from postroom.mail.text.invisible import cleaned, merge_hidden_texts
 from postroom.mail.threads import is_reply_subject
 from postroom.model.limits import Limits
-from postroom.model.message import AddressLine
+from postroom.model.mail.message import AddressLine
 
 SNIPPET_CHARS = 120
 _ADDRESS_FIELDS = ("from", "sender", "reply-to", "to", "cc", "bcc")

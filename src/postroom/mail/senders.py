@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from postroom.mail.message import ParsedMessage, parse_message_id
-from postroom.model.message import AddressLine
+from postroom.model.mail.message import AddressLine
 from postroom.model.rule import OWN_MARK
 from postroom.model.values import dataclass, late_pattern
 

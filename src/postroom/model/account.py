@@ -8,7 +8,7 @@ from datetime import datetime
 from ipaddress import IPv4Network, IPv6Network
 from typing import Any, Literal, NamedTuple
 
-from postroom.model.message import INTERNAL
+from postroom.model.mail.message import INTERNAL
 from postroom.model.values import dataclass
 
 ProviderName = Literal["imap", "gmail", "outlook", "fastmail"]

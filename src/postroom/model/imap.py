@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from postroom.model.account import ANY_NETWORK, NetworkPolicy
-from postroom.model.message import Header
+from postroom.model.mail.message import Header
 from postroom.model.values import dataclass
 
 MAX_UID = 2**32 - 1

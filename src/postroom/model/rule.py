@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from postroom.model.key import OWNER, Caller
-from postroom.model.message import INTERNAL, Direction, MessageState, NamedAddress
+from postroom.model.mail.message import INTERNAL, Direction, MessageState, NamedAddress
 from postroom.model.page import Page
 from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING, View

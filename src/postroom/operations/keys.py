@@ -26,9 +26,9 @@ from postroom.calls.request import (
     moment_of,
 )
 from postroom.errors import Forbidden, InvalidInput, NotFound, no_such
-from postroom.model.approval import APPROVALS, Approval, Policy
 from postroom.model.event import AuditEntry, AuditQuery, Via
 from postroom.model.key import Key, KeyChange, Scope
+from postroom.model.mail.approval import APPROVALS, Approval, Policy
 from postroom.model.page import Page
 from postroom.model.view import view_of
 from postroom.operations.accounts import AccountId

@@ -26,6 +26,7 @@ from postroom.calls.request import (
 from postroom.errors import Forbidden, InvalidInput, NotFound, TooLarge
 from postroom.model.key import Scope
 from postroom.model.limits import TOO_DEEP, is_shallow
+from postroom.model.mail.message import Message, Thread
 from postroom.model.memory import (
     DEFAULT_NAMESPACE,
     RESERVED_KEYS,
@@ -38,7 +39,6 @@ from postroom.model.memory import (
     Trust,
     cut_text,
 )
-from postroom.model.message import Message, Thread
 
 SHOWN_CHARS = 12_000
 """The default length of a text in a result."""

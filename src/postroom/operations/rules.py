@@ -25,8 +25,8 @@ from postroom.errors import Conflict, Forbidden, NotFound, no_such
 from postroom.mail.reports import read_header_facts
 from postroom.model.inbox import Inbox, Visible
 from postroom.model.key import Scope
+from postroom.model.mail.message import ActionResult
 from postroom.model.memory import DEFAULT_NAMESPACE
-from postroom.model.message import ActionResult
 from postroom.model.page import Page, Slice
 from postroom.model.rule import (
     Action,

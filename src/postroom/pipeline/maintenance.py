@@ -21,15 +21,15 @@ from postroom.mail.message import PARSER_VERSION, ParsedMessage
 from postroom.mail.senders import Auth
 from postroom.model.event import AuditRecord
 from postroom.model.health import KEPT_DAYS
-from postroom.model.memory import CollectionName, Unembedded
-from postroom.model.message import AddressLine, BlobKey
-from postroom.model.storage import (
+from postroom.model.mail.message import AddressLine, BlobKey
+from postroom.model.mail.storage import (
     MessageQuery,
     NewMessage,
     OutdatedMessage,
     ParsedValues,
     StoredParse,
 )
+from postroom.model.memory import CollectionName, Unembedded
 from postroom.pipeline.blobs import sweep_blobs
 from postroom.pipeline.ingest import (
     ParsedMail,

@@ -13,8 +13,15 @@ from datetime import datetime, timedelta
 
 from postroom.blocking import in_thread
 from postroom.errors import MailError
-from postroom.model.message import Recipient
-from postroom.model.sending import GIVE_UP_AFTER, TRANSPORTS, Claimed, OutboxJob, Outcome, Transport
+from postroom.model.mail.message import Recipient
+from postroom.model.mail.sending import (
+    GIVE_UP_AFTER,
+    TRANSPORTS,
+    Claimed,
+    OutboxJob,
+    Outcome,
+    Transport,
+)
 from postroom.model.view import only
 from postroom.pipeline.apply_rules import send_refusal
 from postroom.pipeline.counters import OUTCOME_COUNTERS

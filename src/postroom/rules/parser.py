@@ -12,7 +12,7 @@ from typing import cast
 
 from postroom.errors import InvalidInput
 from postroom.mail.text.fold import fold
-from postroom.model.message import FLAGS
+from postroom.model.mail.message import FLAGS
 from postroom.model.rule import Action
 from postroom.rules.action_parser import parse_action
 from postroom.rules.definition import (

@@ -24,12 +24,12 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from postroom.blocking import in_thread
 from postroom.model.event import AuditRecord, Via
+from postroom.model.mail.message import ActionResult
+from postroom.model.mail.sending import Sent
+from postroom.model.mail.storage import Added
 from postroom.model.memory import DEFAULT_NAMESPACE
-from postroom.model.message import ActionResult
 from postroom.model.page import random_id
 from postroom.model.rule import Action, public_action
-from postroom.model.sending import Sent
-from postroom.model.storage import Added
 from postroom.model.values import dataclass
 from postroom.store.sql.statements import dumps, insert, seconds, to_text
 from postroom.store.transaction import Engine, Row, Transaction

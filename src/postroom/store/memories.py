@@ -8,6 +8,8 @@ from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
+from postroom.model.mail.message import MessageRow
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.memory import (
     Author,
     EmbeddedQuery,
@@ -21,9 +23,7 @@ from postroom.model.memory import (
     Unembedded,
     Vector,
 )
-from postroom.model.message import MessageRow
 from postroom.model.page import Found, Slice
-from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.store.audited_store import (
     AuditedStore,

@@ -20,10 +20,10 @@ from postroom.model.event import AuditCheck
 from postroom.model.health import StorageSizes
 from postroom.model.inbox import AddressRights, Label, Mailbox, Visible
 from postroom.model.key import Key, OAuthToken, WebSession
-from postroom.model.message import BlobKey, MessageRow
+from postroom.model.mail.message import BlobKey, MessageRow
+from postroom.model.mail.sending import StoredDraft
+from postroom.model.mail.storage import MessageQuery, RawMessage
 from postroom.model.page import Found, Slice
-from postroom.model.sending import StoredDraft
-from postroom.model.storage import MessageQuery, RawMessage
 from postroom.store.audited_store import AuditHmac, is_found, never, reads, writes, writes_unaudited
 from postroom.store.maintenance import lifecycle
 from postroom.store.memories import MemoryStore

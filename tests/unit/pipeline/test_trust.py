@@ -13,7 +13,7 @@ from postroom.app import App, open_app
 from postroom.config import ConfigError, read_settings
 from postroom.mail.senders import Trust
 from postroom.model.inbox import Inbox
-from postroom.model.storage import MessageQuery
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.pipeline import ingest
 from postroom.pipeline.maintenance import reparse

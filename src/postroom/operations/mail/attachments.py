@@ -33,7 +33,7 @@ from postroom.mail.text_extraction.text_files import (
     wrap_as_mail,
 )
 from postroom.model.key import Scope
-from postroom.model.message import (
+from postroom.model.mail.message import (
     Attachment,
     AttachmentContent,
     AttachmentText,
@@ -41,8 +41,8 @@ from postroom.model.message import (
     Download,
     DownloadLink,
 )
+from postroom.model.mail.storage import AttachmentQuery
 from postroom.model.page import Page
-from postroom.model.storage import AttachmentQuery
 from postroom.ports.blobs import SupportsLinks
 
 AttachmentId = Annotated[Id, argument("The attachment.", "att_6p1r4z")]

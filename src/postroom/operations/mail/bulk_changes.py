@@ -27,9 +27,9 @@ from postroom.calls.request import (
 from postroom.errors import Conflict, NotFound, no_such
 from postroom.model.inbox import TRASH
 from postroom.model.key import Scope
-from postroom.model.message import ActionResult, FailedAction
+from postroom.model.mail.message import ActionResult, FailedAction
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.rule import Action, DryRunPlan, Facts, Plan
-from postroom.model.storage import MessageQuery
 from postroom.operations.mail.message_selection import MessageSelection
 from postroom.operations.rules import (
     PLAN_LIFETIME,

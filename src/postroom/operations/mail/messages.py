@@ -32,7 +32,7 @@ from postroom.mail.text.fold import TextFilter
 from postroom.model.event import FIRST, Event, Waited
 from postroom.model.inbox import Visible
 from postroom.model.key import Scope
-from postroom.model.message import Attachment, Header, Message, MessageHtml, MessageRow
+from postroom.model.mail.message import Attachment, Header, Message, MessageHtml, MessageRow
 from postroom.model.page import Page
 from postroom.model.view import only
 from postroom.operations.mail.message_selection import (

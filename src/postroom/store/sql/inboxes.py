@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from postroom.errors import Conflict
 from postroom.model.inbox import OWNERS_RIGHTS, STANDARD_MAILBOXES, AddressRights, Inbox, Visible
-from postroom.model.message import BlobKey
+from postroom.model.mail.message import BlobKey
 from postroom.model.page import Found, Slice
 from postroom.store.ranking.index import unindex_mail
 from postroom.store.search.index import unindex_inbox

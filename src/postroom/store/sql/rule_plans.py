@@ -11,10 +11,10 @@ from postroom.errors import Conflict, NotFound
 from postroom.model.event import AuditRecord
 from postroom.model.inbox import Visible
 from postroom.model.key import Caller
-from postroom.model.message import ActionResult, FailedAction, MessageState
+from postroom.model.mail.message import ActionResult, FailedAction, MessageState
+from postroom.model.mail.storage import Change
 from postroom.model.page import Found, Slice
 from postroom.model.rule import Action, Plan, PlanItem, RuleEffect, restored_names
-from postroom.model.storage import Change
 from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING, view_names
 from postroom.store.audited_store import add_action_entries

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from postroom.model.storage import FIELD_BORDER
+from postroom.model.mail.storage import FIELD_BORDER
 from postroom.store.search.postings.boundary_writer import boundary_rows, ending_rows
 from postroom.store.search.postings.term_postings import collect_postings, term_rows
 from postroom.store.search.postings.token_pairs import find_endings

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from postroom.errors import InvalidInput, MailError, NotFound, no_such
 from postroom.model.account import ProviderTraits
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, OUTBOX, SENT, STANDARD_MAILBOXES, Visible
-from postroom.model.message import FLAGS, ActionResult, BlobKey, FailedAction, MessageState
-from postroom.model.storage import Change
+from postroom.model.mail.message import FLAGS, ActionResult, BlobKey, FailedAction, MessageState
+from postroom.model.mail.storage import Change
 from postroom.model.view import only
 from postroom.store.ranking.index import unindex_mail
 from postroom.store.search.index import (

@@ -33,8 +33,8 @@ from postroom.mail.threads import (
     series_part,
     thread_keys,
 )
-from postroom.model.message import Recipient
-from postroom.model.storage import NewMessage
+from postroom.model.mail.message import Recipient
+from postroom.model.mail.storage import NewMessage
 from postroom.store.sql.messages.thread_merging import join_threads
 from postroom.store.sql.statements import (
     any_of,

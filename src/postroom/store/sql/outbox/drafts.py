@@ -13,11 +13,10 @@ from typing import NamedTuple
 from postroom.approval import digest_of
 from postroom.errors import Conflict, NotFound, no_such
 from postroom.mail.addresses import canonical_address
-from postroom.model.approval import GateRequest
 from postroom.model.inbox import Visible
-from postroom.model.message import BlobKey, Recipient, hidden_chars
-from postroom.model.page import Found, Slice
-from postroom.model.sending import (
+from postroom.model.mail.approval import GateRequest
+from postroom.model.mail.message import BlobKey, Recipient, hidden_chars
+from postroom.model.mail.sending import (
     CANCELLED,
     POSSIBLY_SENT_STATUSES,
     RETRIABLE_STATUSES,
@@ -25,7 +24,8 @@ from postroom.model.sending import (
     EarlierMail,
     StoredDraft,
 )
-from postroom.model.storage import Cancelled, Gate
+from postroom.model.mail.storage import Cancelled, Gate
+from postroom.model.page import Found, Slice
 from postroom.store.sql.accounts.pushes import (
     account_feeding,
     cancel_draft_removal,

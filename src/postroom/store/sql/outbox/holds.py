@@ -16,7 +16,9 @@ from postroom.approval import (
 from postroom.errors import Conflict, NotFound, no_such
 from postroom.mail.addresses import canonical_address
 from postroom.mail.text.fold import as_key
-from postroom.model.approval import (
+from postroom.model.inbox import Visible
+from postroom.model.key import AGENT, NOTICES, OWNER
+from postroom.model.mail.approval import (
     UNREADABLE_POLICY,
     GateRequest,
     Hold,
@@ -26,10 +28,8 @@ from postroom.model.approval import (
     SenderLists,
     SuspiciousMail,
 )
-from postroom.model.inbox import Visible
-from postroom.model.key import AGENT, NOTICES, OWNER
-from postroom.model.message import Recipient, findings_of
-from postroom.model.storage import Gate
+from postroom.model.mail.message import Recipient, findings_of
+from postroom.model.mail.storage import Gate
 from postroom.store.sql.credentials import keys_by_id, recipient_lists
 from postroom.store.sql.events import MessageRef, add_event
 from postroom.store.sql.outbox.queue import ABOUT, ROW_KEY, set_recipients

@@ -11,10 +11,17 @@ from postroom.approval import digest_of
 from postroom.errors import Conflict, RateLimited
 from postroom.mail.addresses import without_tag
 from postroom.mail.text.fold import as_key
-from postroom.model.approval import GateRequest, Hold
-from postroom.model.message import FLAGS, Recipient, hidden_chars
-from postroom.model.sending import PAUSED, WAITING, Sent, mailbox_of, overall_status, waits_until
-from postroom.model.storage import NewSend, ReplyLimit
+from postroom.model.mail.approval import GateRequest, Hold
+from postroom.model.mail.message import FLAGS, Recipient, hidden_chars
+from postroom.model.mail.sending import (
+    PAUSED,
+    WAITING,
+    Sent,
+    mailbox_of,
+    overall_status,
+    waits_until,
+)
+from postroom.model.mail.storage import NewSend, ReplyLimit
 from postroom.store.search.index import SetChange, flag_set, update_message_sets
 from postroom.store.sql.accounts.pushes import Delta, account_feeding, insert_push, insert_sent_copy
 from postroom.store.sql.events import count_send

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from postroom.app import App
     from postroom.calls.operation import Operation
     from postroom.model.event import AuditCheck
-    from postroom.model.message import BlobKey
+    from postroom.model.mail.message import BlobKey
     from postroom.surfaces.cli.backends import Backend, Body
 
 

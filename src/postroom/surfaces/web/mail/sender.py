@@ -10,7 +10,7 @@ from typing import Any
 
 from postroom.mail.senders import decode_punycode
 from postroom.mail.text.marks import how_hidden
-from postroom.model.message import Mark, Message
+from postroom.model.mail.message import Mark, Message
 
 _MAX_MARKS = 100
 _BY_CHARACTERS = (
