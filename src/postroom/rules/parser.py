@@ -52,7 +52,6 @@ _FLAT = ("field", "operator", "value")
 _NUMBERS = {"size_bytes": 2**53, "age_days": 100_000}
 _MOMENTS = "`date: {after: 2026-01-31, before: 2026-02-28T12:00Z}`"
 _HEADER = re.compile(r"header\.[!-9;-~]{1,76}", re.ASCII)
-_LINE = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]*")
 MAX_TESTS = 500
 MAX_CHARS = 1000
 MAX_ACTIONS = 20

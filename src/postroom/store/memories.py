@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TypeVar
 
 from postroom.model.mail.message import MessageRow
 from postroom.model.mail.storage import MessageQuery
@@ -41,7 +40,6 @@ from postroom.store.sql.memories import memories as sql_memories
 from postroom.store.sql.messages.message_search import matching_numbers
 from postroom.store.transaction import Engine, Transaction
 
-T = TypeVar("T")
 _AT_ONCE = 500
 
 

@@ -320,9 +320,6 @@ def send_outcome(sent: Sent) -> SendOutcome:
     )
 
 
-_KINDS = ("pln_", "msg_", "rul_")
-
-
 class ListOutgoing(Request):
     """List drafts, and mail that has failed or has not left yet."""
 

@@ -12,7 +12,6 @@ _DATA = load("html")
 _FEATURES: dict[str, list[str]] = _DATA["media_features"]
 _SUPPORTED = frozenset(_DATA["supported_properties"])
 _RANGE = re.compile(r"(<=|>=|<|>|=)")
-_WORDS = re.compile(r"\s+(and|or)\s+|\s*\b(not)\s+(?=\()", re.IGNORECASE)
 _SIZES = {
     "width": WIDTH, "height": HEIGHT, "device-width": 1920.0, "device-height": 1080.0,
     "inline-size": WIDTH, "block-size": HEIGHT, "aspect-ratio": WIDTH / HEIGHT,

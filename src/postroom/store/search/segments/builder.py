@@ -29,7 +29,6 @@ from postroom.store.search.tokens.arrays import Int
 from postroom.store.search.tokens.tokenizer import TokenizedTexts, Tokenizer
 from postroom.store.transaction import Row
 
-_BATCH = 500
 _DOC_IDS_PER_ROW = 400
 
 
