@@ -53,7 +53,6 @@ MAX_WAIT_S = 60.0
 NO_RELAY = "no running process has a relay; start one with POSTROOM_RELAY_URL, or cancel the mail"
 NO_LOGIN = "no running process has a password or token for {0}; run: postroom account login {0}"
 
-
 LEASE = timedelta(seconds=30)
 RENEW_S = 10.0
 """How often claims are renewed."""

@@ -14,7 +14,7 @@ from postroom.store.sql.accounts.identities import add_own_identity, address_exi
 from postroom.store.sql.events import remove_events
 from postroom.store.sql.memories.memories import remove_without_mail
 from postroom.store.sql.memories.memory_links import memories_from_mail
-from postroom.store.sql.outbox.sends import retain_send_outcomes
+from postroom.store.sql.messages.message_changes import retain_send_outcomes
 from postroom.store.sql.rule_plans import remove_inbox_from_plans
 from postroom.store.sql.statements import (
     OF_MESSAGES,
