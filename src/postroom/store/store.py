@@ -81,6 +81,9 @@ class Store(MemoryStore, WebhookStore):
     inboxes_at = reads(sql_inboxes.inboxes_at)
     rename_inbox = writes(sql_inboxes.rename_inbox, audit_if=is_found)
     remove_inbox = writes(sql_inboxes.remove_inbox, audit_if=is_found)
+    inbox_policy = reads(sql_inboxes.policy_of_inbox)
+    set_inbox_policy = writes(sql_inboxes.set_inbox_policy)
+    sender_lists = reads(sql_inboxes.sender_lists)
 
     # Messages
     add_messages = writes(message_insert.add_messages)
@@ -180,9 +183,6 @@ class Store(MemoryStore, WebhookStore):
     held_mail_facts = reads(sql_drafts.held_mail_facts)
     suspicious_among = reads(holds.suspicious_among)
     record_reads = writes_unaudited(holds.record_reads)
-    inbox_policy = reads(holds.policy_of_inbox)
-    set_inbox_policy = writes(holds.set_inbox_policy)
-    sender_lists = reads(holds.sender_lists)
     cancel_mail = writes(sql_drafts.cancel_mail)
 
     # Events and webhooks
