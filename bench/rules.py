@@ -18,7 +18,7 @@ from bench.search.corpus import Corpus, Mail
 from postroom.blobs.files import FileBlobs
 from postroom.calls.context import Cursors, RequestContext
 from postroom.model.key import OWNER
-from postroom.model.storage import MessageQuery
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.operations import rules
 from postroom.rules.parser import parse_rule

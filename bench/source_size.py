@@ -26,7 +26,7 @@ FEATURES = {
     "text of attachments": ("mail/text_extraction/*",),
     "quotations and bounces": ("mail/quoting/*", "mail/bounces.py"),
     "terminal": ("*/cli/tables.py", "*/cli/lists.py", "*/cli/views.py",
-                 "*/cli/editor.py", "*/cli/completion.py", "*/cli/terminal.py",
+                 "*/cli/editor.py", "*/cli/terminal.py",
                  "*/cli/backends.py"),
 }  # fmt: skip
 """Features that came after the engine, with the files that they have to themselves."""

@@ -29,9 +29,9 @@ from postroom.app import App, open_app
 from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.model.key import OWNER
-from postroom.model.message import MessageRow
+from postroom.model.mail.message import MessageRow
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.page import Slice
-from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.operations.accounts import add_account
 from postroom.operations.inboxes import create_inbox

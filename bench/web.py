@@ -30,7 +30,7 @@ from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.model.inbox import INBOX
 from postroom.model.key import OWNER
-from postroom.model.storage import NewMessage
+from postroom.model.mail.storage import NewMessage
 from postroom.operations.mail.messages import get_message, search_messages
 from postroom.operations.mail.threads import get_thread
 from postroom.surfaces.mcp.server import tool_text

@@ -31,7 +31,7 @@ from pydantic.fields import FieldInfo
 from postroom.calls.operation import Operation
 from postroom.calls.request import Request
 from postroom.model.event import EventStream
-from postroom.model.message import Download
+from postroom.model.mail.message import Download
 from postroom.model.page import is_page
 from postroom.model.view import View
 from postroom.surfaces.rest.openapi import TAGS
@@ -58,9 +58,9 @@ SUBJECTS = {
 """The modules of operations, each with the tags of its endpoints."""
 
 VALUES = {
-    "memories": ("memory", "approval"),
-    "mail": ("message", "inbox", "page"),
-    "records": ("sending", "event", "account", "key", "rule"),
+    "memories": ("memory", "mail.approval"),
+    "mail": ("mail.message", "inbox", "page"),
+    "records": ("mail.sending", "event", "account", "key", "rule"),
 }
 """The modules of values, each with the modules of the model; one imports from those before it."""
 

@@ -22,7 +22,7 @@ from urllib.parse import quote, urlencode
 
 from postroom.model.event import EventStream
 from postroom.model.key import Scope
-from postroom.model.message import Download
+from postroom.model.mail.message import Download
 from postroom.model.page import is_page
 from postroom.surfaces.mcp.tool import Tool
 from postroom.surfaces.mcp.toolsets import TOOLSETS, choose_tools

@@ -9,9 +9,9 @@ from email.utils import format_datetime
 from itertools import count
 
 from postroom.model.inbox import Inbox
-from postroom.model.message import Recipient
-from postroom.model.sending import TRANSPORTS
-from postroom.model.storage import Added, NewMessage
+from postroom.model.mail.message import Recipient
+from postroom.model.mail.sending import TRANSPORTS
+from postroom.model.mail.storage import Added, NewMessage
 from postroom.pipeline.ingest import (
     Arrival,
     arrived_messages,

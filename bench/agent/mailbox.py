@@ -159,8 +159,8 @@ def _single(now: datetime) -> list[Dated]:
 
 async def _flag(ctx: RequestContext, me: Inbox) -> None:
     """Some mail of the builds is flagged, and what is older than ten days is read."""
+    from postroom.model.mail.storage import Change, MessageQuery
     from postroom.model.page import Slice
-    from postroom.model.storage import Change, MessageQuery
     from postroom.model.view import EVERYTHING
 
     query = MessageQuery(visible=EVERYTHING, inbox_id=me.id, page=Slice(limit=1_000))

@@ -11,9 +11,9 @@ from typing import Any
 from mcp import Client
 
 from postroom.calls.context import RequestContext
-from postroom.model.message import Message
+from postroom.model.mail.message import Message
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.page import Slice
-from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.providers.embeddings import Vocabulary, weights_folder
 

@@ -12,10 +12,10 @@ from bench.search.corpus import INBOXES, Corpus, Mail
 from postroom.blocking import in_thread
 from postroom.mail.text.fold import fold
 from postroom.model.inbox import Inbox
-from postroom.model.message import AddressLine
-from postroom.model.storage import FIELD_BORDER, NewAttachment, NewMessage
+from postroom.model.mail.message import AddressLine
+from postroom.model.mail.storage import FIELD_BORDER, NewAttachment, NewMessage
+from postroom.store.audited_store import AuditHmac
 from postroom.store.search.index import compact
-from postroom.store.sql.audit import AuditHmac
 from postroom.store.sqlite.engine import SqliteEngine
 from postroom.store.store import Store
 from postroom.store.transaction import Engine, Transaction

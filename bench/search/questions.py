@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from bench.search.corpus import Corpus
 from bench.search.loading import searchable
 from postroom.mail.text.fold import fold
-from postroom.model.storage import FIELD_BORDER
+from postroom.model.mail.storage import FIELD_BORDER
 
 MIX = 465
 

@@ -13,8 +13,8 @@ from urllib.parse import urlencode
 from bench.search.questions import Question
 from postroom.app import open_app
 from postroom.config import read_settings
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.page import Slice
-from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.surfaces.mcp.server import http_app
 from postroom.surfaces.rest.access import AccessControl

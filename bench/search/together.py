@@ -16,8 +16,8 @@ from bench.search.questions import Question
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.maintenance import COMPACT_EVERY, COMPACT_STEPS
 from postroom.pipeline.transfer.import_export import BATCH_MAILS
+from postroom.store.audited_store import AuditHmac
 from postroom.store.search.index import IndexSearcher, SearchQuery, compact
-from postroom.store.sql.audit import AuditHmac
 from postroom.store.sqlite.engine import SqliteEngine
 from postroom.store.store import Store
 

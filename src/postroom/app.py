@@ -26,13 +26,13 @@ from postroom.calls.authentication import OWNER_KEY_ID, authenticate, hash_secre
 from postroom.calls.context import Cursors, RequestContext
 from postroom.config import Settings
 from postroom.errors import Conflict, StorageFull, Unavailable
-from postroom.mail.rule_marks import mark_key
+from postroom.mail.senders import mark_key
 from postroom.model.account import UNUSED_REDIRECT
-from postroom.model.approval import Policy
 from postroom.model.event import AuditRecord, Via
 from postroom.model.health import CheckResult
 from postroom.model.key import AGENT, ALL_SCOPES, OWNER, Caller, Key
-from postroom.model.storage import Gate
+from postroom.model.mail.approval import Policy
+from postroom.model.mail.storage import Gate
 from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.blobs import claim_blob_store, refuse_without_database

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from postroom.errors import Forbidden, InvalidInput
 from postroom.mail.addresses import canonical_address, parse_address
-from postroom.model.approval import (
+from postroom.model.mail.approval import (
     APPROVALS,
     OPEN_POLICY,
     GateRequest,

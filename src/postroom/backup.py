@@ -161,6 +161,7 @@ async def _copy_installation(
     blobs are copied belongs to no message of a later moment, so the database is copied again; a
     blob that is still missing then is reported.
     """
+    from postroom.store.audited_store import AuditHmac
     from postroom.store.maintenance.database_files import (
         NEW_FILE,
         check_replaceable,
@@ -175,7 +176,6 @@ async def _copy_installation(
         check_source,
         encrypt_old_secrets,
     )
-    from postroom.store.sql.audit import AuditHmac
 
     path, new = target.data_dir / "postroom.db", target.data_dir / NEW_FILE
     if source.data_dir.resolve() == target.data_dir.resolve():
@@ -232,7 +232,7 @@ async def _copy_blobs(
 @asynccontextmanager
 async def _unchecked_store(settings: Settings, path: Path | None = None) -> AsyncIterator[Store]:
     """A store on a database in any state; audit entries cannot be written in it."""
-    from postroom.store.sql.audit import AuditHmac
+    from postroom.store.audited_store import AuditHmac
     from postroom.store.store import Store
 
     engine: Engine

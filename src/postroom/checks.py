@@ -18,8 +18,8 @@ from postroom.extras import is_installed, missing
 from postroom.model.event import AuditQuery
 from postroom.model.health import CheckResult, ok, problem, warning
 from postroom.model.key import Key, Scope
+from postroom.model.mail.sending import OutboxQuery
 from postroom.model.page import Slice
-from postroom.model.sending import OutboxQuery
 from postroom.model.view import EVERYTHING, Only
 from postroom.pipeline.apply_rules import rules_without_rights, stopped_webhooks
 from postroom.wiring import check_cell_relays, check_relay, is_new, key_of_logins, lacks_model

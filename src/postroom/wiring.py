@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from postroom.config import ConfigError, Settings
 from postroom.errors import InvalidInput, MailError
 from postroom.extras import is_installed, require
-from postroom.mail.sender_authentication import Trust
+from postroom.mail.senders import Trust
 from postroom.model.page import Slice
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import OAuthOptions

@@ -13,8 +13,8 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.errors import Conflict, Forbidden, InvalidInput, MailError, NotFound
 from postroom.model.key import ALL_SCOPES
-from postroom.model.message import Header
-from postroom.model.sending import OutboxQuery, Sent
+from postroom.model.mail.message import Header
+from postroom.model.mail.sending import OutboxQuery, Sent
 from postroom.model.view import EVERYTHING
 from postroom.operations import keys
 from postroom.operations.mail import message_changes

@@ -12,12 +12,12 @@ import pytest
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.model.key import Scope
+from postroom.model.mail.sending import OutboxQuery
 from postroom.model.rule import Action
-from postroom.model.sending import OutboxQuery
 from postroom.model.view import EVERYTHING
-from postroom.operations import inbound, inboxes, rules
+from postroom.operations import inboxes, rules
 from postroom.operations.agent import writing
-from postroom.operations.mail import unsubscribing
+from postroom.operations.mail import inbound, unsubscribing
 from postroom.operations.outgoing import drafts, outbox, sending
 from postroom.pipeline.apply_rules import RuleJobs
 from postroom.rules.definition import rights_for

@@ -12,8 +12,8 @@ import pytest
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.model.key import AGENT
-from postroom.model.sending import Sent
-from postroom.operations import inbound
+from postroom.model.mail.sending import Sent
+from postroom.operations.mail import inbound
 from postroom.operations.outgoing import approvals, drafts, outbox, sending
 from tests.approval.conftest import STRANGER, Keyed
 from tests.approval.test_decisions import seen, work

@@ -26,7 +26,7 @@ MAIL = {"to": [STRANGER], "subject": "Hi", "body": "Hello"}
 
 
 def relaying_app(app: App) -> App:
-    from postroom.model.approval import Policy
+    from postroom.model.mail.approval import Policy
 
     gate = replace(app.services.gate, agent=Policy("risky"))
     return replace(app, services=replace(app.services, has_relay=True, gate=gate))

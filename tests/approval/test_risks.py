@@ -10,11 +10,11 @@ import pytest
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.errors import Forbidden, MailError
-from postroom.model.message import Message
-from postroom.model.sending import Sent
-from postroom.operations import inbound, inboxes, memories, webhooks
+from postroom.model.mail.message import Message
+from postroom.model.mail.sending import Sent
+from postroom.operations import inboxes, memories, webhooks
 from postroom.operations.agent import finding, reading
-from postroom.operations.mail import attachments, message_changes, messages, threads
+from postroom.operations.mail import attachments, inbound, message_changes, messages, threads
 from postroom.operations.outgoing import approvals, drafts, outbox, sending
 from tests.approval.conftest import KNOWN, STRANGER, Keyed
 from tests.mails import deliver, mail

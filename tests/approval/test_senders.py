@@ -8,7 +8,7 @@ from postroom.approval import is_blocked
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.errors import InvalidInput
-from postroom.model.approval import SenderLists
+from postroom.model.mail.approval import SenderLists
 from postroom.operations.outgoing.approvals import get_policy, set_policy
 from tests.mails import deliver, mail
 

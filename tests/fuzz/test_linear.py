@@ -21,7 +21,7 @@ from postroom.mail.mime.parts import Fields, parse_parameters
 from postroom.mail.parse import read_message
 from postroom.mail.quoting import split_reply
 from postroom.mail.reports import is_bounce
-from postroom.mail.sender_authentication import read_auth
+from postroom.mail.senders import read_auth
 from postroom.mail.text.display import is_inert, without_fetches
 from postroom.mail.text.fold import fold
 from postroom.mail.text.invisible import cleaned

@@ -13,7 +13,7 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.errors import Conflict
 from postroom.model.inbox import Inbox
-from postroom.model.storage import Change
+from postroom.model.mail.storage import Change
 from postroom.model.view import EVERYTHING
 from postroom.operations import rules
 from tests.mails import deliver, mail

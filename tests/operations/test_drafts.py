@@ -18,8 +18,8 @@ from postroom.errors import Conflict, InvalidInput, MailError, NotFound
 from postroom.model.event import EventQuery
 from postroom.model.inbox import Inbox
 from postroom.model.key import OWNER
-from postroom.model.sending import Draft
-from postroom.model.storage import MessageQuery
+from postroom.model.mail.sending import Draft
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.view import EVERYTHING, only
 from postroom.operations.outgoing.drafts import (
     create_draft,

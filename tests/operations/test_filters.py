@@ -15,7 +15,7 @@ from postroom.calls.operation import call
 from postroom.mail.text.fold import TextFilter, fold
 from postroom.model.event import FIRST
 from postroom.model.inbox import Inbox
-from postroom.model.message import NamedAddress
+from postroom.model.mail.message import NamedAddress
 from postroom.model.view import EVERYTHING
 from postroom.operations.mail.messages import list_messages, search_messages, wait_for_message
 from postroom.rules.matching import _is_from

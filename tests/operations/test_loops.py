@@ -14,7 +14,7 @@ from postroom.calls.operation import call
 from postroom.errors import Conflict
 from postroom.model.inbox import Inbox
 from postroom.model.key import OWNER
-from postroom.model.storage import MessageQuery
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.operations.outgoing.sending import reply_to_message, send_message
 from tests.mails import deliver, mail, new_inbox

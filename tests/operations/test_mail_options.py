@@ -11,7 +11,7 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.errors import InvalidInput, NotFound
 from postroom.model.inbox import Inbox
-from postroom.model.message import Message
+from postroom.model.mail.message import Message
 from postroom.operations.mail.messages import get_message
 from postroom.operations.outgoing.drafts import create_draft, send_draft, update_draft
 from postroom.operations.outgoing.sending import (

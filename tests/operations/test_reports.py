@@ -8,7 +8,7 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.model.event import EventQuery
 from postroom.model.inbox import Inbox
-from postroom.model.message import Recipient
+from postroom.model.mail.message import Recipient
 from postroom.model.view import EVERYTHING
 from postroom.operations.outgoing.sending import send_message
 from postroom.pipeline.ingest import Arrival, receive

@@ -16,11 +16,11 @@ from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.errors import Conflict
 from postroom.mail.addresses import without_tag
-from postroom.mail.rule_marks import is_own_forward, mark_key, rule_mark
+from postroom.mail.senders import is_own_forward, mark_key, rule_mark
 from postroom.model.inbox import Inbox
 from postroom.model.key import OWNER
+from postroom.model.mail.storage import MessageQuery, ReplyLimit
 from postroom.model.page import Slice
-from postroom.model.storage import MessageQuery, ReplyLimit
 from postroom.model.view import EVERYTHING, only
 from postroom.operations import rules
 from postroom.operations.outgoing.sending import reply_to_message

@@ -8,7 +8,7 @@ import pytest
 
 from postroom.calls.operation import call
 from postroom.model.key import AGENT, OWNER
-from postroom.model.storage import MessageQuery
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.view import EVERYTHING, only
 from postroom.operations import rules
 from postroom.operations.mail import messages

@@ -9,7 +9,7 @@ import pytest
 
 from postroom.calls.operation import call
 from postroom.errors import Conflict, NotFound
-from postroom.model.storage import Change, MessageQuery
+from postroom.model.mail.storage import Change, MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.operations import rules
 from tests.mails import deliver, mail

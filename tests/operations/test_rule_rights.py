@@ -9,8 +9,8 @@ import pytest
 from postroom.calls.operation import call
 from postroom.errors import Forbidden, NotFound
 from postroom.model.key import ALL_SCOPES, Scope
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.page import Slice
-from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING, only
 from postroom.operations import keys, memory_search, rules, webhooks
 from postroom.pipeline.apply_rules import rules_without_rights

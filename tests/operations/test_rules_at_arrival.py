@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from postroom.calls.operation import call
-from postroom.model.storage import MessageQuery
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.operations import webhooks
 from postroom.pipeline.transfer.import_export import import_mail

@@ -10,10 +10,10 @@ import pytest
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.errors import Conflict, InvalidInput, ProviderError
-from postroom.mail.sender_authentication import Trust
+from postroom.mail.senders import Trust
 from postroom.model.event import WebhookResponse
 from postroom.model.inbox import Inbox
-from postroom.model.sending import Unsubscribed
+from postroom.model.mail.sending import Unsubscribed
 from postroom.operations.mail.messages import get_message
 from postroom.operations.mail.unsubscribing import unsubscribe
 from postroom.operations.outgoing.outbox import list_outbox

@@ -10,7 +10,7 @@ from typing import Any
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.model.event import EventQuery
-from postroom.model.sending import Sent
+from postroom.model.mail.sending import Sent
 from postroom.model.view import EVERYTHING
 from postroom.operations.outgoing.sending import send_message
 from postroom.pipeline.outbox import Outbox

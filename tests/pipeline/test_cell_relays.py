@@ -16,7 +16,7 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.config import ConfigError, read_settings
 from postroom.model.key import OWNER
-from postroom.model.sending import Sent
+from postroom.model.mail.sending import Sent
 from postroom.operations.outgoing.approvals import set_policy
 from postroom.pipeline.outbox import (
     CELL_FIRST_WAIT,

@@ -11,7 +11,7 @@ import pytest
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.errors import Conflict, InvalidInput
-from postroom.model.message import MessageRow
+from postroom.model.mail.message import MessageRow
 from postroom.model.page import Slice
 from postroom.operations.mail.message_changes import delete_message, move_message
 from postroom.operations.mail.messages import get_message, search_messages

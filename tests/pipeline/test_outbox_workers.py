@@ -11,8 +11,8 @@ import pytest
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.errors import MailError, StorageFull
-from postroom.model.message import Recipient
-from postroom.model.sending import Claimed
+from postroom.model.mail.message import Recipient
+from postroom.model.mail.sending import Claimed
 from postroom.operations.outgoing.drafts import create_draft, send_draft
 from postroom.operations.outgoing.outbox import cancel_message, list_outbox
 from postroom.operations.outgoing.sending import send_message

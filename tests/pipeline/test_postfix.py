@@ -14,7 +14,7 @@ import pytest
 from postroom.app import App
 from postroom.calls.operation import call
 from postroom.model.key import OWNER
-from postroom.model.storage import MessageQuery
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.operations.mail.messages import wait_for_message
 from postroom.operations.outgoing.sending import send_message

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from postroom.calls.context import RequestContext
-from postroom.model.sending import Sent
+from postroom.model.mail.sending import Sent
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.outbox import NO_RELAY, Outbox
 from postroom.pipeline.services import heartbeat

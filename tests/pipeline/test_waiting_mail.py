@@ -10,8 +10,8 @@ import pytest
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.errors import Conflict, NotFound
-from postroom.model.sending import PAUSED
-from postroom.model.storage import MessageQuery
+from postroom.model.mail.sending import PAUSED
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.operations.outgoing.drafts import create_draft, send_draft
 from postroom.operations.outgoing.outbox import (

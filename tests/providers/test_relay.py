@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from postroom.config import ConfigError, Settings
-from postroom.model.sending import Envelope
+from postroom.model.mail.sending import Envelope
 from postroom.providers.smtp_relay import SmtpRelay, parse_relay_url
 from postroom.wiring import make_sender
 from tests.servers.relay import CUT, HANG, Part, Relay, relaying

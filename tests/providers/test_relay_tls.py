@@ -16,7 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from postroom.model.sending import Outcome
+from postroom.model.mail.sending import Outcome
 from postroom.providers.smtp_relay import SmtpRelay, parse_relay_url
 from tests.providers.test_relay import ONE, RAW, nothing
 from tests.servers.certificates import Certificate, certificate

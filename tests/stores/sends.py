@@ -6,8 +6,8 @@ import dataclasses
 from datetime import UTC, datetime
 
 from postroom.model.inbox import Inbox
-from postroom.model.message import Recipient
-from postroom.model.storage import NewSend
+from postroom.model.mail.message import Recipient
+from postroom.model.mail.storage import NewSend
 from postroom.pipeline.ingest import parse_mails, write_blobs
 from postroom.pipeline.services import Services
 from postroom.sending.submission import build_sent_message

@@ -15,7 +15,7 @@ from postroom.model.account import (
     RemoteMessage,
     RemoteRef,
 )
-from postroom.model.storage import Change
+from postroom.model.mail.storage import Change
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.ingest import Arrival
 from postroom.pipeline.services import Services

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from postroom.model.account import Pushed, RemoteChanges, RemoteRef
 from postroom.model.event import EventQuery
-from postroom.model.message import Recipient
-from postroom.model.storage import MessageQuery
+from postroom.model.mail.message import Recipient
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.view import EVERYTHING, only
 from postroom.pipeline.ingest import Arrival, receive
 from postroom.pipeline.services import Services

@@ -9,9 +9,9 @@ import pytest
 
 from postroom.errors import Conflict, NotFound
 from postroom.model.account import Identity
-from postroom.model.message import Recipient
+from postroom.model.mail.message import Recipient
+from postroom.model.mail.storage import Change
 from postroom.model.page import Slice
-from postroom.model.storage import Change
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
 from postroom.store.sql.outbox.claims import PER_ACCOUNT

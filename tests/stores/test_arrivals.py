@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from postroom.errors import NotFound
 from postroom.model.event import EventQuery
 from postroom.model.inbox import Inbox
-from postroom.model.storage import MessageQuery
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.view import EVERYTHING, only
 from postroom.pipeline.ingest import Arrival, receive_many
 from postroom.pipeline.services import Services

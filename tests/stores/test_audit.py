@@ -12,8 +12,8 @@ from postroom.model.event import AuditQuery, AuditRecord
 from postroom.model.key import OWNER
 from postroom.model.view import EVERYTHING, NOTHING, only
 from postroom.operations import inboxes, keys, memories, rules
-from postroom.operations.inbound import receive_message
 from postroom.operations.mail import message_changes, messages
+from postroom.operations.mail.inbound import receive_message
 from postroom.operations.outgoing import drafts, sending
 from tests.callers import a_caller
 from tests.mails import deliver, mail, new_inbox

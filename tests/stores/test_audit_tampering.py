@@ -20,8 +20,8 @@ from postroom.model.key import OWNER
 from postroom.operations import inboxes, keys, memories
 from postroom.operations.mail import message_changes
 from postroom.store import postgres
+from postroom.store.audited_store import START, AuditHmac
 from postroom.store.open import load_key
-from postroom.store.sql.audit import START, AuditHmac
 from tests.mails import deliver, mail, new_inbox
 
 TAMPERINGS = 1000

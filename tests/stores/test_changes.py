@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from postroom.model.inbox import Inbox
+from postroom.model.mail.storage import AttachmentQuery, Change, MessageQuery, ThreadQuery
 from postroom.model.page import Slice
-from postroom.model.storage import AttachmentQuery, Change, MessageQuery, ThreadQuery
 from postroom.model.view import EVERYTHING, NOTHING, only
 from postroom.pipeline.services import Services
 from tests.mails import deliver, mail, new_inbox

@@ -9,7 +9,7 @@ import pytest
 from postroom.model.inbox import Inbox
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.ingest import Arrival, receive
-from postroom.pipeline.reparse import reparse
+from postroom.pipeline.maintenance import reparse
 from postroom.pipeline.services import Services
 from tests.mails import deliver, mail, new_inbox
 

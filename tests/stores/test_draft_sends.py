@@ -9,10 +9,10 @@ import pytest
 
 from postroom.errors import Conflict, NotFound
 from postroom.model.inbox import Inbox
-from postroom.model.message import Recipient
+from postroom.model.mail.message import Recipient
+from postroom.model.mail.sending import EarlierMail, StoredDraft
+from postroom.model.mail.storage import Gate, MessageQuery, NewSend
 from postroom.model.page import Found, Slice
-from postroom.model.sending import EarlierMail, StoredDraft
-from postroom.model.storage import Gate, MessageQuery, NewSend
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
 from postroom.store.sql.outbox.drafts import list_drafts

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from postroom.errors import NotFound
 from postroom.mail.text.fold import fold
 from postroom.model.inbox import Inbox
+from postroom.model.mail.storage import Change, MessageQuery
 from postroom.model.page import Slice
-from postroom.model.storage import Change, MessageQuery
 from postroom.model.view import EVERYTHING, only
 from postroom.pipeline.services import Services
 from tests.mails import deliver, mail, new_inbox

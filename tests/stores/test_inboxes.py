@@ -7,10 +7,10 @@ import dataclasses
 import pytest
 
 from postroom.errors import Conflict
-from postroom.model.approval import InboxPolicy, SenderLists
 from postroom.model.inbox import Inbox
+from postroom.model.mail.approval import InboxPolicy, SenderLists
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.page import Slice
-from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING, only
 from postroom.pipeline.services import Services
 from tests.mails import deliver, mail, new_inbox

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from postroom.model.inbox import Inbox
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.memory import EmbeddedQuery
 from postroom.model.page import Slice
-from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING, only
 from postroom.pipeline.services import Services
 from postroom.store.ranking import index

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from postroom.model.message import Recipient
+from postroom.model.mail.message import Recipient
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
 from tests.mails import SOME

@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 
 from postroom.model.inbox import Inbox
-from postroom.model.message import Recipient
-from postroom.model.sending import OutboxJob
-from postroom.model.storage import DeliveryReport, RecipientStatus
+from postroom.model.mail.message import Recipient
+from postroom.model.mail.sending import OutboxJob
+from postroom.model.mail.storage import DeliveryReport, RecipientStatus
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.ingest import Arrival
 from postroom.pipeline.services import Services

@@ -10,7 +10,7 @@ import pytest
 from postroom.blobs.files import FileBlobs
 from postroom.model.event import EventQuery
 from postroom.model.inbox import Inbox
-from postroom.model.storage import Added, AttachmentQuery, Change, MessageQuery, ThreadQuery
+from postroom.model.mail.storage import Added, AttachmentQuery, Change, MessageQuery, ThreadQuery
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
 from postroom.store.postgres import open_store

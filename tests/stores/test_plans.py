@@ -13,10 +13,10 @@ import pytest
 from postroom.blobs.files import FileBlobs
 from postroom.model.event import EventQuery, Webhook, WebhookResponse
 from postroom.model.inbox import Inbox
-from postroom.model.message import Recipient
+from postroom.model.mail.message import Recipient
+from postroom.model.mail.sending import OutboxQuery
+from postroom.model.mail.storage import Added, AttachmentQuery, Change, MessageQuery, ThreadQuery
 from postroom.model.page import Slice
-from postroom.model.sending import OutboxQuery
-from postroom.model.storage import Added, AttachmentQuery, Change, MessageQuery, ThreadQuery
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
 from postroom.store.sqlite import open_store

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from postroom.model.inbox import Inbox
+from postroom.model.mail.storage import Change, MessageQuery
 from postroom.model.memory import (
     MAIL_COLLECTION,
     EmbeddedQuery,
@@ -15,7 +16,6 @@ from postroom.model.memory import (
     collection_of,
 )
 from postroom.model.page import Found
-from postroom.model.storage import Change, MessageQuery
 from postroom.model.view import EVERYTHING, NOTHING
 from postroom.pipeline.services import Services
 from postroom.store.ranking import vectors

@@ -10,9 +10,9 @@ import pytest
 from postroom.errors import InvalidInput
 from postroom.mail.text.terms import question_terms
 from postroom.model.inbox import Inbox
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.memory import MAIL_COLLECTION, EmbeddedQuery, Keyword, MemoryQuery
 from postroom.model.page import Slice, SortKey
-from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
 from postroom.store.ranking import index, scoring, vectors

@@ -10,10 +10,10 @@ from postroom.errors import NotFound
 from postroom.model.event import Webhook, new_webhook_secret
 from postroom.model.inbox import Inbox
 from postroom.model.key import OWNER
-from postroom.model.message import MessageState, Recipient
+from postroom.model.mail.message import MessageState, Recipient
+from postroom.model.mail.storage import ReplyLimit
 from postroom.model.page import Slice
 from postroom.model.rule import Action, Plan, PlanItem, RuleEffect
-from postroom.model.storage import ReplyLimit
 from postroom.model.view import EVERYTHING, only
 from postroom.pipeline.ingest import Arrival
 from postroom.pipeline.services import Services

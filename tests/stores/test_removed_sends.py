@@ -9,9 +9,9 @@ import pytest
 
 from postroom.errors import Conflict
 from postroom.model.inbox import Inbox
-from postroom.model.message import Recipient
-from postroom.model.sending import StoredDraft
-from postroom.model.storage import NewSend
+from postroom.model.mail.message import Recipient
+from postroom.model.mail.sending import StoredDraft
+from postroom.model.mail.storage import NewSend
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
 from tests.mails import SOME

@@ -5,10 +5,10 @@ from __future__ import annotations
 from unittest.mock import patch
 
 from postroom.model.inbox import Inbox
-from postroom.model.storage import Change, MessageQuery
+from postroom.model.mail.storage import Change, MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.pipeline import ingest
-from postroom.pipeline.reparse import reparse
+from postroom.pipeline.maintenance import reparse
 from postroom.pipeline.services import Services
 from tests.mails import deliver, mail
 

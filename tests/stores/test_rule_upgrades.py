@@ -14,7 +14,7 @@ import pytest
 from postroom.model.rule import Loss
 from postroom.model.view import EVERYTHING, only
 from postroom.rules.definition import authority_of_rule
-from postroom.store.sql.audit import AuditHmac
+from postroom.store.audited_store import AuditHmac
 from postroom.store.sql.events import WebhookAuthority, insert_rule_delivery
 from postroom.store.store import Store
 from postroom.store.transaction import Transaction

@@ -10,8 +10,8 @@ import pytest
 
 from postroom.errors import Conflict, RateLimited
 from postroom.model.inbox import Inbox
-from postroom.model.message import Recipient
-from postroom.model.storage import MessageQuery, NewSend
+from postroom.model.mail.message import Recipient
+from postroom.model.mail.storage import MessageQuery, NewSend
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
 from postroom.store.upgrade import SENDS_OF_AGENT

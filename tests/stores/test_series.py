@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from postroom.model.inbox import Inbox
-from postroom.model.storage import MessageQuery
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
 from tests.mails import deliver, mail, new_inbox

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from postroom.mail.message import PARSER_VERSION
 from postroom.model.inbox import Inbox
-from postroom.pipeline.reparse import reparse
+from postroom.pipeline.maintenance import reparse
 from postroom.pipeline.services import Services
 from tests.mails import deliver, mail
 

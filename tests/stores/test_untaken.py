@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 import pytest
 
 from postroom.model.inbox import Inbox
-from postroom.model.message import Recipient
-from postroom.model.sending import OutboxJob
-from postroom.model.storage import Gate
+from postroom.model.mail.message import Recipient
+from postroom.model.mail.sending import OutboxJob
+from postroom.model.mail.storage import Gate
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
 from tests.mails import SOME

@@ -20,8 +20,8 @@ from postroom.pipeline.services import Services
 from postroom.pipeline.webhooks import Webhooks, sign
 from postroom.ports.provider import NoWebhookClient
 from postroom.store import sqlite, webhooks
+from postroom.store.audited_store import AuditHmac
 from postroom.store.open import KEY_FILE, load_key
-from postroom.store.sql.audit import AuditHmac
 from postroom.store.sql.events import WebhookAuthority, insert_rule_delivery
 from postroom.store.sql.webhooks import add_webhook
 from postroom.store.store import Store

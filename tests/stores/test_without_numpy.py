@@ -12,9 +12,9 @@ from postroom import checks
 from postroom.app import App
 from postroom.mail.text.terms import question_terms
 from postroom.model.inbox import Inbox
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.memory import EmbeddedQuery, Keyword, MemoryQuery
 from postroom.model.page import Slice, SortKey
-from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING, View, only
 from postroom.pipeline.services import Services
 from postroom.store.ranking import index

@@ -20,8 +20,8 @@ from postroom.calls.operation import call
 from postroom.config import Settings
 from postroom.model.key import OWNER
 from postroom.model.view import EVERYTHING
-from postroom.operations.inbound import receive_message
 from postroom.operations.inboxes import create_inbox, delete_inbox
+from postroom.operations.mail.inbound import receive_message
 from postroom.operations.mail.message_changes import (
     apply_label,
     delete_message,

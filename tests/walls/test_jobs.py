@@ -6,8 +6,8 @@ import pytest
 
 from postroom.calls.operation import call
 from postroom.model.key import OWNER
-from postroom.model.message import Message
-from postroom.model.storage import MessageQuery
+from postroom.model.mail.message import Message
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.operations import rules, webhooks
 from postroom.pipeline.maintenance import background_tasks

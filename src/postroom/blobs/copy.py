@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 
 from postroom.errors import NotFound
-from postroom.model.message import BlobKey
+from postroom.model.mail.message import BlobKey
 from postroom.ports.blobs import BlobStore
 
 _BATCH = 50

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from postroom.blocking import in_thread
 from postroom.errors import MailError, NotFound, StorageFull
-from postroom.model.message import BlobKey
+from postroom.model.mail.message import BlobKey
 from postroom.ports.blobs import UsedBlobs
 
 _SAFE_KINDS = frozenset({"ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs"})

@@ -29,7 +29,7 @@ from postroom.blobs.object_requests import (
     object_errors,
 )
 from postroom.errors import NotFound, Unavailable
-from postroom.model.message import BlobKey
+from postroom.model.mail.message import BlobKey
 from postroom.ports.blobs import UsedBlobs
 
 if TYPE_CHECKING:

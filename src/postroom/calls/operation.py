@@ -18,7 +18,7 @@ from postroom.model.account import Account
 from postroom.model.event import AuditRecord
 from postroom.model.inbox import OWNERS_RIGHTS, AddressRights, Inbox
 from postroom.model.key import Scope
-from postroom.model.message import Attachment, Message, Thread
+from postroom.model.mail.message import Attachment, Message, Thread
 from postroom.model.page import Slice
 from postroom.model.view import EVERYTHING
 

@@ -26,7 +26,7 @@ from postroom.model.event import AuditEntry, Webhook, WebhookDelivery
 from postroom.model.imap import Issue, LiveCopy, LiveDeletion, LiveMove
 from postroom.model.inbox import Inbox
 from postroom.model.key import Key, Scope
-from postroom.model.message import (
+from postroom.model.mail.message import (
     ActionResult,
     AttachmentContent,
     AttachmentText,
@@ -39,8 +39,8 @@ from postroom.model.message import (
     Recipient,
     ThreadMessage,
 )
+from postroom.model.mail.sending import PAUSED, HeldMail, Sent
 from postroom.model.page import Page, Receipt
-from postroom.model.sending import PAUSED, HeldMail, Sent
 
 IDENTIFIER = re.compile(r"[a-z]{3}_[0-9a-z]+|owner|agent")
 _KEPT = re.compile(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
     AfterValidator,
@@ -83,8 +83,6 @@ PATTERN_PROBLEMS = {
     NOT_BLANK: "must not be blank",
 }
 """The problem to report when a text does not match a pattern."""
-
-R = TypeVar("R", bound="Request")
 
 
 def argument(description: str, example: object, **constraints: Any) -> Any:

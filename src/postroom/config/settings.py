@@ -9,10 +9,10 @@ from typing import Any
 
 from postroom.config import readers
 from postroom.config.readers import Reader, whole_number
-from postroom.model.approval import Approval
 from postroom.model.imap import ImapSettings
 from postroom.model.key import ACCESS_LIFETIME_S, REFRESH_LIFETIME_S
 from postroom.model.limits import Limits
+from postroom.model.mail.approval import Approval
 from postroom.model.values import dataclass
 
 PREFIX = "POSTROOM_"

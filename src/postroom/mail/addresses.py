@@ -9,7 +9,7 @@ from functools import cache
 from postroom.errors import InvalidInput
 from postroom.mail.data import load
 from postroom.mail.mime.decoding import clean, decode_words
-from postroom.model.message import NamedAddress
+from postroom.model.mail.message import NamedAddress
 from postroom.model.values import dataclass, late_pattern
 
 _DOT_ATOM = late_pattern(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")

@@ -19,7 +19,7 @@ from postroom.mail.data import load
 from postroom.mail.html.html import html_to_text
 from postroom.mail.message import ParsedMessage, format_date
 from postroom.mail.threads import without_reply_prefixes
-from postroom.model.message import Message
+from postroom.model.mail.message import Message
 
 LINE = 76
 LONGEST = 998

@@ -11,7 +11,7 @@ from typing import Literal
 from postroom.mail.mime.decoding import decode_words
 from postroom.mail.mime.parts import Fields
 from postroom.mail.text.fold import as_key
-from postroom.model.message import AddressLine
+from postroom.model.mail.message import AddressLine
 from postroom.model.values import dataclass
 
 Protection = Literal["pgp-signed", "pgp-encrypted", "smime-signed", "smime-encrypted"]

@@ -9,7 +9,6 @@ from functools import lru_cache
 
 from postroom.mail.addresses import parse_mailboxes
 from postroom.mail.html.html import HtmlText, html_to_text, text_differs
-from postroom.mail.lookalikes import find_altered, find_lookalikes
 from postroom.mail.message import (
     HiddenText,
     Link,
@@ -33,10 +32,11 @@ from postroom.mail.reports import (
     list_unsubscribe,
     read_report,
 )
+from postroom.mail.senders import find_altered, find_lookalikes
 from postroom.mail.text.invisible import cleaned, merge_hidden_texts
 from postroom.mail.threads import is_reply_subject
 from postroom.model.limits import Limits
-from postroom.model.message import AddressLine
+from postroom.model.mail.message import AddressLine
 
 SNIPPET_CHARS = 120
 _ADDRESS_FIELDS = ("from", "sender", "reply-to", "to", "cc", "bcc")

@@ -17,7 +17,7 @@ from postroom.mail.message import ParsedAttachment, Report, decoded_pairs, parse
 from postroom.mail.mime.decoding import decode_words
 from postroom.mail.mime.parts import Fields, split_header
 from postroom.mail.quoting import split_reply
-from postroom.mail.rule_marks import is_own_forward
+from postroom.mail.senders import is_own_forward
 from postroom.mail.text.prefilter import prefilter
 from postroom.model.limits import Limits
 from postroom.model.rule import HeaderFacts

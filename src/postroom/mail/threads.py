@@ -11,7 +11,7 @@ from itertools import islice
 from postroom.mail.data import load
 from postroom.mail.message import ParsedMessage
 from postroom.mail.text.fold import as_key, fold
-from postroom.model.storage import NewMessage
+from postroom.model.mail.storage import NewMessage
 from postroom.model.values import dataclass, late_pattern
 
 _PREFIX = late_pattern(r"\s*+([^\W\d_][\w^]{0,11})\s?(?:[\[(]\d{1,3}[\])]|\*\d{1,3})?\s?[:：]\s*+")

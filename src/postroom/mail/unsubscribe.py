@@ -9,7 +9,7 @@ from postroom.errors import InvalidInput
 from postroom.mail.addresses import parse_address
 from postroom.mail.dkim import parse_tags
 from postroom.mail.message import ParsedMessage
-from postroom.model.message import ListUnsubscribe
+from postroom.model.mail.message import ListUnsubscribe
 from postroom.model.values import dataclass
 
 _POST = "list-unsubscribe-post"

@@ -38,11 +38,7 @@ def read_back(raw: bytes, signature: str) -> Composition:
     body = root.children[0] if files else root
     texts = {part.content_type: _text(part) for part in body.children or [body]}
     text, html = _without_signature(texts.get("text/plain"), texts.get("text/html"), signature)
-    if (
-        text is not None
-        and html is not None
-        and _split_words(html_to_text(html).text) == _split_words(text)
-    ):
+    if text is not None and html is not None and html_to_text(html).text.split() == text.split():
         text = None
     (sender,) = _people(root, "from") or (("", ""),)
     return Composition(
@@ -69,10 +65,6 @@ def _people(root: Part, name: str) -> tuple[Correspondent, ...]:
 
 def _text(part: Part) -> str:
     return part.decoded().decode("utf-8", "replace").replace("\r\n", "\n").removesuffix("\n")
-
-
-def _split_words(text: str) -> list[str]:
-    return text.split()
 
 
 def _without_signature(

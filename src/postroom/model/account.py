@@ -1,13 +1,14 @@
-"""Accounts, and messages and changes at their provider."""
+"""Accounts, messages and changes at their provider, and the networks of mail servers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
 from datetime import datetime
+from ipaddress import IPv4Network, IPv6Network
 from typing import Any, Literal, NamedTuple
 
-from postroom.model.message import INTERNAL
+from postroom.model.mail.message import INTERNAL
 from postroom.model.values import dataclass
 
 ProviderName = Literal["imap", "gmail", "outlook", "fastmail"]
@@ -311,3 +312,23 @@ TRAITS: Mapping[ProviderName, ProviderTraits] = {
     "outlook": ProviderTraits("Outlook", has_draft_flag=False, sends_from_drafts=True),
     "fastmail": ProviderTraits("Fastmail", sends_from_drafts=True, sends_sent_copy=True),
 }
+
+Network = IPv4Network | IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class AnyNetwork:
+    """The owner named the server, so any address is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublicNetworks:
+    """A key named the server: public addresses with mail ports, and any port of these networks."""
+
+    networks: tuple[Network, ...] = ()
+
+
+NetworkPolicy = AnyNetwork | PublicNetworks
+"""The networks that a connection to a mail server may go to."""
+
+ANY_NETWORK = AnyNetwork()

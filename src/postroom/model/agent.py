@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from datetime import datetime
 
-from postroom.model.message import INTERNAL
+from postroom.model.mail.message import INTERNAL
 from postroom.model.values import dataclass
 
 

@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Any, Literal
 
 from postroom.model.inbox import Visible
+from postroom.model.mail.message import INTERNAL, Message
 from postroom.model.memory import Namespaces
-from postroom.model.message import INTERNAL, Message
 from postroom.model.page import Slice
 from postroom.model.values import dataclass
 from postroom.model.view import View

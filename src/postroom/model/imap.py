@@ -8,8 +8,8 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Literal
 
-from postroom.model.message import Header
-from postroom.model.network_policy import ANY_NETWORK, NetworkPolicy
+from postroom.model.account import ANY_NETWORK, NetworkPolicy
+from postroom.model.mail.message import Header
 from postroom.model.values import dataclass
 
 MAX_UID = 2**32 - 1

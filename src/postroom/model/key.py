@@ -7,10 +7,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
-from postroom.model.approval import OPEN_POLICY, Approval, Policy, RecipientLists
 from postroom.model.inbox import Visible
+from postroom.model.mail.approval import OPEN_POLICY, Approval, Policy, RecipientLists
+from postroom.model.mail.message import INTERNAL
 from postroom.model.memory import Namespaces
-from postroom.model.message import INTERNAL
 from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING, NOTHING, View
 

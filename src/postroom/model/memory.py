@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -325,18 +325,3 @@ def expiry_of(
     if before is None and is_new_mail:
         return (now + MAIL_MEMORY_LIFETIME).replace(microsecond=0)
     return before
-
-
-def cut_text(memory: Memory, offset: int, max_chars: int) -> Memory:
-    """A memory with a part of its text, and the offset of the next part."""
-    total = len(memory.text)
-    end = min(total, offset + max_chars)
-    if offset == 0 and end == total:
-        return memory
-    return replace(
-        memory,
-        text=memory.text[offset:end],
-        truncated=True if end < total else None,
-        total_chars=total,
-        next_offset=end if end < total else None,
-    )

@@ -1,4 +1,4 @@
-"""Ids and pages."""
+"""Ids, pages of lists, and parts of texts."""
 
 from __future__ import annotations
 
@@ -65,6 +65,18 @@ class Page(Generic[T]):
     @property
     def has_more(self) -> bool:
         return self.offset + len(self.results) < self.total
+
+
+def cut_text(text: str, offset: int, max_chars: int) -> dict[str, Any]:
+    """A part of a text, and what is said of the rest, as fields of a result."""
+    total = len(text)
+    end = min(total, offset + max_chars)
+    return {
+        "text": text[offset:end],
+        "truncated": True if end < total else None,
+        "total_chars": total if offset or end < total else None,
+        "next_offset": end if end < total else None,
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from postroom.model.key import OWNER, Caller
-from postroom.model.message import INTERNAL, Direction, MessageState, NamedAddress
+from postroom.model.mail.message import INTERNAL, Direction, MessageState, NamedAddress
 from postroom.model.page import Page
 from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING, View
@@ -62,7 +62,7 @@ class Facts:
 
 
 OWN_MARK = "X-Postroom-Rule"
-"""The signed header of mail that a rule sent (`mail.rule_marks`)."""
+"""The signed header of mail that a rule sent (`mail.senders`)."""
 
 PlanState = Literal["open", "applied", "undone"]
 

@@ -26,9 +26,9 @@ from postroom.calls.request import (
     moment_of,
 )
 from postroom.errors import Forbidden, InvalidInput, NotFound, no_such
-from postroom.model.approval import APPROVALS, Approval, Policy
 from postroom.model.event import AuditEntry, AuditQuery, Via
 from postroom.model.key import Key, KeyChange, Scope
+from postroom.model.mail.approval import APPROVALS, Approval, Policy
 from postroom.model.page import Page
 from postroom.model.view import view_of
 from postroom.operations.accounts import AccountId
@@ -100,6 +100,15 @@ def _moment(written: str, now: datetime) -> datetime | None:
     return now.replace(microsecond=0) + length
 
 
+OnlyInboxes = Annotated[
+    list[InboxName] | None,
+    argument("The only inboxes that exist for it; default: all.", ["inb_7k2m9q"], max_length=1000),
+]
+ExpiresAt = Annotated[
+    Expiry, argument("When it ends: a time, or a time from now such as 30d.", "30d")
+]
+
+
 class CreateKey(Request):
     """Create a key. Only this response shows it."""
 
@@ -107,12 +116,7 @@ class CreateKey(Request):
     scopes: Annotated[
         list[Scope], argument("Its scopes.", ["read"], min_length=1, max_length=5)
     ] = [Scope.READ]
-    inboxes: Annotated[
-        list[InboxName] | None,
-        argument(
-            "The only inboxes that exist for it; default: all.", ["inb_7k2m9q"], max_length=1000
-        ),
-    ] = None
+    inboxes: OnlyInboxes = None
     accounts: Annotated[
         list[AccountId] | None,
         argument(
@@ -132,9 +136,7 @@ class CreateKey(Request):
     ] = None
     approval: ApprovalMode = None
     recipients: Recipients = None
-    expires_at: Annotated[
-        Expiry, argument("When it ends: a time, or a time from now such as 30d.", "30d")
-    ] = None
+    expires_at: ExpiresAt = None
 
 
 @operation(Scope.ADMIN)

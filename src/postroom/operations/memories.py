@@ -26,6 +26,7 @@ from postroom.calls.request import (
 from postroom.errors import Forbidden, InvalidInput, NotFound, TooLarge
 from postroom.model.key import Scope
 from postroom.model.limits import TOO_DEEP, is_shallow
+from postroom.model.mail.message import Message, Thread
 from postroom.model.memory import (
     DEFAULT_NAMESPACE,
     RESERVED_KEYS,
@@ -36,9 +37,8 @@ from postroom.model.memory import (
     MemoryChange,
     RecalledMemory,
     Trust,
-    cut_text,
 )
-from postroom.model.message import Message, Thread
+from postroom.model.page import cut_text
 
 SHOWN_CHARS = 12_000
 """The default length of a text in a result."""
@@ -224,7 +224,8 @@ async def _write(
     memory = await ctx.store.save_memory(
         change, author_of(ctx), now=ctx.clock(), is_new_allowed=is_new_allowed
     )
-    return cut_text(require(memory, _unknown(request.key, request.namespace)), 0, SHOWN_CHARS)
+    found = require(memory, _unknown(request.key, request.namespace))
+    return replace(found, **cut_text(found.text, 0, SHOWN_CHARS))
 
 
 def _unknown(key: str, namespace: str) -> str:
@@ -251,7 +252,7 @@ async def memory_get(ctx: RequestContext, request: MemoryGet) -> Memory:
     if memory.history is not None:
         short = tuple(replace(old, text=old.text[:_HISTORY_CHARS]) for old in memory.history)
         memory = replace(memory, history=short)
-    return cut_text(memory, request.text_offset, request.max_chars)
+    return replace(memory, **cut_text(memory.text, request.text_offset, request.max_chars))
 
 
 class MemoryDelete(Request):

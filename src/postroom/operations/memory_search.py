@@ -17,6 +17,8 @@ from postroom.errors import FeatureDisabled, InvalidInput
 from postroom.extras import missing
 from postroom.mail.text.fold import fold
 from postroom.model.key import Scope
+from postroom.model.mail.message import MessageRow
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.memory import (
     DEFAULT_NAMESPACE,
     EmbeddedQuery,
@@ -27,9 +29,7 @@ from postroom.model.memory import (
     NamespaceRow,
     collection_of,
 )
-from postroom.model.message import MessageRow
 from postroom.model.page import Found, Page
-from postroom.model.storage import MessageQuery
 from postroom.operations.memories import LinkTarget, Namespace, Tags
 from postroom.pipeline.maintenance import EMBED_LIMIT, embed_mail, finish_embedding
 

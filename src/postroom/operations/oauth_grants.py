@@ -21,11 +21,11 @@ from postroom.calls.oauth import (
     resource_of,
 )
 from postroom.calls.operation import operation
-from postroom.calls.request import InboxName, Request, argument
+from postroom.calls.request import Request, argument
 from postroom.errors import Forbidden, InvalidInput
 from postroom.model.key import OAuthClient, OAuthToken, Scope
 from postroom.model.values import dataclass
-from postroom.operations.keys import CreateKey, Expiry, new_key
+from postroom.operations.keys import CreateKey, ExpiresAt, OnlyInboxes, new_key
 from postroom.operations.outgoing.approvals import refuse_if_limited
 
 GRANTABLE = (Scope.READ, Scope.WRITE, Scope.SEND)
@@ -122,18 +122,11 @@ class GrantAccess(GetAccessRequest):
         list[Literal[Scope.READ, Scope.WRITE, Scope.SEND]],
         argument("What it may do, of what it asked for.", ["read"], min_length=1, max_length=3),
     ]
-    inboxes: Annotated[
-        list[InboxName] | None,
-        argument(
-            "The only inboxes that exist for it; default: all.", ["inb_7k2m9q"], max_length=1000
-        ),
-    ] = None
+    inboxes: OnlyInboxes = None
     approval: Annotated[
         Literal["risky", "always"], argument("When its mail waits for a person.", "always")
     ] = "always"
-    expires_at: Annotated[
-        Expiry, argument("When it ends: a time, or a time from now such as 30d.", "30d")
-    ] = None
+    expires_at: ExpiresAt = None
 
 
 @operation(Scope.ADMIN)

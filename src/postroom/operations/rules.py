@@ -25,8 +25,8 @@ from postroom.errors import Conflict, Forbidden, NotFound, no_such
 from postroom.mail.reports import read_header_facts
 from postroom.model.inbox import Inbox, Visible
 from postroom.model.key import Scope
+from postroom.model.mail.message import ActionResult
 from postroom.model.memory import DEFAULT_NAMESPACE
-from postroom.model.message import ActionResult
 from postroom.model.page import Page, Slice
 from postroom.model.rule import (
     Action,
@@ -41,6 +41,7 @@ from postroom.model.view import Everything, Only, only
 from postroom.operations.memories import MemoryAdd
 from postroom.pipeline.apply_rules import definition_of
 from postroom.rules.definition import (
+    MAX_PLANNED,
     Definition,
     Rights,
     lacking,
@@ -97,25 +98,36 @@ async def create_plan(
 ) -> Plan:
     """Plan a rule and store the plan for 24 hours."""
     draft = await draft_plan(ctx, rule, inboxes)
-    now = ctx.clock().replace(microsecond=0)
-    plan = Plan(
-        id=ctx.new_id("pln"),
+    plan = replace(
+        plan_of(ctx, draft, rule.name, inboxes),
         rule_id=rule_id,
-        name=rule.name,
+        warnings=tuple(draft.warnings(rule)),
+        max_messages=rule.safety.max_messages,
+        can_undo=rule.safety.undo,
+        authors=(recorded_authority(ctx.caller),),
+    )
+    await ctx.store.save_plan(plan, draft.items)
+    return plan
+
+
+def plan_of(ctx: RequestContext, draft: PlanDraft, name: str, inboxes: Visible) -> Plan:
+    """The plan of a draft for the next 24 hours, without a rule and its limits."""
+    now = ctx.clock().replace(microsecond=0)
+    return Plan(
+        id=ctx.new_id("pln"),
+        rule_id=None,
+        name=name,
         created_at=now,
         expires_at=now + PLAN_LIFETIME,
         state="open",
         total=draft.total,
         kept=len(draft.items),
         actions_by_type=dict(sorted(draft.counts.items())),
-        warnings=tuple(draft.warnings(rule)),
-        max_messages=rule.safety.max_messages,
-        can_undo=rule.safety.undo,
+        warnings=tuple(draft.limitations()),
+        max_messages=MAX_PLANNED,
+        can_undo=True,
         inboxes=inboxes,
-        authors=(recorded_authority(ctx.caller),),
     )
-    await ctx.store.save_plan(plan, draft.items)
-    return plan
 
 
 def shown_plan(plan: Plan, page: Page[PlanItem]) -> DryRunPlan:

@@ -23,13 +23,13 @@ from postroom.errors import (
     no_such,
 )
 from postroom.mail.message import ParsedMessage
-from postroom.mail.rule_marks import is_own_forward
+from postroom.mail.senders import is_own_forward
 from postroom.model.event import Webhook
 from postroom.model.inbox import HIDDEN_MAILBOXES, Visible
 from postroom.model.key import AGENT, NOBODY, OWNER, Caller, Key, Scope
-from postroom.model.message import MessageState, NamedAddress
+from postroom.model.mail.message import MessageState, NamedAddress
+from postroom.model.mail.storage import FIELD_BORDER, NewMessage
 from postroom.model.rule import Facts, HeaderFacts, Rule, RuleEffect, RuleJob
-from postroom.model.storage import FIELD_BORDER, NewMessage
 from postroom.model.view import EVERYTHING, NOTHING, Everything, Only, View, only
 from postroom.pipeline.services import Services, wait_for_notification
 from postroom.rules.definition import (

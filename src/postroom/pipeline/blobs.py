@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from postroom.errors import Conflict, MailError
-from postroom.model.message import BlobKey
+from postroom.model.mail.message import BlobKey
 from postroom.pipeline.services import Services
 from postroom.ports.blobs import BlobStore
 

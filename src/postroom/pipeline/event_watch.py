@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from postroom.errors import MailError
 from postroom.model.event import Event
 from postroom.model.inbox import Visible
-from postroom.model.message import Message
-from postroom.model.storage import SearchTexts
+from postroom.model.mail.message import Message
+from postroom.model.mail.storage import SearchTexts
 from postroom.model.view import EVERYTHING
 
 if TYPE_CHECKING:

@@ -32,14 +32,20 @@ from postroom.mail.message import (
     Security,
     fingerprint,
 )
-from postroom.mail.sender_authentication import Auth, authenticate
+from postroom.mail.senders import Auth, authenticate
 from postroom.mail.text.fold import folded_fields
 from postroom.mail.threads import subject_key
 from postroom.mail.unsubscribe import unsubscribe_options
-from postroom.model.approval import SenderLists
 from postroom.model.inbox import INBOX, JUNK
-from postroom.model.message import BlobKey, Direction
-from postroom.model.storage import Added, DeliveryReport, NewAttachment, NewMessage, RecipientStatus
+from postroom.model.mail.approval import SenderLists
+from postroom.model.mail.message import BlobKey, Direction
+from postroom.model.mail.storage import (
+    Added,
+    DeliveryReport,
+    NewAttachment,
+    NewMessage,
+    RecipientStatus,
+)
 from postroom.pipeline.apply_rules import run_rules
 from postroom.pipeline.parse_worker import PARSE_FAILED
 from postroom.pipeline.services import Services

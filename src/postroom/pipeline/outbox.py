@@ -13,8 +13,15 @@ from datetime import datetime, timedelta
 
 from postroom.blocking import in_thread
 from postroom.errors import MailError
-from postroom.model.message import Recipient
-from postroom.model.sending import GIVE_UP_AFTER, TRANSPORTS, Claimed, OutboxJob, Outcome, Transport
+from postroom.model.mail.message import Recipient
+from postroom.model.mail.sending import (
+    GIVE_UP_AFTER,
+    TRANSPORTS,
+    Claimed,
+    OutboxJob,
+    Outcome,
+    Transport,
+)
 from postroom.model.view import only
 from postroom.pipeline.apply_rules import send_refusal
 from postroom.pipeline.counters import OUTCOME_COUNTERS
@@ -45,7 +52,6 @@ NO_LOGIN_WAIT = timedelta(seconds=10)
 MAX_WAIT_S = 60.0
 NO_RELAY = "no running process has a relay; start one with POSTROOM_RELAY_URL, or cancel the mail"
 NO_LOGIN = "no running process has a password or token for {0}; run: postroom account login {0}"
-
 
 LEASE = timedelta(seconds=30)
 RENEW_S = 10.0

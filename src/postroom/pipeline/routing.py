@@ -18,8 +18,8 @@ from postroom.blocking import in_thread
 from postroom.mail.addresses import base_address, canonical_address
 from postroom.model.account import Account
 from postroom.model.inbox import Inbox
-from postroom.model.message import Recipient
-from postroom.model.sending import Envelope, Outcome
+from postroom.model.mail.message import Recipient
+from postroom.model.mail.sending import Envelope, Outcome
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import RELAY_SEEN, Services
 from postroom.ports.provider import Sender

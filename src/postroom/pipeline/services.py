@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from postroom.errors import MailError, ProviderError
-from postroom.mail.sender_authentication import Trust
+from postroom.mail.senders import Trust
 from postroom.model.health import CheckResult
 from postroom.model.key import ACCESS_LIFETIME_S, REFRESH_LIFETIME_S, OAuthClient
 from postroom.model.limits import Limits
+from postroom.model.mail.storage import Gate
 from postroom.model.page import random_id
-from postroom.model.storage import Gate
 from postroom.model.values import dataclass
 from postroom.pipeline.counters import CallCounts, Counts
 from postroom.pipeline.event_watch import Watch

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from postroom.errors import MailError
 from postroom.mail.text.display import sanitised
 from postroom.model.event import SIGNING_PREFIX, Event, WebhookCapacity, WebhookJob, WebhookResponse
-from postroom.model.message import MessageRow
+from postroom.model.mail.message import MessageRow
 from postroom.model.view import only
 from postroom.pipeline.apply_rules import webhook_refusal
 from postroom.pipeline.services import Services, wait_for_work

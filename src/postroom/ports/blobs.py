@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from datetime import timedelta
 from typing import Protocol, runtime_checkable
 
-from postroom.model.message import BlobKey
+from postroom.model.mail.message import BlobKey
 
 UsedBlobs = Callable[[Sequence[BlobKey]], Awaitable[frozenset[BlobKey]]]
 """Returns those of the blobs that are in use."""

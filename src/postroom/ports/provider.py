@@ -23,8 +23,8 @@ from postroom.model.account import (
     SignIn,
 )
 from postroom.model.event import WebhookResponse
+from postroom.model.mail.sending import Envelope, Outcome
 from postroom.model.memory import Vector
-from postroom.model.sending import Envelope, Outcome
 from postroom.model.values import dataclass
 
 Secret = Mapping[str, str]

@@ -13,23 +13,21 @@ from typing import TYPE_CHECKING
 
 from postroom.errors import Conflict, FeatureDisabled, MailError, ProviderAuthFailed, ProviderError
 from postroom.model.account import (
+    ANY_NETWORK,
     PUBLIC_ONLY,
     Account,
+    AnyNetwork,
     Capabilities,
     DeviceAnswer,
     DeviceSignIn,
+    Network,
+    NetworkPolicy,
+    PublicNetworks,
     RateLimits,
     RemoteIdentity,
     SignIn,
 )
 from postroom.model.limits import attachment_mb
-from postroom.model.network_policy import (
-    ANY_NETWORK,
-    AnyNetwork,
-    Network,
-    NetworkPolicy,
-    PublicNetworks,
-)
 from postroom.model.values import dataclass
 from postroom.ports.provider import Provider, Secret, Sender, SupportsAliases, Vault
 

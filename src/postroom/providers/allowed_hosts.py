@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 from postroom.blocking import in_own_thread
 from postroom.errors import InvalidInput
+from postroom.model.account import PublicNetworks
 from postroom.model.event import WEBHOOK_URL
-from postroom.model.network_policy import PublicNetworks
 from postroom.model.values import dataclass
 
 

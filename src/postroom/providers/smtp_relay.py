@@ -26,8 +26,8 @@ from aiosmtplib.protocol import normalize_message_line_endings
 
 from postroom.errors import InvalidInput, ProviderAuthFailed, ProviderError
 from postroom.mail.dkim import add_signature
-from postroom.model.network_policy import ANY_NETWORK, AnyNetwork, NetworkPolicy
-from postroom.model.sending import DeliveryResult, Envelope, Outcome
+from postroom.model.account import ANY_NETWORK, AnyNetwork, NetworkPolicy
+from postroom.model.mail.sending import DeliveryResult, Envelope, Outcome
 from postroom.ports.provider import Accepted
 from postroom.providers import allowed_hosts
 from postroom.providers.allowed_hosts import SMTP_PORTS, connection_error, unreachable_message

@@ -10,7 +10,7 @@ from email.utils import getaddresses
 from typing import ClassVar
 
 from postroom.errors import MailError, ProviderAuthFailed, ProviderError, RateLimited
-from postroom.model.sending import Envelope, Outcome
+from postroom.model.mail.sending import Envelope, Outcome
 from postroom.ports.provider import Accepted
 from postroom.providers.web.api import response_errors
 

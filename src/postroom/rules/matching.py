@@ -10,7 +10,7 @@ from functools import lru_cache
 import re2  # type: ignore[import-untyped]
 
 from postroom.mail.text.fold import fold, is_address_or_domain, is_at
-from postroom.model.message import NamedAddress
+from postroom.model.mail.message import NamedAddress
 from postroom.model.rule import Facts, HeaderFacts
 from postroom.rules.definition import Comparison, Condition, Definition, Group
 

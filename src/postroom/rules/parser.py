@@ -12,7 +12,7 @@ from typing import cast
 
 from postroom.errors import InvalidInput
 from postroom.mail.text.fold import fold
-from postroom.model.message import FLAGS
+from postroom.model.mail.message import FLAGS
 from postroom.model.rule import Action
 from postroom.rules.action_parser import parse_action
 from postroom.rules.definition import (
@@ -52,7 +52,6 @@ _FLAT = ("field", "operator", "value")
 _NUMBERS = {"size_bytes": 2**53, "age_days": 100_000}
 _MOMENTS = "`date: {after: 2026-01-31, before: 2026-02-28T12:00Z}`"
 _HEADER = re.compile(r"header\.[!-9;-~]{1,76}", re.ASCII)
-_LINE = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]*")
 MAX_TESTS = 500
 MAX_CHARS = 1000
 MAX_ACTIONS = 20

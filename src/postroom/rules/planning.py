@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from postroom.mail.addresses import without_tag
 from postroom.mail.text.fold import as_key, fold
 from postroom.model.inbox import ARCHIVE, EVERY_MAILBOX, HIDDEN_MAILBOXES, OUTBOX, TRASH, Visible
-from postroom.model.message import FLAGS, MessageState
+from postroom.model.mail.message import FLAGS, MessageState
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.rule import Action, Facts, PlanItem
-from postroom.model.storage import MessageQuery
 from postroom.rules.definition import MAX_PLANNED, Comparison, Condition, Definition, Group
 from postroom.rules.matching import (
     HeadersNeeded,

@@ -25,13 +25,13 @@ from postroom.mail.compose import (
     reply_subject,
     with_signature,
 )
-from postroom.mail.rule_marks import rule_mark
+from postroom.mail.senders import rule_mark
 from postroom.mail.text.fold import as_key
 from postroom.mail.text.invisible import cleaned
 from postroom.model.account import Identity
 from postroom.model.inbox import Inbox
 from postroom.model.limits import Limits
-from postroom.model.message import Message
+from postroom.model.mail.message import Message
 from postroom.model.page import Slice
 from postroom.model.rule import OWN_MARK
 from postroom.model.view import EVERYTHING

@@ -21,9 +21,9 @@ from postroom.mail.html.html import sanitise_html
 from postroom.mail.verification import Composition, read_back
 from postroom.model.event import AuditRecord
 from postroom.model.key import Caller
-from postroom.model.message import Message
+from postroom.model.mail.message import Message
+from postroom.model.mail.sending import EarlierMail, StoredDraft
 from postroom.model.rule import RuleJob
-from postroom.model.sending import EarlierMail, StoredDraft
 from postroom.model.view import NOTHING, only
 from postroom.pipeline.apply_rules import caller_for_rule_job
 from postroom.rules.definition import refusal, with_advice

@@ -22,10 +22,10 @@ from postroom.mail.compose import compose
 from postroom.mail.html.html import html_to_text
 from postroom.model.inbox import Inbox
 from postroom.model.key import NOTICES
+from postroom.model.mail.message import AddressLine, Recipient
+from postroom.model.mail.sending import Sent, StoredDraft, overall_status, waits_until
+from postroom.model.mail.storage import NewMessage, NewSend, ReplyLimit
 from postroom.model.memory import DisclosedMemory
-from postroom.model.message import AddressLine, Recipient
-from postroom.model.sending import Sent, StoredDraft, overall_status, waits_until
-from postroom.model.storage import NewMessage, NewSend, ReplyLimit
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.ingest import (
     Arrival,
@@ -52,8 +52,6 @@ from postroom.sending.outgoing_mail import (
     refuse_oversize,
     refuse_unsendable,
 )
-
-"""Addresses that a warning names."""
 
 S = TypeVar("S", bound="SendOptions")
 

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TypeVar
 
+from postroom.model.mail.message import MessageRow
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.memory import (
     Author,
     EmbeddedQuery,
@@ -21,21 +22,24 @@ from postroom.model.memory import (
     Unembedded,
     Vector,
 )
-from postroom.model.message import MessageRow
 from postroom.model.page import Found, Slice
-from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
-from postroom.store.methods import AuditedStore, is_found, reads, writes, writes_unaudited
+from postroom.store.audited_store import (
+    AuditedStore,
+    AuditHmac,
+    is_found,
+    reads,
+    writes,
+    writes_unaudited,
+)
 from postroom.store.ranking import index as ranking_index
 from postroom.store.ranking.index import RankingIndex
 from postroom.store.search.index import IndexSearcher
-from postroom.store.sql.audit import AuditHmac
 from postroom.store.sql.memories import mail_texts, memory_links, memory_writes
 from postroom.store.sql.memories import memories as sql_memories
 from postroom.store.sql.messages.message_search import matching_numbers
 from postroom.store.transaction import Engine, Transaction
 
-T = TypeVar("T")
 _AT_ONCE = 500
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from postroom.blocking import in_thread
 from postroom.errors import Conflict
 from postroom.model.values import dataclass
+from postroom.store.audited_store import AuditHmac
 from postroom.store.maintenance.lifecycle import refuse_incomplete, refuse_migrated, state_of
 from postroom.store.search.index import add_missing_flag_sets
-from postroom.store.sql.audit import AuditHmac
 from postroom.store.store import Store
 from postroom.store.transaction import Engine, Transaction
 from postroom.store.webhooks import encrypt_secrets_in_clear, has_secrets_in_clear

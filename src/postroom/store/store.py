@@ -20,13 +20,13 @@ from postroom.model.event import AuditCheck
 from postroom.model.health import StorageSizes
 from postroom.model.inbox import AddressRights, Label, Mailbox, Visible
 from postroom.model.key import Key, OAuthToken, WebSession
-from postroom.model.message import BlobKey, MessageRow
+from postroom.model.mail.message import BlobKey, MessageRow
+from postroom.model.mail.sending import StoredDraft
+from postroom.model.mail.storage import MessageQuery, RawMessage
 from postroom.model.page import Found, Slice
-from postroom.model.sending import StoredDraft
-from postroom.model.storage import MessageQuery, RawMessage
+from postroom.store.audited_store import AuditHmac, is_found, never, reads, writes, writes_unaudited
 from postroom.store.maintenance import lifecycle
 from postroom.store.memories import MemoryStore
-from postroom.store.methods import is_found, never, reads, writes, writes_unaudited
 from postroom.store.search.index import (
     BULK_POLICY,
     DEFAULT_POLICY,
@@ -48,7 +48,6 @@ from postroom.store.sql import rules as sql_rules
 from postroom.store.sql.accounts import accounts as sql_accounts
 from postroom.store.sql.accounts import identities as sql_identities
 from postroom.store.sql.accounts import pushes, remotes
-from postroom.store.sql.audit import AuditHmac
 from postroom.store.sql.messages import mailboxes as sql_mailboxes
 from postroom.store.sql.messages import (
     message_changes,
@@ -82,6 +81,9 @@ class Store(MemoryStore, WebhookStore):
     inboxes_at = reads(sql_inboxes.inboxes_at)
     rename_inbox = writes(sql_inboxes.rename_inbox, audit_if=is_found)
     remove_inbox = writes(sql_inboxes.remove_inbox, audit_if=is_found)
+    inbox_policy = reads(sql_inboxes.policy_of_inbox)
+    set_inbox_policy = writes(sql_inboxes.set_inbox_policy)
+    sender_lists = reads(sql_inboxes.sender_lists)
 
     # Messages
     add_messages = writes(message_insert.add_messages)
@@ -181,9 +183,6 @@ class Store(MemoryStore, WebhookStore):
     held_mail_facts = reads(sql_drafts.held_mail_facts)
     suspicious_among = reads(holds.suspicious_among)
     record_reads = writes_unaudited(holds.record_reads)
-    inbox_policy = reads(holds.policy_of_inbox)
-    set_inbox_policy = writes(holds.set_inbox_policy)
-    sender_lists = reads(holds.sender_lists)
     cancel_mail = writes(sql_drafts.cancel_mail)
 
     # Events and webhooks

@@ -25,9 +25,8 @@ from datetime import datetime
 from postroom.blocking import in_thread
 from postroom.model.event import EVERY_WEBHOOK, SIGNING_PREFIX, Webhook, WebhookCapacity, WebhookJob
 from postroom.model.inbox import Visible
-from postroom.store.methods import AuditedStore, reads, writes
+from postroom.store.audited_store import AuditedStore, AuditHmac, reads, writes
 from postroom.store.sql import webhooks as sql_webhooks
-from postroom.store.sql.audit import AuditHmac
 from postroom.store.transaction import Transaction
 
 DERIVED = "$derived$"

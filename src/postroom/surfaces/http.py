@@ -20,7 +20,7 @@ from postroom.errors import MailError, Malformed
 from postroom.mail.mime.attachments import content_disposition
 from postroom.mail.text.display import is_inert
 from postroom.model.event import EventStream
-from postroom.model.message import Download
+from postroom.model.mail.message import Download
 from postroom.surfaces.to_json import presented, to_json
 
 T = TypeVar("T")

@@ -19,8 +19,8 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from postroom.calls.request import Request
+from postroom.model.mail.message import MessageRow
 from postroom.model.memory import MemoryHit
-from postroom.model.message import MessageRow
 from postroom.model.page import is_page
 from postroom.model.view import View
 from postroom.surfaces.to_json import ROWS, carries_mail, fields_beside, shown_fields

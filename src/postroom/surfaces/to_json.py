@@ -17,9 +17,10 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from postroom.calls.operation import Operation
 from postroom.errors import MailError
 from postroom.mail.text.display import sanitised
-from postroom.model import account, agent, event, imap, inbox, message, rule, sending
+from postroom.model import account, agent, event, imap, inbox, rule
+from postroom.model.mail import message, sending
+from postroom.model.mail.message import ActionResult
 from postroom.model.memory import Memory
-from postroom.model.message import ActionResult
 from postroom.model.page import Page, Receipt, is_page
 from postroom.model.view import Everything, Only, View, view_names
 

@@ -15,8 +15,8 @@ from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.model.account import Account
 from postroom.model.key import OWNER
-from postroom.model.message import Message, MessageRow
-from postroom.model.storage import MessageQuery
+from postroom.model.mail.message import Message, MessageRow
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.operations.accounts import add_account
 from postroom.pipeline.sync import sync_once

@@ -13,7 +13,7 @@ from postroom.app import open_app
 from postroom.config import read_settings
 from postroom.errors import ProviderError
 from postroom.model.account import RemoteChanges
-from postroom.model.storage import Change
+from postroom.model.mail.storage import Change
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.sync import SyncPass
 from postroom.providers.imap import changes as imap_reading

@@ -22,7 +22,7 @@ from postroom.config import read_settings
 from postroom.errors import ProviderError
 from postroom.model.account import Account
 from postroom.model.key import OWNER
-from postroom.model.storage import Change, MessageQuery
+from postroom.model.mail.storage import Change, MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.operations.accounts import add_account, remove_account
 from postroom.pipeline import pull

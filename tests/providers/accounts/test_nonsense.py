@@ -20,7 +20,7 @@ from postroom.app import App, open_app
 from postroom.config import read_settings
 from postroom.errors import MailError
 from postroom.model.account import RateLimits
-from postroom.model.storage import Change, MessageQuery
+from postroom.model.mail.storage import Change, MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.sync import sync_once
 from tests.providers.accounts.conftest import open_desk

@@ -18,9 +18,9 @@ from postroom.app import App, open_app
 from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.errors import InvalidInput, MailError, ProviderAuthFailed, ProviderError
+from postroom.model.account import PublicNetworks
 from postroom.model.imap import ImapAccount, ImapTimeouts
 from postroom.model.key import AGENT, OWNER, Caller
-from postroom.model.network_policy import PublicNetworks
 from postroom.operations.accounts import add_account, log_in_account
 from postroom.operations.imap.accounts import verify_live_account
 from postroom.pipeline.sync import sync_once

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from postroom.app import open_app
 from postroom.config import read_settings
-from postroom.model.storage import MessageQuery
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.ingest import Arrival, receive
 from tests.mails import mail

@@ -15,7 +15,7 @@ from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.model.account import Account
 from postroom.model.key import OWNER
-from postroom.model.sending import Envelope, Outcome
+from postroom.model.mail.sending import Envelope, Outcome
 from postroom.operations.accounts import add_account, remove_account
 from postroom.operations.outgoing.sending import send_message
 from postroom.pipeline.outbox import Outbox

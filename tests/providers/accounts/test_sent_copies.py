@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from postroom.model.sending import Envelope, Outcome, Sent
+from postroom.model.mail.sending import Envelope, Outcome, Sent
 from postroom.model.view import EVERYTHING
 from postroom.operations import accounts, inboxes
 from postroom.operations.mail import message_changes

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from postroom.model.sending import OutboxEntry, Sent
+from postroom.model.mail.sending import OutboxEntry, Sent
 from postroom.model.view import EVERYTHING
 from postroom.operations.outgoing import outbox
 from tests.providers.accounts.conftest import Desk

@@ -8,8 +8,7 @@ import pytest
 
 from postroom.surfaces.cli.backends import LISTS
 from postroom.surfaces.cli.command_table import COMMANDS, OperationCommand, operation_at
-from postroom.surfaces.cli.completion import SOURCES
-from postroom.surfaces.cli.options import fields_of
+from postroom.surfaces.cli.options import SOURCES, fields_of
 from tests.mails import mail
 from tests.servers.postroom import environment, write_program
 

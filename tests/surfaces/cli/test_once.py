@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import Conflict
-from postroom.model.sending import TRANSPORTS
+from postroom.model.mail.sending import TRANSPORTS
 from postroom.surfaces.cli.session import Session
 from tests.mails import mail
 from tests.surfaces.cli.test_moving import come, placed, target  # noqa: F401 - a fixture

@@ -346,7 +346,7 @@ async def test_a_limited_key_reaches_only_its_inbox(app: App, ctx: RequestContex
 
 
 def _query(inbox: Inbox) -> Any:
-    from postroom.model.storage import MessageQuery
+    from postroom.model.mail.storage import MessageQuery
     from postroom.model.view import EVERYTHING
 
     return MessageQuery(visible=EVERYTHING, inbox_id=inbox.id)

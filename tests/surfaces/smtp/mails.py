@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from postroom.app import App
-from postroom.model.storage import MessageQuery
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from tests.mails import mail
 

@@ -11,7 +11,7 @@ from postroom.admission.spool import MEMORY_BYTES
 from postroom.app import App
 from postroom.errors import StorageFull
 from postroom.model.inbox import Inbox
-from postroom.model.storage import MessageQuery
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.surfaces.smtp.connection import combined_reply
 from postroom.surfaces.smtp.server import Listener, listening

@@ -15,7 +15,7 @@ from postroom.admission.spool import MEMORY_BYTES
 from postroom.app import App
 from postroom.model.inbox import Inbox
 from postroom.model.limits import Limits
-from postroom.model.storage import MessageQuery
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.surfaces.smtp import server
 from postroom.surfaces.smtp.connection import MAX_TEXT_LINE_BYTES

@@ -18,7 +18,7 @@ from postroom.errors import Conflict, Forbidden
 from postroom.model.event import EventQuery
 from postroom.model.inbox import Inbox
 from postroom.model.key import AGENT, OWNER
-from postroom.model.storage import MessageQuery
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.view import EVERYTHING, only
 from postroom.operations.outgoing.approvals import set_policy
 from postroom.operations.outgoing.identities import create_alias

@@ -19,7 +19,7 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.model.key import OWNER
-from postroom.model.message import Message
+from postroom.model.mail.message import Message
 from postroom.model.view import EVERYTHING
 from postroom.operations.keys import create_key
 from postroom.operations.outgoing.sending import send_message

@@ -7,7 +7,7 @@ import re
 from playwright.async_api import Browser, Page, expect
 
 from postroom.calls.operation import call
-from postroom.model.sending import Draft
+from postroom.model.mail.sending import Draft
 from postroom.operations.outgoing.drafts import list_drafts
 from postroom.operations.outgoing.outbox import list_outbox
 from postroom.operations.outgoing.sending import send_message

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from postroom.mail.dkim import Verdict, check_signatures, read_keys
 from postroom.mail.parse import parse_message
-from postroom.mail.sender_authentication import Auth, Trust, authenticate
+from postroom.mail.senders import Auth, Trust, authenticate
 from tests.servers import dkimpy
 
 MAIL = (

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from postroom.mail.lookalikes import find_imitated_domain, skeleton_keys
 from postroom.mail.parse import parse_message
-from postroom.mail.sender_authentication import organizational_domain
+from postroom.mail.senders import find_imitated_domain, organizational_domain, skeleton_keys
 
 KNOWN = (
     "paypal.com", "amazon.com", "microsoft.com", "google.com", "wikipedia.org", "deutschebank.de",

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.mail.lookalikes import find_imitated_domain
 from postroom.mail.parse import parse_message
-from postroom.mail.sender_authentication import (
+from postroom.mail.senders import (
     Auth,
     Trust,
     authenticate,
+    find_imitated_domain,
     read_auth,
 )
 

@@ -15,7 +15,7 @@ from postroom.errors import Conflict, InvalidInput, MailError, NotFound, TooLarg
 from postroom.model.inbox import Inbox
 from postroom.model.key import Scope
 from postroom.model.limits import Limits
-from postroom.model.storage import MessageQuery
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.view import EVERYTHING, only
 from postroom.operations.mail import message_changes
 from postroom.operations.outgoing import identities, sending

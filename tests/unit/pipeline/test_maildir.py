@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.model.inbox import WELL_KNOWN_MAILBOXES
-from postroom.model.message import FLAGS
+from postroom.model.mail.message import FLAGS
 from postroom.pipeline.transfer.mail_files import (
     flags_in,
     folder_for,

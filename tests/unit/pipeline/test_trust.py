@@ -11,12 +11,12 @@ import pytest
 
 from postroom.app import App, open_app
 from postroom.config import ConfigError, read_settings
-from postroom.mail.sender_authentication import Trust
+from postroom.mail.senders import Trust
 from postroom.model.inbox import Inbox
-from postroom.model.storage import MessageQuery
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.pipeline import ingest
-from postroom.pipeline.reparse import reparse
+from postroom.pipeline.maintenance import reparse
 from postroom.pipeline.transfer.import_export import import_mail
 from postroom.pipeline.transfer.mail_files import open_source
 from tests.mails import deliver, mail, new_inbox

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from postroom.mail.text.fold import fold
-from postroom.model.message import MessageState, NamedAddress
+from postroom.model.mail.message import MessageState, NamedAddress
 from postroom.model.rule import Action, Facts, HeaderFacts
 from postroom.model.view import EVERYTHING, only
 from postroom.rules.matching import HeadersNeeded, why_it_matches

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from postroom.mail.text.fold import fold
-from postroom.model.storage import FIELD_BORDER
+from postroom.model.mail.storage import FIELD_BORDER
 from postroom.store.sql.messages import message_search
 from postroom.store.sql.messages.message_search import excerpt
 

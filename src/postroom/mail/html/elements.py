@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from selectolax.lexbor import LexborNode
 
 from postroom.mail.data import load
-from postroom.mail.html.css import Base, Block, Declaration, declarations_of, length
+from postroom.mail.html.css.syntax import Base, Block, Declaration, declarations_of, length
 
 Attributes = dict[str, str | None]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from postroom.mail.html.colours import parse_colour
-from postroom.mail.html.computed_style import Style
-from postroom.mail.html.css import WIDTH, Base, length, number, words
+from postroom.mail.html.css.colours import parse_colour
+from postroom.mail.html.css.computed_style import Style
+from postroom.mail.html.css.syntax import WIDTH, Base, length, number, words
 from postroom.mail.html.elements import Attributes
 
 TABLE_TAGS = frozenset(("table", "col", "colgroup", "tr", "td", "th"))

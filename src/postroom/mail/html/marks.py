@@ -44,7 +44,7 @@ from postroom.mail.text.marks import (
     name_characters,
     removed_in,
 )
-from postroom.model.message import Mark, MarkKind
+from postroom.model.mail.message import Mark, MarkKind
 
 _DATA = load("html")
 _VOID = frozenset(("br", "hr", "wbr", "col"))

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field, replace
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from postroom.mail.data import load
-from postroom.mail.html.boxes import TextPosition, covers, height_px
-from postroom.mail.html.colours import BLACK, LINK
-from postroom.mail.html.computed_style import Style, inherit_style
+from postroom.mail.html.css.boxes import TextPosition, covers, height_px
+from postroom.mail.html.css.colours import BLACK, LINK
+from postroom.mail.html.css.computed_style import Style, inherit_style
+from postroom.mail.html.css.paint import BY_COLOUR
+from postroom.mail.html.css.stylesheets import StyleResolver, Stylesheet, is_quirky, sheets_in
 from postroom.mail.html.elements import (
     Attributes,
     Element,
@@ -33,8 +35,6 @@ from postroom.mail.html.layout import (
     line_of,
     may_cover,
 )
-from postroom.mail.html.paint import BY_COLOUR
-from postroom.mail.html.stylesheets import StyleResolver, Stylesheet, is_quirky, sheets_in
 from postroom.mail.message import Link
 from postroom.mail.mime.decoding import clean
 

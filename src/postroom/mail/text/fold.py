@@ -12,8 +12,8 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from postroom.model.message import AddressLine
-from postroom.model.storage import FIELD_BORDER, SearchTexts
+from postroom.model.mail.message import AddressLine
+from postroom.model.mail.storage import FIELD_BORDER, SearchTexts
 from postroom.model.values import dataclass, late_pattern
 
 # Default_Ignorable_Code_Point of the Unicode character database: they show nothing, so a

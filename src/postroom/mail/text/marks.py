@@ -17,7 +17,7 @@ from operator import itemgetter
 
 from postroom.mail.quoting import line_kinds
 from postroom.mail.text.invisible import cleaned, decode_selectors, decode_tags, invisible_pattern
-from postroom.model.message import Mark, TextPiece
+from postroom.model.mail.message import Mark, TextPiece
 
 HOW_HIDDEN = {
     "display": "switched off by its style",

@@ -22,7 +22,7 @@ from postroom.mail.text.fold import fold, words_of
 from postroom.model.agent import FileLine, FoundMail, MailLine
 from postroom.model.inbox import INBOX, OUTBOX, SENT
 from postroom.model.key import Scope
-from postroom.model.message import Message, MessageRow
+from postroom.model.mail.message import Message, MessageRow
 from postroom.model.page import Page, Slice
 from postroom.operations.mail.message_selection import MessageFilter, MessageSelection, find_page
 from postroom.operations.mail.messages import fair_cut

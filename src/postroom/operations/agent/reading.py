@@ -26,8 +26,8 @@ from postroom.model.agent import (
     ThreadText,
 )
 from postroom.model.key import Scope
-from postroom.model.message import Message
-from postroom.model.sending import Sent
+from postroom.model.mail.message import Message
+from postroom.model.mail.sending import Sent
 from postroom.operations.agent.finding import Ids, inbox_addresses, line_of
 from postroom.operations.mail.attachments import attachment_text
 from postroom.operations.mail.message_changes import ListLabels, list_labels

@@ -31,10 +31,10 @@ from postroom.model.agent import (
     SendOutcomes,
 )
 from postroom.model.key import Scope
-from postroom.model.message import ActionResult
+from postroom.model.mail.message import ActionResult
+from postroom.model.mail.sending import Draft, OutboxEntry, Sent
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.page import Slice
-from postroom.model.sending import Draft, OutboxEntry, Sent
-from postroom.model.storage import MessageQuery
 from postroom.operations.agent.finding import Ids
 from postroom.operations.outgoing.drafts import (
     CreateDraft,
@@ -318,9 +318,6 @@ def send_outcome(sent: Sent) -> SendOutcome:
         deduplicated=sent.deduplicated,
         warnings=sent.warnings or None,
     )
-
-
-_KINDS = ("pln_", "msg_", "rul_")
 
 
 class ListOutgoing(Request):

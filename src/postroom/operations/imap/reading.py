@@ -30,7 +30,7 @@ from postroom.model.imap import (
 )
 from postroom.model.key import Scope
 from postroom.model.limits import Limits
-from postroom.model.message import Header
+from postroom.model.mail.message import Header
 from postroom.operations.imap.accounts import Issues, OneLiveMessage, account_of, gone
 from postroom.operations.imap.attachments import (
     ENCODED,

@@ -33,7 +33,7 @@ from postroom.mail.text_extraction.text_files import (
     wrap_as_mail,
 )
 from postroom.model.key import Scope
-from postroom.model.message import (
+from postroom.model.mail.message import (
     Attachment,
     AttachmentContent,
     AttachmentText,
@@ -41,8 +41,8 @@ from postroom.model.message import (
     Download,
     DownloadLink,
 )
-from postroom.model.page import Page
-from postroom.model.storage import AttachmentQuery
+from postroom.model.mail.storage import AttachmentQuery
+from postroom.model.page import Page, cut_text
 from postroom.ports.blobs import SupportsLinks
 
 AttachmentId = Annotated[Id, argument("The attachment.", "att_6p1r4z")]
@@ -127,7 +127,8 @@ async def get_attachment_content(
     attachment = await attachment_of(ctx, request.attachment_id)
     if request.format == "text":
         whole = await attachment_text(ctx, attachment)
-        return _cut(whole, request.offset, request.max_chars or TEXT_CHARS)
+        max_chars = request.max_chars or TEXT_CHARS
+        return replace(whole, **cut_text(whole.text, request.offset, max_chars))
     if request.max_bytes is None and attachment.size - request.offset > ctx.limits.inline_bytes:
         raise TooLarge(
             f"{attachment.id} has {attachment.size} bytes; read it in parts with offset and "
@@ -228,20 +229,6 @@ async def _declared_charset(ctx: RequestContext, attachment: Attachment) -> str:
 def _how_to_get_bytes(attachment: Attachment) -> str:
     return (
         f"get its bytes with format=base64, or download GET /v1/attachments/{attachment.id}/content"
-    )
-
-
-def _cut(whole: AttachmentText, offset: int, max_chars: int) -> AttachmentText:
-    """A part of a text, with where to read on."""
-    total = len(whole.text)
-    end = min(total, offset + max_chars)
-    is_part = offset > 0 or end < total
-    return replace(
-        whole,
-        text=whole.text[offset:end],
-        truncated=True if end < total else None,
-        total_chars=total if is_part else None,
-        next_offset=end if end < total else None,
     )
 
 

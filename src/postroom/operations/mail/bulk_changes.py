@@ -27,18 +27,17 @@ from postroom.calls.request import (
 from postroom.errors import Conflict, NotFound, no_such
 from postroom.model.inbox import TRASH
 from postroom.model.key import Scope
-from postroom.model.message import ActionResult, FailedAction
+from postroom.model.mail.message import ActionResult, FailedAction
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.rule import Action, DryRunPlan, Facts, Plan
-from postroom.model.storage import MessageQuery
 from postroom.operations.mail.message_selection import MessageSelection
 from postroom.operations.rules import (
-    PLAN_LIFETIME,
     ApplyRulePlan,
     GetRulePlan,
     apply_rule_plan,
     get_rule_plan,
+    plan_of,
 )
-from postroom.rules.definition import MAX_PLANNED
 from postroom.rules.planning import PlanDraft, apply_actions
 
 Flags = list[Literal["seen", "flagged", "answered"]]
@@ -233,22 +232,7 @@ async def _plan(ctx: RequestContext, numbers: Sequence[int], actions: Sequence[A
         )
         await in_thread(_consider, actions, batch, draft)
     draft.items.sort(key=lambda item: item.date, reverse=True)
-    now = ctx.clock().replace(microsecond=0)
-    plan = Plan(
-        id=ctx.new_id("pln"),
-        rule_id=None,
-        name="change",
-        created_at=now,
-        expires_at=now + PLAN_LIFETIME,
-        state="open",
-        total=draft.total,
-        kept=len(draft.items),
-        actions_by_type=dict(sorted(draft.counts.items())),
-        warnings=tuple(draft.limitations()),
-        max_messages=MAX_PLANNED,
-        can_undo=True,
-        inboxes=ctx.visible,
-    )
+    plan = plan_of(ctx, draft, "change", ctx.visible)
     await ctx.store.save_plan(plan, draft.items)
     return plan
 

@@ -11,10 +11,10 @@ from postroom.calls.operation import MessageId, inbox_of, message_of, operation
 from postroom.calls.request import Request, argument
 from postroom.mail.addresses import parse_address
 from postroom.mail.message import ParsedMessage
-from postroom.model.approval import GateRequest, ReplyVerdict, ReplyVerdicts
 from postroom.model.inbox import Inbox
 from postroom.model.key import AGENT_ID, OWNER, Scope
-from postroom.model.message import Mark, MarkedMessage, Message
+from postroom.model.mail.approval import GateRequest, ReplyVerdict, ReplyVerdicts
+from postroom.model.mail.message import Mark, MarkedMessage, Message
 from postroom.model.page import Slice
 from postroom.operations.mail.messages import own_pictures
 from postroom.operations.outgoing.approvals import is_limited, recipients_outside, verdict_of

@@ -25,9 +25,9 @@ from postroom.calls.request import (
 from postroom.errors import Conflict, InvalidInput, NotFound, no_such
 from postroom.model.inbox import EVERY_MAILBOX, TRASH, Label, Mailbox
 from postroom.model.key import Scope
-from postroom.model.message import ActionResult, FailedAction
+from postroom.model.mail.message import ActionResult, FailedAction
+from postroom.model.mail.storage import Change, MessageQuery
 from postroom.model.page import Page, Slice
-from postroom.model.storage import Change, MessageQuery
 from postroom.pipeline.blobs import discard_unused
 
 _CHANGES = ("flags", "labels", "add_flags", "remove_flags", "add_labels", "remove_labels")

@@ -26,9 +26,9 @@ from postroom.calls.request import (
 )
 from postroom.errors import InvalidInput
 from postroom.mail.text.fold import MAX_WORDS, fold, words_of
-from postroom.model.message import MessageRow
+from postroom.model.mail.message import MessageRow
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.page import Page
-from postroom.model.storage import MessageQuery
 from postroom.operations.memory_search import BY_WORDS, rank_mail
 
 SearchText = Annotated[

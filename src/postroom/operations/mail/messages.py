@@ -32,8 +32,8 @@ from postroom.mail.text.fold import TextFilter
 from postroom.model.event import FIRST, Event, Waited
 from postroom.model.inbox import Visible
 from postroom.model.key import Scope
-from postroom.model.message import Attachment, Header, Message, MessageHtml, MessageRow
-from postroom.model.page import Page
+from postroom.model.mail.message import Attachment, Header, Message, MessageHtml, MessageRow
+from postroom.model.page import Page, cut_text
 from postroom.model.view import only
 from postroom.operations.mail.message_selection import (
     CRITERIA,
@@ -82,19 +82,12 @@ async def _read(ctx: RequestContext, message: Message, request: GetMessage) -> M
 def _cut(
     message: Message, texts: dict[str, str | None], max_chars: int, text_offset: int
 ) -> Message:
-    total = len(message.text)
-    end = min(total, text_offset + max_chars)
-    short: dict[str, Any] = {name: text and text[:max_chars] for name, text in texts.items()}
-    is_cut = end < total or any(short[name] != text for name, text in texts.items())
-    is_part = is_cut or text_offset > 0
-    return replace(
-        message,
-        text=message.text[text_offset:end],
-        truncated=True if is_cut else None,
-        total_chars=total if is_part else None,
-        next_offset=end if end < total else None,
-        **short,
-    )
+    short = cut_text(message.text, text_offset, max_chars)
+    for name, text in texts.items():
+        short[name] = text and text[:max_chars]
+        if short[name] != text:
+            short |= {"truncated": True, "total_chars": len(message.text)}
+    return replace(message, **short)
 
 
 async def _with_content(ctx: RequestContext, message: Message) -> tuple[Attachment, ...]:

@@ -18,9 +18,9 @@ from postroom.calls.request import (
     check_kinds,
 )
 from postroom.model.key import Scope
-from postroom.model.message import Thread, ThreadMessage, ThreadRow
+from postroom.model.mail.message import Thread, ThreadMessage, ThreadRow
+from postroom.model.mail.storage import ThreadQuery
 from postroom.model.page import Page
-from postroom.model.storage import ThreadQuery
 from postroom.operations.mail.messages import IncludeMemories, fair_cut
 from postroom.operations.memories import memories_about
 

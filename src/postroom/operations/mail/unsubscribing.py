@@ -11,8 +11,8 @@ from postroom.calls.request import Request
 from postroom.errors import Conflict, InvalidInput, ProviderError, about_mail
 from postroom.mail.unsubscribe import UnsubscribeMail, UnsubscribeOptions, unsubscribe_options
 from postroom.model.key import Scope
-from postroom.model.message import Message
-from postroom.model.sending import Unsubscribed
+from postroom.model.mail.message import Message
+from postroom.model.mail.sending import Unsubscribed
 from postroom.sending.outgoing_mail import OutgoingMail, own_identities
 from postroom.sending.submission import SendOptions, send_once
 

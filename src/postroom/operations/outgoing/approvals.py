@@ -22,7 +22,9 @@ from postroom.calls.request import (
 from postroom.errors import Conflict, Forbidden, InvalidInput, NotFound, no_such
 from postroom.mail.text.fold import as_key
 from postroom.mail.verification import read_back
-from postroom.model.approval import (
+from postroom.model.inbox import Inbox
+from postroom.model.key import AGENT_ID, OWNER, Scope
+from postroom.model.mail.approval import (
     OPEN_POLICY,
     Approval,
     GateRequest,
@@ -33,11 +35,9 @@ from postroom.model.approval import (
     SenderLists,
     Verdict,
 )
-from postroom.model.inbox import Inbox
-from postroom.model.key import AGENT_ID, OWNER, Scope
-from postroom.model.message import Header, Message, hidden_chars
+from postroom.model.mail.message import Header, Message, hidden_chars
+from postroom.model.mail.sending import EarlierMail, HeldMail, OutboxQuery, Sent
 from postroom.model.page import Slice
-from postroom.model.sending import EarlierMail, HeldMail, OutboxQuery, Sent
 from postroom.model.view import Everything, only
 from postroom.operations.outgoing.outbox import recipients_by_role, sent_of
 from postroom.pipeline.ingest import check_size

@@ -30,9 +30,9 @@ from postroom.errors import Conflict, InvalidInput, NotFound, no_such
 from postroom.mail.addresses import format_address
 from postroom.mail.compose import reply_subject
 from postroom.model.key import Scope
-from postroom.model.message import Header, Message
+from postroom.model.mail.message import Header, Message
+from postroom.model.mail.sending import Draft, DraftFile, Sent, StoredDraft
 from postroom.model.page import Found, Page
-from postroom.model.sending import Draft, DraftFile, Sent, StoredDraft
 from postroom.model.view import EVERYTHING
 from postroom.operations.outgoing.outbox import sent_of
 from postroom.operations.outgoing.sending import (

@@ -11,8 +11,8 @@ from postroom.calls.request import READERS, Paged, Request, argument, refuse_oth
 from postroom.errors import Forbidden
 from postroom.mail.addresses import canonical_address
 from postroom.model.key import Scope
-from postroom.model.message import Message, Recipient
-from postroom.model.sending import (
+from postroom.model.mail.message import Message, Recipient
+from postroom.model.mail.sending import (
     CANCELLED,
     PAUSED,
     POSSIBLY_SENT_STATUSES,

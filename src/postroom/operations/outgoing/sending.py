@@ -26,7 +26,7 @@ from postroom.mail.addresses import format_address, parse_address_list
 from postroom.mail.compose import reply_subject
 from postroom.mail.html.html import html_to_text
 from postroom.model.key import Scope
-from postroom.model.sending import ReplyPreview, Sent
+from postroom.model.mail.sending import ReplyPreview, Sent
 from postroom.operations.inboxes import InboxId
 from postroom.sending.mail_options import Addresses, MailOptions, addresses_of
 from postroom.sending.outgoing_mail import AttachmentInputs, OutgoingMail, check_files

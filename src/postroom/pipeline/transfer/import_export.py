@@ -18,8 +18,8 @@ from postroom.blocking import in_thread
 from postroom.errors import Conflict, InvalidInput, NotFound, TooLarge, Unstorable
 from postroom.mail.message import ParsedMessage
 from postroom.model.inbox import INBOX, SENT
-from postroom.model.message import MessageState
-from postroom.model.storage import Added, RawMessage
+from postroom.model.mail.message import MessageState
+from postroom.model.mail.storage import Added, RawMessage
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.apply_rules import ArrivalFacts, facts_of
 from postroom.pipeline.ingest import Arrival, check_size, effective_date, receive_many, searchable

@@ -21,7 +21,7 @@ from postroom.model.inbox import (
     TRASH,
     WELL_KNOWN_MAILBOXES,
 )
-from postroom.model.message import FLAGS
+from postroom.model.mail.message import FLAGS
 from postroom.pipeline.transfer.archives import (
     Quoting,
     SourceMail,

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from postroom.model.account import AnyNetwork
 from postroom.model.imap import ImapAccount, ImapTimeouts
-from postroom.model.network_policy import AnyNetwork
 from postroom.providers import allowed_hosts
 from postroom.providers.allowed_hosts import IMAP_PORTS, unreachable_message
 from postroom.providers.imap.client import Client

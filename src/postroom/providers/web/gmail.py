@@ -23,7 +23,7 @@ from postroom.model.account import (
 )
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, JUNK, SENT, TRASH
 from postroom.model.limits import attachment_mb
-from postroom.model.sending import Envelope, Outcome
+from postroom.model.mail.sending import Envelope, Outcome
 from postroom.ports.provider import StoredRefs
 from postroom.providers.server_text import plain_name
 from postroom.providers.web.api import ApiRefused, checks_responses, message_count, message_errors

@@ -15,7 +15,7 @@ from postroom.blocking import in_thread
 from postroom.errors import ProviderError
 from postroom.mail.mime.parts import Part, Splitter
 from postroom.model.limits import Limits
-from postroom.model.sending import Envelope, Outcome
+from postroom.model.mail.sending import Envelope, Outcome
 from postroom.providers.web.graph_client import SINGLE_REQUEST_BYTES, GraphClient
 from postroom.providers.web_sender import BeforeSubmit, WebSender, message_id_of, with_bcc
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from postroom.errors import ProviderError
 from postroom.model.inbox import DRAFTS, SENT
-from postroom.model.sending import Envelope, Outcome
+from postroom.model.mail.sending import Envelope, Outcome
 from postroom.providers.web.jmap import JmapProvider
 from postroom.providers.web.jmap_client import MethodFailed, error_text, method_error
 from postroom.providers.web_sender import BeforeSubmit, WebSender, message_id_of

@@ -17,9 +17,9 @@ from functools import partial
 from typing import Literal, Self
 
 from postroom.errors import Conflict, MailError
-from postroom.model.storage import ParsedValues, StoredParse
+from postroom.model.mail.storage import ParsedValues, StoredParse
+from postroom.store.audited_store import AUDIT_COLUMNS, START, AuditHmac, entry_content
 from postroom.store.sql import installation
-from postroom.store.sql.audit import AUDIT_COLUMNS, START, AuditHmac, entry_content
 from postroom.store.transaction import Engine, Row, Transaction
 
 Kind = Literal["PostgreSQL", "folder"]

@@ -10,6 +10,8 @@ from typing import Any
 from postroom.mail.text.fold import fold
 from postroom.mail.text.terms import around, mark, question_terms
 from postroom.model.inbox import EVERY_MAILBOX
+from postroom.model.mail.message import MessageRow
+from postroom.model.mail.storage import MessageQuery
 from postroom.model.memory import (
     MAIL_COLLECTION,
     EmbeddedQuery,
@@ -21,9 +23,7 @@ from postroom.model.memory import (
     collection_of,
     summary_of,
 )
-from postroom.model.message import MessageRow
 from postroom.model.page import Found, Slice
-from postroom.model.storage import MessageQuery
 from postroom.store.ranking.collection import CollectionCache, Ranked, RankedCollection, Selection
 from postroom.store.ranking.index import MAIL_CHARS, MAX_MAIL, count_unembedded
 from postroom.store.search.index import IndexSearcher, SearchQuery

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from postroom.model.approval import RecipientLists
 from postroom.model.key import Key, KeyChange, OAuthClient, OAuthToken, WebSession
+from postroom.model.mail.approval import RecipientLists
 from postroom.model.page import Found, Slice
 from postroom.model.view import view_names
 from postroom.store.sql.statements import (

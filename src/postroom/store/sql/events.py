@@ -15,7 +15,7 @@ from postroom.model.event import FIRST, Event, EventQuery, EventType, Webhook
 from postroom.model.health import CallCount, Counted, MailCount
 from postroom.model.inbox import Visible
 from postroom.model.key import OWNER
-from postroom.model.message import Recipient
+from postroom.model.mail.message import Recipient
 from postroom.model.page import Found, random_id
 from postroom.model.values import dataclass
 from postroom.model.view import NOTHING, Everything, only

@@ -1,4 +1,4 @@
-"""Inboxes: create, find, rename, remove."""
+"""Inboxes: create, find, rename, remove; their policies, and the lists of senders among them."""
 
 from __future__ import annotations
 
@@ -6,22 +6,27 @@ from collections.abc import Collection
 
 from postroom.errors import Conflict
 from postroom.model.inbox import OWNERS_RIGHTS, STANDARD_MAILBOXES, AddressRights, Inbox, Visible
-from postroom.model.message import BlobKey
+from postroom.model.mail.approval import InboxPolicy, SenderLists
+from postroom.model.mail.message import BlobKey
 from postroom.model.page import Found, Slice
 from postroom.store.ranking.index import unindex_mail
 from postroom.store.search.index import unindex_inbox
 from postroom.store.sql.accounts.identities import add_own_identity, address_exists, refuse_claim
+from postroom.store.sql.credentials import recipient_lists
 from postroom.store.sql.events import remove_events
 from postroom.store.sql.memories.memories import remove_without_mail
 from postroom.store.sql.memories.memory_links import memories_from_mail
-from postroom.store.sql.outbox.sends import retain_send_outcomes
+from postroom.store.sql.messages.message_changes import retain_send_outcomes
 from postroom.store.sql.rule_plans import remove_inbox_from_plans
 from postroom.store.sql.statements import (
     OF_MESSAGES,
     Conditions,
     Listing,
     any_of,
+    batches,
     caseless,
+    dumps,
+    from_text,
     inbox_number,
     insert,
     insert_numbered,
@@ -112,6 +117,52 @@ def rename_inbox(tx: Transaction, inbox_id: str, name: str, visible: Visible) ->
     if visible.sees(inbox_id):
         tx.run("UPDATE inboxes SET name = :name WHERE id = :id", name=name, id=inbox_id)
     return get_inbox(tx, inbox_id, visible)
+
+
+def inbox_policy(tx: Transaction, inbox: int) -> InboxPolicy:
+    """The policy of an inbox, whoever sends from it."""
+    sql = "SELECT approval, recipients, senders FROM inbox_policies WHERE inbox = :inbox"
+    row = tx.one(sql, inbox=inbox)
+    if row is None:
+        return InboxPolicy()
+    return InboxPolicy(row[0], recipient_lists(row[1]), _sender_lists(row[2]))
+
+
+def _sender_lists(text: str) -> SenderLists:
+    stored = from_text(text)
+    lists = {name: tuple(stored[name]) for name in ("allow", "block") if name in stored}
+    return SenderLists(**{**stored, **lists})
+
+
+def policy_of_inbox(tx: Transaction, inbox_id: str) -> InboxPolicy:
+    """The policy of an inbox by its id."""
+    return inbox_policy(tx, inbox_number(tx, inbox_id) or 0)
+
+
+def sender_lists(tx: Transaction, inbox_ids: Collection[str]) -> dict[str, SenderLists]:
+    """The lists of senders of those inboxes that have some, by the id of the inbox."""
+    found: dict[str, SenderLists] = {}
+    for some in batches(inbox_ids):
+        among, params = any_of("id", some)
+        sql = f"""SELECT i.id, p.senders FROM inboxes i JOIN inbox_policies p ON p.inbox = i.number
+                   WHERE i.id {among} AND p.senders <> '{{}}'"""
+        found |= {row[0]: _sender_lists(row[1]) for row in tx.all(sql, **params)}
+    return found
+
+
+def set_inbox_policy(tx: Transaction, inbox_id: str, policy: InboxPolicy) -> None:
+    """Replace the policy of an inbox."""
+    has_lists = policy.senders.allow or policy.senders.block
+    tx.run(
+        """INSERT INTO inbox_policies (inbox, approval, recipients, senders)
+           VALUES (:inbox, :approval, :recipients, :senders)
+           ON CONFLICT (inbox) DO UPDATE SET approval = excluded.approval,
+                  recipients = excluded.recipients, senders = excluded.senders""",
+        inbox=inbox_number(tx, inbox_id),
+        approval=policy.approval,
+        recipients=dumps(policy.recipients),
+        senders=dumps(policy.senders) if has_lists else "{}",
+    )
 
 
 _OF_INBOX = (

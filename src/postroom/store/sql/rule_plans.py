@@ -11,13 +11,14 @@ from postroom.errors import Conflict, NotFound
 from postroom.model.event import AuditRecord
 from postroom.model.inbox import Visible
 from postroom.model.key import Caller
-from postroom.model.message import ActionResult, FailedAction, MessageState
+from postroom.model.mail.message import ActionResult, FailedAction, MessageState
+from postroom.model.mail.storage import Change
 from postroom.model.page import Found, Slice
 from postroom.model.rule import Action, Plan, PlanItem, RuleEffect, restored_names
-from postroom.model.storage import Change
 from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING, view_names
-from postroom.store.sql.audit import SIDE_EFFECTS, VISIBILITY_KEY, add_action_entries
+from postroom.store.audited_store import add_action_entries
+from postroom.store.sql.audit import SIDE_EFFECTS, VISIBILITY_KEY
 from postroom.store.sql.events import MessageRef, count_mail
 from postroom.store.sql.messages.message_changes import change_each
 from postroom.store.sql.rules import ABOUT, cancel_rule_jobs, run_side_effects

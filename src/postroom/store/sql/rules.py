@@ -10,14 +10,15 @@ from postroom.errors import Conflict, MailError, NotFound
 from postroom.model.event import AuditRecord
 from postroom.model.inbox import Visible
 from postroom.model.key import AGENT, OWNER
+from postroom.model.mail.message import MessageState, NamedAddress
+from postroom.model.mail.storage import FIELD_BORDER, MessageQuery
 from postroom.model.memory import DEFAULT_NAMESPACE, Author, Link, MemoryChange
-from postroom.model.message import MessageState, NamedAddress
 from postroom.model.page import Found, Slice, random_id
 from postroom.model.rule import Action, Facts, Loss, Rule, RuleEffect, text_sha256
-from postroom.model.storage import FIELD_BORDER, MessageQuery
 from postroom.model.view import EVERYTHING, Everything, view_names
+from postroom.store.audited_store import add_action_entries
 from postroom.store.search.index import IndexSearcher
-from postroom.store.sql.audit import ARRIVED, VISIBILITY_KEY, add_action_entries
+from postroom.store.sql.audit import ARRIVED, VISIBILITY_KEY
 from postroom.store.sql.events import (
     MessageRef,
     WebhookAuthority,

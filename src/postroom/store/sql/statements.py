@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from postroom.model.approval import Hold
 from postroom.model.inbox import Visible
-from postroom.model.message import FLAGS, BlobKey
+from postroom.model.mail.approval import Hold
+from postroom.model.mail.message import FLAGS, BlobKey
 from postroom.model.page import Found, Slice
 from postroom.model.values import dataclass
 from postroom.model.view import EVERYTHING, Everything, Numbers, Only, View, view_of

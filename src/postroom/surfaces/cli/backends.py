@@ -11,7 +11,7 @@ from postroom.calls.operation import Operation, call
 from postroom.errors import Forbidden, InvalidInput, NotFound
 from postroom.model.event import EventStream
 from postroom.model.key import OWNER, Scope
-from postroom.model.message import Download
+from postroom.model.mail.message import Download
 from postroom.surfaces.cli.command_table import operation_at
 from postroom.surfaces.cli.tables import KINDS, MIXED, is_id
 from postroom.surfaces.to_json import presented, response_body, to_json

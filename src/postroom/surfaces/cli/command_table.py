@@ -115,7 +115,7 @@ COMMANDS: tuple[OperationCommand | PlainCommand, ...] = (
     OperationCommand("message forward", "outgoing.sending.forward_message", ("message_id",)),
     OperationCommand("message unsubscribe", "mail.unsubscribing.unsubscribe", ("message_id",)),
     OperationCommand("message wait", "mail.messages.wait_for_message", ("inbox_id",)),
-    OperationCommand("message receive", "inbound.receive_message", ("recipient", "raw")),
+    OperationCommand("message receive", "mail.inbound.receive_message", ("recipient", "raw")),
     OperationCommand("thread list", "mail.threads.list_threads", ("inbox_id",)),
     OperationCommand("thread show", "mail.threads.get_thread", ("thread_id",)),
     OperationCommand("thread merge", "mail.threads.merge_threads", ("thread_ids",)),

@@ -17,7 +17,7 @@ from postroom.surfaces.cli.command_table import COMMANDS, OperationCommand
 from postroom.surfaces.cli.terminal import inert, write_json
 
 if TYPE_CHECKING:
-    from postroom.model.message import FailedAction
+    from postroom.model.mail.message import FailedAction
     from postroom.surfaces.cli.session import Session
 
 

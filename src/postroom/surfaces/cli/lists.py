@@ -9,10 +9,10 @@ from postroom.model.account import Account, Identity
 from postroom.model.event import AuditEntry, Event, Webhook, WebhookDelivery
 from postroom.model.inbox import Inbox, Label, Mailbox
 from postroom.model.key import Key
+from postroom.model.mail.message import Attachment, MessageRow, ThreadRow
+from postroom.model.mail.sending import Draft, OutboxEntry
 from postroom.model.memory import MemoryHit, MemoryRow
-from postroom.model.message import Attachment, MessageRow, ThreadRow
 from postroom.model.rule import Rule
-from postroom.model.sending import Draft, OutboxEntry
 from postroom.surfaces.cli.tables import (
     Column,
     Screen,

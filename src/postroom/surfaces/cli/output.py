@@ -12,7 +12,7 @@ from postroom.calls.operation import Operation
 from postroom.errors import Conflict
 from postroom.mail.mime.attachments import download_name
 from postroom.model.event import Waited, WebhookPing
-from postroom.model.message import ActionResult, Download, FailedAction, Message
+from postroom.model.mail.message import ActionResult, Download, FailedAction, Message
 from postroom.surfaces.cli.backends import Backend, Body, Events, with_whole_ids
 from postroom.surfaces.cli.editor import kept_unless_done, wants_editor, write
 from postroom.surfaces.cli.exit_codes import (

@@ -142,7 +142,7 @@ def _load(row: OperationCommand | PlainCommand, name: str) -> click.Command:
 
         command = bind(row, name)
     if isinstance(row, PlainCommand) and preference("_POSTROOM_COMPLETE"):
-        from postroom.surfaces.cli.completion import attach
+        from postroom.surfaces.cli.options import attach
 
         attach(command.params)
     known = {param.name for param in command.params}

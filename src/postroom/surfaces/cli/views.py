@@ -7,12 +7,12 @@ from dataclasses import is_dataclass
 from types import UnionType
 from typing import Any, get_args
 
-from postroom.model.approval import InboxPolicy
 from postroom.model.event import Waited
-from postroom.model.message import ActionResult, AttachmentText, Message, Thread
+from postroom.model.mail.approval import InboxPolicy
+from postroom.model.mail.message import ActionResult, AttachmentText, Message, Thread
+from postroom.model.mail.sending import HeldMail
 from postroom.model.page import is_page
 from postroom.model.rule import DryRunPlan
-from postroom.model.sending import HeldMail
 from postroom.surfaces.cli.lists import scope_words, show_page, size_words
 from postroom.surfaces.cli.tables import (
     Column,

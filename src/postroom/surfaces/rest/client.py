@@ -23,7 +23,7 @@ from postroom.client.connection import (
 from postroom.client.method import Call
 from postroom.errors import InvalidInput, MailError, Unauthenticated, Unavailable
 from postroom.model.event import EventStream
-from postroom.model.message import Download
+from postroom.model.mail.message import Download
 from postroom.surfaces.rest.routes import NOTHING_HERE, ROUTES, Route
 
 Body = dict[str, Any]

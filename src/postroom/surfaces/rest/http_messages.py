@@ -32,7 +32,7 @@ from postroom.errors import (
 from postroom.mail.text.display import sanitised
 from postroom.model.event import EventStream
 from postroom.model.limits import TOO_DEEP, is_shallow
-from postroom.model.message import Download, FailedAction
+from postroom.model.mail.message import Download, FailedAction
 from postroom.surfaces.http import (
     KINDS,
     download_response,

@@ -13,7 +13,7 @@ import postroom
 from postroom.calls.request import SERVED
 from postroom.model.event import EventStream
 from postroom.model.key import Scope
-from postroom.model.message import Download
+from postroom.model.mail.message import Download
 from postroom.model.page import is_page
 from postroom.surfaces.http import KINDS
 from postroom.surfaces.rest.http_messages import JSON, MEDIA_TYPE

@@ -13,7 +13,6 @@ from postroom.calls.operation import Operation
 from postroom.calls.request import argument_names
 from postroom.operations import (
     accounts,
-    inbound,
     inboxes,
     keys,
     memories,
@@ -24,6 +23,7 @@ from postroom.operations import (
 from postroom.operations.mail import (
     attachments,
     bulk_changes,
+    inbound,
     message_changes,
     messages,
     threads,

@@ -19,7 +19,7 @@ from postroom.errors import (
     TooLarge,
 )
 from postroom.mail.addresses import parse_address
-from postroom.model.storage import Added
+from postroom.model.mail.storage import Added
 from postroom.pipeline.ingest import Arrival, BatchIngest
 
 MAX_ADDRESS_CHARS = 320

@@ -11,10 +11,10 @@ from urllib.parse import urlencode
 from postroom.calls.authentication import OWNER_KEY_ID
 from postroom.calls.receipts import IDENTIFIER
 from postroom.errors import Conflict, InvalidInput
-from postroom.model.approval import APPROVALS
 from postroom.model.event import AuditEntry, Via
 from postroom.model.inbox import Inbox
 from postroom.model.key import ALL_SCOPES, Key, Scope
+from postroom.model.mail.approval import APPROVALS
 from postroom.model.page import Page as Rows
 from postroom.model.view import Everything, View
 from postroom.operations.accounts import list_accounts

@@ -21,7 +21,7 @@ from postroom.operations.outgoing.drafts import list_drafts
 from postroom.operations.outgoing.outbox import list_outbox
 from postroom.operations.rule_runs import list_stopped_rules
 from postroom.operations.webhooks import list_deliveries, list_webhooks
-from postroom.surfaces.web.outgoing import STATUSES, count, statuses_of
+from postroom.surfaces.web.mail.outgoing import STATUSES, count, statuses_of
 from postroom.surfaces.web.page import Link, Page, PageRequest, Section, Values
 
 EXPIRES_SOON = timedelta(days=14)

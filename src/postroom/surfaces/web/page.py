@@ -13,7 +13,7 @@ from postroom.calls.operation import Operation, call
 from postroom.errors import Unauthenticated
 from postroom.mail.mime.forms import FormFile
 from postroom.model.key import Scope
-from postroom.model.message import Download
+from postroom.model.mail.message import Download
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from postroom.model.key import Scope
-from postroom.model.message import FLAGS
+from postroom.model.mail.message import FLAGS
 from postroom.operations.inboxes import list_inboxes
 from postroom.operations.mail.message_changes import list_labels, list_mailboxes
 from postroom.operations.mail.messages import search_messages

@@ -294,12 +294,6 @@ def _return_path(request: PageRequest) -> str:
     return f"/rules/{request.path['rule_id']}" if request.form.get("from") == "rule" else "/rules"
 
 
-async def delete(request: PageRequest) -> Redirect:
-    """Delete a rule; what it did stays."""
-    await request.call(delete_rule, rule_id=request.path["rule_id"])
-    return Redirect("/rules", "rule deleted")
-
-
 LIST = Page("/rules", "rules/list.html", rules)
 RUNS = Page("/rules/runs", "rules/runs.html", runs)
 
@@ -311,7 +305,13 @@ SECTION = Section(
         Form("/rules/{rule_id}", submit, RULE),
         Form("/rules/{rule_id}/switch", switch, LIST),
         Form("/rules/{rule_id}/move", move, LIST),
-        Form("/rules/{rule_id}/delete", delete, LIST),
+        Form(
+            "/rules/{rule_id}/delete",
+            delete_rule,
+            LIST,
+            redirect_to="/rules",
+            notice="rule deleted",
+        ),
         Form("/rules/plans/{plan_id}/apply", apply, PLAN),
         Form("/rules/plans/{plan_id}/undo", undo, PLAN),
     ),

@@ -23,15 +23,15 @@ from postroom.surfaces.web import (
     connect,
     keys,
     memories,
-    outgoing,
     overview,
     rules,
     signing_in,
     webhooks,
 )
 from postroom.surfaces.web.guide import INDEX, PREFIX, Guide
+from postroom.surfaces.web.mail import outgoing
 from postroom.surfaces.web.mail import pages as mail
-from postroom.surfaces.web.outgoing import count
+from postroom.surfaces.web.mail.outgoing import count
 from postroom.surfaces.web.page import (
     Document,
     File,

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from postroom.model.message import Message
+from postroom.model.mail.message import Message
 from tests.surfaces.web.conftest import Office, Person, words
 from tests.surfaces.web.mail.conftest import Letters
 

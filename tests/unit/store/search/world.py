@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from postroom.model.inbox import HIDDEN_MAILBOXES, Inbox
-from postroom.model.message import AddressLine
-from postroom.model.storage import FIELD_BORDER, Change, NewAttachment, NewMessage
+from postroom.model.mail.message import AddressLine
+from postroom.model.mail.storage import FIELD_BORDER, Change, NewAttachment, NewMessage
 from postroom.model.view import EVERYTHING, only
+from postroom.store.audited_store import AuditHmac
 from postroom.store.search.compaction.jobs import MergePolicy
 from postroom.store.search.index import IndexSearcher, SearchQuery, SearchResult, compact
 from postroom.store.search.query.scan import ScanLimits
-from postroom.store.sql.audit import AuditHmac
 from postroom.store.sql.statements import caseless
 from postroom.store.sqlite.engine import SqliteEngine
 from postroom.store.store import Store

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from postroom.model.storage import FIELD_BORDER
+from postroom.model.mail.storage import FIELD_BORDER
 from postroom.store.search.postings.boundary_writer import boundary_rows, ending_rows
 from postroom.store.search.postings.term_postings import collect_postings, term_rows
 from postroom.store.search.postings.token_pairs import find_endings
@@ -29,7 +29,6 @@ from postroom.store.search.tokens.arrays import Int
 from postroom.store.search.tokens.tokenizer import TokenizedTexts, Tokenizer
 from postroom.store.transaction import Row
 
-_BATCH = 500
 _DOC_IDS_PER_ROW = 400
 
 

@@ -9,7 +9,7 @@ from enum import IntEnum
 from hashlib import blake2b
 from typing import NamedTuple
 
-from postroom.model.storage import FIELD_BORDER
+from postroom.model.mail.storage import FIELD_BORDER
 from postroom.model.values import dataclass
 from postroom.store.transaction import Transaction
 

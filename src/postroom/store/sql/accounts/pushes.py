@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from postroom.model.account import TRAITS, ProviderName, ProviderTraits, Push, RemoteRef
-from postroom.model.sending import PENDING_STATUSES
+from postroom.model.mail.sending import PENDING_STATUSES
 from postroom.model.values import dataclass
 from postroom.store.sql.statements import dumps, from_text, insert, moment_or_none, scalar, seconds
 from postroom.store.transaction import Transaction

@@ -15,8 +15,8 @@ from postroom.model.account import (
     RemoteRef,
 )
 from postroom.model.inbox import DRAFTS, OUTBOX, SENT, TRASH
-from postroom.model.message import BlobKey, MessageState
-from postroom.model.storage import Added, Change, NewMessage
+from postroom.model.mail.message import BlobKey, MessageState
+from postroom.model.mail.storage import Added, Change, NewMessage
 from postroom.model.view import EVERYTHING
 from postroom.store.sql.accounts.accounts import account_number, set_refusal
 from postroom.store.sql.accounts.pushes import (

@@ -1,17 +1,28 @@
-"""Changing messages within what their provider allows: flags, labels, mailboxes, removal."""
+"""Changing messages within what their provider allows: flags, labels, mailboxes, removal.
+
+The outcome of a send is kept when its message is removed.
+"""
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from postroom.errors import InvalidInput, MailError, NotFound, no_such
+from postroom.errors import Conflict, InvalidInput, MailError, NotFound, no_such
 from postroom.model.account import ProviderTraits
 from postroom.model.inbox import ARCHIVE, DRAFTS, INBOX, OUTBOX, SENT, STANDARD_MAILBOXES, Visible
-from postroom.model.message import FLAGS, ActionResult, BlobKey, FailedAction, MessageState
-from postroom.model.storage import Change
+from postroom.model.mail.message import (
+    FLAGS,
+    ActionResult,
+    BlobKey,
+    FailedAction,
+    MessageState,
+    Recipient,
+)
+from postroom.model.mail.sending import WAITING, overall_status
+from postroom.model.mail.storage import Change
 from postroom.model.view import only
 from postroom.store.ranking.index import unindex_mail
 from postroom.store.search.index import (
@@ -33,12 +44,12 @@ from postroom.store.sql.memories.memory_links import memories_from_mail
 from postroom.store.sql.messages.mailboxes import canonical_mailbox
 from postroom.store.sql.messages.message_insert import insert_names, is_hidden, name_of
 from postroom.store.sql.messages.thread_merging import recount
-from postroom.store.sql.outbox.sends import refuse_unfinished, retain_send_outcome
 from postroom.store.sql.statements import (
     OF_MESSAGES,
     any_of,
     batches,
     caseless,
+    dumps,
     flag_bits,
     flag_names,
     from_text,
@@ -46,6 +57,18 @@ from postroom.store.sql.statements import (
     unused_of,
 )
 from postroom.store.transaction import Row, Transaction
+
+SENT_MAIL = """
+    SELECT m.id, m.received_at, m.details, o.pending
+      FROM messages m LEFT JOIN outbox o ON o.inbox = m.inbox AND o.message = m.number
+     WHERE m.inbox = :inbox AND m.number = :number AND m.is_outbound = 1
+"""
+UNFINISHED = """
+    SELECT message FROM outbox WHERE inbox = :inbox AND state IN ('waiting', 'held', 'claimed',
+        'handing_over')
+"""
+_DROPPED = "its message was removed before it was sent"
+_MAYBE = "its message was removed during submission"
 
 _STANDARD = {caseless(name): name for name in STANDARD_MAILBOXES}
 _UNPRINTABLE = ("Cc", "Zl", "Zp")
@@ -369,3 +392,45 @@ def remove_number(tx: Transaction, inbox: int, number: int) -> tuple[BlobKey, ..
     unindex_mail(tx, [number])
     remove_without_mail(tx, memories)
     return unused_of(tx, [raw, *(file[0] for file in files)])
+
+
+def refuse_unfinished(tx: Transaction, inbox: int, number: int, message_id: str) -> None:
+    """Refuse to remove or move a message that is in the outbox: it would silently not be sent.
+
+    Raises Conflict.
+    """
+    row = tx.one(f"{UNFINISHED} AND message = :number", inbox=inbox, number=number)
+    if row is not None:
+        raise Conflict(
+            f"{message_id} has not left yet; cancel_message makes it a draft, which can be removed"
+        )
+
+
+def retain_send_outcomes(tx: Transaction, inbox: int) -> None:
+    """Keep the outcomes of all unfinished sends of an inbox that is removed."""
+    for (number,) in tx.all(UNFINISHED, inbox=inbox):
+        retain_send_outcome(tx, inbox, number)
+
+
+def retain_send_outcome(tx: Transaction, inbox: int, number: int) -> None:
+    """Keep the outcome of a send whose message is removed, for repeated requests."""
+    row = tx.one(SENT_MAIL, inbox=inbox, number=number)
+    if row is None:
+        return
+    message_id, at, details, pending = row
+    in_transmission = from_text(pending or "[]")
+    recipients = tuple(_final(r, in_transmission) for r in from_text(details)["recipients"] or ())
+    for send, answer in tx.all("SELECT number, response FROM sends WHERE at = :at", at=at):
+        response = from_text(answer)
+        if recipients and response["message_id"] == message_id:
+            response |= {"recipients": recipients, "status": overall_status(recipients)}
+            tx.run("UPDATE sends SET response = :a WHERE number = :n", a=dumps(response), n=send)
+
+
+def _final(recipient: dict[str, Any], in_transmission: list[str]) -> Recipient:
+    address, status = recipient["address"], recipient["status"]
+    if status not in WAITING:
+        return Recipient(**recipient)
+    if address in in_transmission:
+        return Recipient(address, "unknown", _MAYBE)
+    return Recipient(address, "failed", _DROPPED)

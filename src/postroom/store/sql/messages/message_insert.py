@@ -11,8 +11,8 @@ from typing import Literal
 from postroom.errors import NotFound, no_such
 from postroom.mail.text.fold import folded_addresses
 from postroom.model.inbox import HIDDEN_MAILBOXES
-from postroom.model.message import findings_of
-from postroom.model.storage import Added, NewMessage
+from postroom.model.mail.message import findings_of
+from postroom.model.mail.storage import Added, NewMessage
 from postroom.model.view import Numbers
 from postroom.store.search.index import index_message
 from postroom.store.sql.events import (

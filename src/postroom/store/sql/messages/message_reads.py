@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from postroom.errors import NotFound, no_such
 from postroom.model.inbox import Visible
-from postroom.model.message import Attachment, Message, MessageRow
+from postroom.model.mail.message import Attachment, Message, MessageRow
+from postroom.model.mail.storage import AttachmentQuery, RawMessage, SearchTexts
 from postroom.model.page import Found
-from postroom.model.storage import AttachmentQuery, RawMessage, SearchTexts
 from postroom.model.view import EVERYTHING
 from postroom.store.sql.messages.message_search import (
     ATTACHMENT_COLUMNS,

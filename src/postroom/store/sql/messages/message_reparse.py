@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from postroom.model.storage import NewMessage, OutdatedMessage
+from postroom.model.mail.storage import NewMessage, OutdatedMessage
 from postroom.store.search.index import reindex_message
 from postroom.store.sql.messages.message_insert import (
     NewRows,

@@ -14,7 +14,7 @@ from postroom.mail.message import HiddenText
 from postroom.mail.text.fold import IGNORABLE, address_pattern, fold
 from postroom.mail.text.invisible import cleaned, merge_hidden_texts
 from postroom.model.inbox import DRAFTS, Visible
-from postroom.model.message import (
+from postroom.model.mail.message import (
     AddressLine,
     Attachment,
     Direction,
@@ -25,10 +25,10 @@ from postroom.model.message import (
     ThreadMessage,
     findings_of,
 )
+from postroom.model.mail.sending import overall_status, waits_until
+from postroom.model.mail.storage import FIELD_BORDER, MessageQuery
 from postroom.model.page import Found
 from postroom.model.rule import text_sha256
-from postroom.model.sending import overall_status, waits_until
-from postroom.model.storage import FIELD_BORDER, MessageQuery
 from postroom.model.values import late_pattern
 from postroom.model.view import Numbers, only
 from postroom.store.search.index import IndexSearcher, SearchQuery

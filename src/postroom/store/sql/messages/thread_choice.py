@@ -13,8 +13,12 @@ from functools import lru_cache
 
 from postroom.errors import NotFound, no_such
 from postroom.mail.addresses import canonical_address
-from postroom.mail.lookalikes import find_imitated_domain, is_altered, skeleton_keys
-from postroom.mail.sender_authentication import organizational_domain
+from postroom.mail.senders import (
+    find_imitated_domain,
+    is_altered,
+    organizational_domain,
+    skeleton_keys,
+)
 from postroom.mail.text.fold import as_key
 from postroom.mail.threads import (
     SERIES_WINDOW,
@@ -29,8 +33,8 @@ from postroom.mail.threads import (
     series_part,
     thread_keys,
 )
-from postroom.model.message import Recipient
-from postroom.model.storage import NewMessage
+from postroom.model.mail.message import Recipient
+from postroom.model.mail.storage import NewMessage
 from postroom.store.sql.messages.thread_merging import join_threads
 from postroom.store.sql.statements import (
     any_of,

@@ -9,9 +9,9 @@ from typing import Any
 from postroom.errors import InvalidInput, NotFound
 from postroom.mail.threads import subject_key
 from postroom.model.inbox import Visible
-from postroom.model.message import Thread, ThreadRow
+from postroom.model.mail.message import Thread, ThreadRow
+from postroom.model.mail.storage import ThreadQuery
 from postroom.model.page import Found
-from postroom.model.storage import ThreadQuery
 from postroom.model.view import only
 from postroom.store.sql.messages.message_insert import numbers_by_name
 from postroom.store.sql.messages.message_search import (

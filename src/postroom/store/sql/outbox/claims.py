@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from postroom.approval import mail_digest
-from postroom.model.message import Recipient
-from postroom.model.sending import (
+from postroom.model.mail.message import Recipient
+from postroom.model.mail.sending import (
     GIVE_UP_AFTER,
     PENDING_STATUSES,
     TRANSPORTS,
@@ -17,7 +17,7 @@ from postroom.model.sending import (
     OutboxJob,
     Transport,
 )
-from postroom.model.storage import NewMessage
+from postroom.model.mail.storage import NewMessage
 from postroom.store.sql.messages.message_insert import add_message
 from postroom.store.sql.outbox.holds import NEXT_HOLD, expire_holds
 from postroom.store.sql.outbox.queue import (

@@ -13,11 +13,10 @@ from typing import NamedTuple
 from postroom.approval import digest_of
 from postroom.errors import Conflict, NotFound, no_such
 from postroom.mail.addresses import canonical_address
-from postroom.model.approval import GateRequest
 from postroom.model.inbox import Visible
-from postroom.model.message import BlobKey, Recipient, hidden_chars
-from postroom.model.page import Found, Slice
-from postroom.model.sending import (
+from postroom.model.mail.approval import GateRequest
+from postroom.model.mail.message import BlobKey, Recipient, hidden_chars
+from postroom.model.mail.sending import (
     CANCELLED,
     POSSIBLY_SENT_STATUSES,
     RETRIABLE_STATUSES,
@@ -25,7 +24,8 @@ from postroom.model.sending import (
     EarlierMail,
     StoredDraft,
 )
-from postroom.model.storage import Cancelled, Gate
+from postroom.model.mail.storage import Cancelled, Gate
+from postroom.model.page import Found, Slice
 from postroom.store.sql.accounts.pushes import (
     account_feeding,
     cancel_draft_removal,
@@ -33,6 +33,7 @@ from postroom.store.sql.accounts.pushes import (
     remove_sent_copy,
 )
 from postroom.store.sql.credentials import keys_by_id
+from postroom.store.sql.messages.message_changes import remove_number
 from postroom.store.sql.outbox.holds import known_addresses, pass_gate, set_hold
 from postroom.store.sql.outbox.queue import (
     ROW_KEY,
@@ -384,8 +385,6 @@ def _cancelled(address: str, unknown: Mapping[str, str | None]) -> Recipient:
 
 def _remove(tx: Transaction, inbox: int, number: int, message_id: str) -> tuple[BlobKey, ...]:
     """Remove the message of a mail that is a draft again."""
-    from postroom.store.sql.messages.message_changes import remove_number  # late: it imports this
-
     feeding_account = account_feeding(tx, inbox)
     if feeding_account is not None:
         insert_deletion_push(tx, feeding_account, number, message_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
@@ -16,26 +16,24 @@ from postroom.approval import (
 from postroom.errors import Conflict, NotFound, no_such
 from postroom.mail.addresses import canonical_address
 from postroom.mail.text.fold import as_key
-from postroom.model.approval import (
+from postroom.model.inbox import Visible
+from postroom.model.key import AGENT, NOTICES, OWNER
+from postroom.model.mail.approval import (
     UNREADABLE_POLICY,
     GateRequest,
     Hold,
-    InboxPolicy,
     Policy,
     RiskFacts,
-    SenderLists,
     SuspiciousMail,
 )
-from postroom.model.inbox import Visible
-from postroom.model.key import AGENT, NOTICES, OWNER
-from postroom.model.message import Recipient, findings_of
-from postroom.model.storage import Gate
-from postroom.store.sql.credentials import keys_by_id, recipient_lists
+from postroom.model.mail.message import Recipient, findings_of
+from postroom.model.mail.storage import Gate
+from postroom.store.sql.credentials import keys_by_id
 from postroom.store.sql.events import MessageRef, add_event
+from postroom.store.sql.inboxes import inbox_policy
 from postroom.store.sql.outbox.queue import ABOUT, ROW_KEY, set_recipients
 from postroom.store.sql.statements import (
     any_of,
-    batches,
     dumps,
     from_text,
     hold_in,
@@ -103,52 +101,6 @@ def policies_of(tx: Transaction, authors: Iterable[str], inbox: int, agent: Poli
     known = {AGENT.key_id: agent, **keys}
     found = [known.get(author, UNREADABLE_POLICY) for author in ids]
     return [*found, inbox_policy(tx, inbox).policy]
-
-
-def inbox_policy(tx: Transaction, inbox: int) -> InboxPolicy:
-    """The policy of an inbox, whoever sends from it."""
-    sql = "SELECT approval, recipients, senders FROM inbox_policies WHERE inbox = :inbox"
-    row = tx.one(sql, inbox=inbox)
-    if row is None:
-        return InboxPolicy()
-    return InboxPolicy(row[0], recipient_lists(row[1]), _sender_lists(row[2]))
-
-
-def _sender_lists(text: str) -> SenderLists:
-    stored = from_text(text)
-    lists = {name: tuple(stored[name]) for name in ("allow", "block") if name in stored}
-    return SenderLists(**{**stored, **lists})
-
-
-def policy_of_inbox(tx: Transaction, inbox_id: str) -> InboxPolicy:
-    """The policy of an inbox by its id."""
-    return inbox_policy(tx, inbox_number(tx, inbox_id) or 0)
-
-
-def sender_lists(tx: Transaction, inbox_ids: Collection[str]) -> dict[str, SenderLists]:
-    """The lists of senders of those inboxes that have some, by the id of the inbox."""
-    found: dict[str, SenderLists] = {}
-    for some in batches(inbox_ids):
-        among, params = any_of("id", some)
-        sql = f"""SELECT i.id, p.senders FROM inboxes i JOIN inbox_policies p ON p.inbox = i.number
-                   WHERE i.id {among} AND p.senders <> '{{}}'"""
-        found |= {row[0]: _sender_lists(row[1]) for row in tx.all(sql, **params)}
-    return found
-
-
-def set_inbox_policy(tx: Transaction, inbox_id: str, policy: InboxPolicy) -> None:
-    """Replace the policy of an inbox."""
-    has_lists = policy.senders.allow or policy.senders.block
-    tx.run(
-        """INSERT INTO inbox_policies (inbox, approval, recipients, senders)
-           VALUES (:inbox, :approval, :recipients, :senders)
-           ON CONFLICT (inbox) DO UPDATE SET approval = excluded.approval,
-                  recipients = excluded.recipients, senders = excluded.senders""",
-        inbox=inbox_number(tx, inbox_id),
-        approval=policy.approval,
-        recipients=dumps(policy.recipients),
-        senders=dumps(policy.senders) if has_lists else "{}",
-    )
 
 
 def _leaving(

@@ -8,11 +8,10 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
-from postroom.model.approval import Hold
 from postroom.model.inbox import OUTBOX, SENT
-from postroom.model.message import Recipient
-from postroom.model.page import Found
-from postroom.model.sending import (
+from postroom.model.mail.approval import Hold
+from postroom.model.mail.message import Recipient
+from postroom.model.mail.sending import (
     OUTBOX_STATUSES,
     PENDING_STATUSES,
     POSSIBLY_SENT_STATUSES,
@@ -23,7 +22,8 @@ from postroom.model.sending import (
     overall_status,
     waits_until,
 )
-from postroom.model.storage import DeliveryReport, RecipientStatus
+from postroom.model.mail.storage import DeliveryReport, RecipientStatus
+from postroom.model.page import Found
 from postroom.store.maintenance.lifecycle import CLEAR_STATE, refuse_sending
 from postroom.store.sql.accounts.pushes import drop_draft, insert_sent_copy
 from postroom.store.sql.events import MessageRef, add_event, add_outcomes
@@ -125,7 +125,7 @@ def _move_with_outcome(tx: Transaction, inbox: int, number: int, statuses: set[s
 
     One that somebody moved elsewhere stays there, and so does one with a copy at its provider.
     """
-    from postroom.store.sql.messages.message_changes import (  # late: it imports this module
+    from postroom.store.sql.messages.message_changes import (  # late: it leads back here
         message_state,
         set_message_state,
     )

@@ -1,20 +1,25 @@
-"""Sends, each exactly once: idempotency keys, repeated requests, limits, removed messages."""
+"""Sends, each exactly once: idempotency keys, repeated requests, limits."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from postroom.approval import digest_of
 from postroom.errors import Conflict, RateLimited
 from postroom.mail.addresses import without_tag
 from postroom.mail.text.fold import as_key
-from postroom.model.approval import GateRequest, Hold
-from postroom.model.message import FLAGS, Recipient, hidden_chars
-from postroom.model.sending import PAUSED, WAITING, Sent, mailbox_of, overall_status, waits_until
-from postroom.model.storage import NewSend, ReplyLimit
+from postroom.model.mail.approval import GateRequest, Hold
+from postroom.model.mail.message import FLAGS, Recipient, hidden_chars
+from postroom.model.mail.sending import (
+    PAUSED,
+    Sent,
+    mailbox_of,
+    overall_status,
+    waits_until,
+)
+from postroom.model.mail.storage import NewSend, ReplyLimit
 from postroom.store.search.index import SetChange, flag_set, update_message_sets
 from postroom.store.sql.accounts.pushes import Delta, account_feeding, insert_push, insert_sent_copy
 from postroom.store.sql.events import count_send
@@ -117,61 +122,6 @@ def is_own_mail(tx: Transaction, inbox_id: str, internet_message_id: str) -> boo
     """Whether an inbox has sent the mail with this Message-ID."""
     inbox = inbox_number(tx, inbox_id)
     return tx.one(OWN, inbox=inbox, internet_id=internet_message_id) is not None
-
-
-SENT = """
-    SELECT m.id, m.received_at, m.details, o.pending
-      FROM messages m LEFT JOIN outbox o ON o.inbox = m.inbox AND o.message = m.number
-     WHERE m.inbox = :inbox AND m.number = :number AND m.is_outbound = 1
-"""
-UNFINISHED = """
-    SELECT message FROM outbox WHERE inbox = :inbox AND state IN ('waiting', 'held', 'claimed',
-        'handing_over')
-"""
-_DROPPED = "its message was removed before it was sent"
-_MAYBE = "its message was removed during submission"
-
-
-def refuse_unfinished(tx: Transaction, inbox: int, number: int, message_id: str) -> None:
-    """Refuse to remove or move a message that is in the outbox: it would silently not be sent.
-
-    Raises Conflict.
-    """
-    row = tx.one(f"{UNFINISHED} AND message = :number", inbox=inbox, number=number)
-    if row is not None:
-        raise Conflict(
-            f"{message_id} has not left yet; cancel_message makes it a draft, which can be removed"
-        )
-
-
-def retain_send_outcomes(tx: Transaction, inbox: int) -> None:
-    """Keep the outcomes of all unfinished sends of an inbox that is removed."""
-    for (number,) in tx.all(UNFINISHED, inbox=inbox):
-        retain_send_outcome(tx, inbox, number)
-
-
-def retain_send_outcome(tx: Transaction, inbox: int, number: int) -> None:
-    """Keep the outcome of a send whose message is removed, for repeated requests."""
-    row = tx.one(SENT, inbox=inbox, number=number)
-    if row is None:
-        return
-    message_id, at, details, pending = row
-    in_transmission = from_text(pending or "[]")
-    recipients = tuple(_final(r, in_transmission) for r in from_text(details)["recipients"] or ())
-    for send, answer in tx.all("SELECT number, response FROM sends WHERE at = :at", at=at):
-        response = from_text(answer)
-        if recipients and response["message_id"] == message_id:
-            response |= {"recipients": recipients, "status": overall_status(recipients)}
-            tx.run("UPDATE sends SET response = :a WHERE number = :n", a=dumps(response), n=send)
-
-
-def _final(recipient: dict[str, Any], in_transmission: list[str]) -> Recipient:
-    address, status = recipient["address"], recipient["status"]
-    if status not in WAITING:
-        return Recipient(**recipient)
-    if address in in_transmission:
-        return Recipient(address, "unknown", _MAYBE)
-    return Recipient(address, "failed", _DROPPED)
 
 
 KEY_RETENTION_S = int(timedelta(days=7).total_seconds())

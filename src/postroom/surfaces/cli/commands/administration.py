@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from postroom.app import App
     from postroom.calls.operation import Operation
     from postroom.model.event import AuditCheck
-    from postroom.model.message import BlobKey
+    from postroom.model.mail.message import BlobKey
     from postroom.surfaces.cli.backends import Backend, Body
 
 
@@ -99,7 +99,7 @@ def reparse(session: Session, *, everything: bool) -> None:
 async def _reparse(app: App, *, everything: bool) -> int:
     """Parse all messages that an older parser has parsed, and return their number."""
     from postroom.mail.message import PARSER_VERSION
-    from postroom.pipeline.reparse import reparse as batches
+    from postroom.pipeline.maintenance import reparse as batches
 
     version = PARSER_VERSION + everything
     total = await app.services.store.count_outdated(version)
@@ -186,7 +186,7 @@ async def _examine_blobs(app: App, result: VerifyResult) -> set[BlobKey]:
 
 
 async def _read_again(app: App, result: VerifyResult, damaged: set[BlobKey]) -> None:
-    from postroom.pipeline.reparse import parse_differences
+    from postroom.pipeline.maintenance import parse_differences
 
     with Progress("parsing", unit="messages") as progress:
         async for count, problems in parse_differences(app.services, damaged=damaged):

@@ -19,7 +19,7 @@ from postroom.calls.context import RequestContext
 from postroom.calls.operation import call
 from postroom.model.inbox import Inbox
 from postroom.model.key import AGENT, OWNER
-from postroom.model.message import Message
+from postroom.model.mail.message import Message
 from postroom.model.view import EVERYTHING
 from postroom.operations.inboxes import create_inbox
 from postroom.operations.mail.message_changes import update_message

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from postroom.errors import InvalidInput, NotFound
 from postroom.model.inbox import INBOX, STANDARD_MAILBOXES, Inbox, Label, Mailbox
-from postroom.model.message import MessageRow
+from postroom.model.mail.message import MessageRow
 from postroom.model.page import Page
 from postroom.operations.inboxes import list_inboxes
 from postroom.operations.mail.message_changes import list_labels, list_mailboxes

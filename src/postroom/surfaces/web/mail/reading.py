@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from postroom.errors import MailError
-from postroom.model.approval import ReplyVerdict, ReplyVerdicts
 from postroom.model.key import AGENT_ID
-from postroom.model.message import Attachment, MarkedMessage, Message, Thread
-from postroom.model.sending import HeldMail
+from postroom.model.mail.approval import ReplyVerdict, ReplyVerdicts
+from postroom.model.mail.message import Attachment, MarkedMessage, Message, Thread
+from postroom.model.mail.sending import HeldMail
 from postroom.operations.mail.attachments import download_message, get_attachment_content
 from postroom.operations.mail.marked_messages import check_reply, get_marked_message
 from postroom.operations.mail.messages import PICTURES, get_message, get_message_html

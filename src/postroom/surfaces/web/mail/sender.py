@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
-from postroom.mail.lookalikes import decode_punycode
+from postroom.mail.senders import decode_punycode
 from postroom.mail.text.marks import how_hidden
-from postroom.model.message import Mark, Message
+from postroom.model.mail.message import Mark, Message
 
 _MAX_MARKS = 100
 _BY_CHARACTERS = (

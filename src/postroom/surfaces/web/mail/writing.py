@@ -10,8 +10,8 @@ from postroom.errors import Conflict, InvalidInput, NotFound
 from postroom.mail.addresses import canonical_address, format_address, parse_address_list
 from postroom.model.account import Identity
 from postroom.model.key import Scope
-from postroom.model.message import Message
-from postroom.model.sending import Draft, Sent
+from postroom.model.mail.message import Message
+from postroom.model.mail.sending import Draft, Sent
 from postroom.operations.mail.messages import get_message
 from postroom.operations.outgoing.drafts import (
     delete_draft,

@@ -6,13 +6,12 @@ import re
 from functools import lru_cache
 
 from postroom.mail.data import load
-from postroom.mail.html.css import HEIGHT, WIDTH, Base, length, split
+from postroom.mail.html.css.syntax import HEIGHT, WIDTH, Base, length, split
 
 _DATA = load("html")
 _FEATURES: dict[str, list[str]] = _DATA["media_features"]
 _SUPPORTED = frozenset(_DATA["supported_properties"])
 _RANGE = re.compile(r"(<=|>=|<|>|=)")
-_WORDS = re.compile(r"\s+(and|or)\s+|\s*\b(not)\s+(?=\()", re.IGNORECASE)
 _SIZES = {
     "width": WIDTH, "height": HEIGHT, "device-width": 1920.0, "device-height": 1080.0,
     "inline-size": WIDTH, "block-size": HEIGHT, "aspect-ratio": WIDTH / HEIGHT,
@@ -127,7 +126,7 @@ def is_supported(text: str) -> bool:
 
 
 def _supports(text: str) -> bool:
-    from postroom.mail.html.selectors import parse_selectors
+    from postroom.mail.html.css.selectors import parse_selectors
 
     if text.startswith("selector("):
         return bool(parse_selectors(text[9:].removesuffix(")")))

@@ -9,8 +9,8 @@ from postroom.blocking import in_thread
 from postroom.errors import InvalidInput, MailError, NotFound
 from postroom.mail.text.diff import word_diff
 from postroom.model.key import Scope
-from postroom.model.message import Message
-from postroom.model.sending import EarlierMail, HeldMail, OutboxEntry
+from postroom.model.mail.message import Message
+from postroom.model.mail.sending import EarlierMail, HeldMail, OutboxEntry
 from postroom.operations.mail.attachments import download_attachment
 from postroom.operations.mail.messages import get_message
 from postroom.operations.outgoing.approvals import approve_message, get_held_mail, reject_message

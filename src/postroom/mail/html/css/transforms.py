@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from postroom.mail.html.css import WIDTH, Base, functions, length, split, words
+from postroom.mail.html.css.syntax import WIDTH, Base, functions, length, split, words
 
 Matrix = list[list[float]]
 _HEIGHT = 20.0

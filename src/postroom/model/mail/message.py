@@ -7,7 +7,7 @@ from dataclasses import field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from postroom.model.approval import Hold
+from postroom.model.mail.approval import Hold
 from postroom.model.memory import RecalledMemory
 from postroom.model.values import dataclass
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from postroom.mail.data import load
-from postroom.mail.html.css import split, unescape
+from postroom.mail.html.css.syntax import split, unescape
 from postroom.mail.html.elements import Element, element_of
 
 Specificity = tuple[int, int, int]

@@ -17,8 +17,8 @@ from postroom.errors import FeatureDisabled, InvalidInput, NotFound
 from postroom.mail.addresses import parse_address
 from postroom.model.inbox import Inbox
 from postroom.model.key import Caller, Scope
-from postroom.model.message import Received, ReceivedPosting
-from postroom.model.storage import Added
+from postroom.model.mail.message import Received, ReceivedPosting
+from postroom.model.mail.storage import Added
 from postroom.pipeline.ingest import Arrival, BatchIngest, IngestResult, check_size, receive
 from postroom.pipeline.routing import inboxes_for
 from postroom.ports.provider import Inbound, InboundRequest

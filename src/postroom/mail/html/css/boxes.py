@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from postroom.mail.data import load
-from postroom.mail.html.css import HEIGHT, WIDTH, Base, length, number, words
-from postroom.mail.html.properties import could_be_anything
-from postroom.mail.html.transforms import is_clipped, is_cut_away, transform_effect
+from postroom.mail.html.css.properties import could_be_anything
+from postroom.mail.html.css.syntax import HEIGHT, WIDTH, Base, length, number, words
+from postroom.mail.html.css.transforms import is_clipped, is_cut_away, transform_effect
 
 _BOX: frozenset[str] = frozenset(load("html")["properties"]["box"])
 _CLIPS = frozenset(("hidden", "auto", "scroll", "overlay"))

@@ -6,9 +6,9 @@ from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Any
 
-from postroom.model.approval import OPEN_POLICY, Policy
 from postroom.model.inbox import Visible
-from postroom.model.message import AddressLine, BlobKey, Direction, ListUnsubscribe, Recipient
+from postroom.model.mail.approval import OPEN_POLICY, Policy
+from postroom.model.mail.message import AddressLine, BlobKey, Direction, ListUnsubscribe, Recipient
 from postroom.model.page import Slice
 from postroom.model.rule import RuleEffect
 from postroom.model.values import dataclass

@@ -7,9 +7,9 @@ from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar
 
-from postroom.model.approval import Hold
 from postroom.model.inbox import OUTBOX, SENT, Visible
-from postroom.model.message import INTERNAL, Attachment, BlobKey, Header, Recipient
+from postroom.model.mail.approval import Hold
+from postroom.model.mail.message import INTERNAL, Attachment, BlobKey, Header, Recipient
 from postroom.model.page import Page, Slice
 from postroom.model.values import dataclass
 

@@ -10,11 +10,16 @@ from urllib.parse import unquote_to_bytes
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from postroom.mail.html.computed_style import SheetDefinitions, Style, compute_style, inherit_style
-from postroom.mail.html.conditions import container_applies, is_supported, media_applies
-from postroom.mail.html.css import Block, Declaration, RawRule, declarations_of, parse_rules
+from postroom.mail.html.css.computed_style import (
+    SheetDefinitions,
+    Style,
+    compute_style,
+    inherit_style,
+)
+from postroom.mail.html.css.conditions import container_applies, is_supported, media_applies
+from postroom.mail.html.css.selectors import Budget, Selector, parse_selectors
+from postroom.mail.html.css.syntax import Block, Declaration, RawRule, declarations_of, parse_rules
 from postroom.mail.html.elements import Element, presentational_hints
-from postroom.mail.html.selectors import Budget, Selector, parse_selectors
 
 _MAX_CHECKS = 500_000
 _MAX_RULES = 20_000

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from postroom.mail.data import load
-from postroom.mail.html.css import Base, function, length, split, words
+from postroom.mail.html.css.syntax import Base, function, length, split, words
 
 _NAMES: dict[str, str] = load("html")["colours"]
 _HEX = re.compile(r"#?([0-9a-f]{3,4}|[0-9a-f]{6}|[0-9a-f]{8})")

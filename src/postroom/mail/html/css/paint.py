@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from postroom.mail.html import boxes
-from postroom.mail.html.colours import (
+from postroom.mail.html.css import boxes
+from postroom.mail.html.css.colours import (
     BLACK,
     CLEAR,
     LINK,
@@ -17,10 +17,10 @@ from postroom.mail.html.colours import (
     gradient_colours,
     parse_colour,
 )
-from postroom.mail.html.css import WIDTH, Base, functions, lengths, number, split, words
+from postroom.mail.html.css.syntax import WIDTH, Base, functions, lengths, number, split, words
 
 if TYPE_CHECKING:
-    from postroom.mail.html.computed_style import Style
+    from postroom.mail.html.css.computed_style import Style
 
 BY_COLOUR = "colour on colour"
 FAINT = 0.12

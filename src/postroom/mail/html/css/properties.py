@@ -9,8 +9,8 @@ import re
 from functools import lru_cache
 
 from postroom.mail.data import load
-from postroom.mail.html.colours import is_colour_function, parse_colour
-from postroom.mail.html.css import expression, split, words
+from postroom.mail.html.css.colours import is_colour_function, parse_colour
+from postroom.mail.html.css.syntax import expression, split, words
 
 _DATA = load("html")["properties"]
 _ALIASES: dict[str, str] = _DATA["aliases"]

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from postroom.mail.data import load
-from postroom.mail.html import boxes
-from postroom.mail.html.colours import BLACK, WHITE, Colour
-from postroom.mail.html.css import Base, Block, Declaration, functions, length, number, words
-from postroom.mail.html.paint import FAINT, Paint, Tone, hidden_by_colour, is_masked
-from postroom.mail.html.properties import (
+from postroom.mail.html.css import boxes
+from postroom.mail.html.css.colours import BLACK, WHITE, Colour
+from postroom.mail.html.css.paint import FAINT, Paint, Tone, hidden_by_colour, is_masked
+from postroom.mail.html.css.properties import (
     could_be_anything,
     has_variables,
     longhands,
     substitute_variables,
 )
+from postroom.mail.html.css.syntax import Base, Block, Declaration, functions, length, number, words
 
 _SMALL_PX = 3.0
 _MAX_CUSTOM = 300

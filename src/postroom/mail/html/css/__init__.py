@@ -1,0 +1,1 @@
+"""CSS as browsers read it: from style sheets to the computed style of an element."""
