@@ -64,7 +64,7 @@ def check_enabled(ctx: RequestContext) -> None:
     """Raise FeatureDisabled if memory search is switched off."""
     if not ctx.memory_search:
         raise FeatureDisabled(
-            "memory search is switched off; set POSTROOM_MEMORY_SEARCH=true to switch it on"
+            "memory search is disabled; set POSTROOM_MEMORY_SEARCH=true to enable it"
         )
 
 

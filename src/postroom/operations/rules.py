@@ -213,7 +213,7 @@ async def create_rule(ctx: RequestContext, request: CreateRule) -> Rule | DryRun
     from postroom.rules.parser import parse_rule
 
     if request.dry_run:
-        needs_read(ctx, "a plan tells which mail matches")
+        needs_read(ctx, "a plan shows which mail matches")
     definition = parse_rule(request.rule_yaml)
     await check_actions(ctx, definition.then)
     check_values(ctx, definition.then)
@@ -386,7 +386,9 @@ class UpdateRule(Request):
     constraints = (change_of(("enabled", "position"), "give enabled or position, or both"),)
     rule_id: RuleId
     enabled: Annotated[bool | None, argument("Whether it runs.", False)] = None
-    position: Annotated[int | None, argument("Its place; 1 runs first.", 1, ge=1, le=1000)] = None
+    position: Annotated[int | None, argument("Its position; 1 runs first.", 1, ge=1, le=1000)] = (
+        None
+    )
 
 
 @operation(Scope.WRITE)

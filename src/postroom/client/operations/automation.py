@@ -69,7 +69,7 @@ class AutomationOperations:
         Args:
             rule_id: The rule.
             enabled: Whether it runs.
-            position: Its place; 1 runs first.
+            position: Its position; 1 runs first.
         """
 
     @operation("DELETE", "/v1/rules/{rule_id}")
@@ -174,7 +174,7 @@ class AutomationOperations:
         Only this response shows the secret.
 
         Args:
-            url: Where to send them.
+            url: The URL to send events to.
             types: Only these types; default: all.
             inboxes: Only these inboxes; default: all.
         """

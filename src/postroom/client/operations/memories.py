@@ -15,7 +15,7 @@ from postroom.client.values.memories import ForgottenMemory, Memory, MemoryHit, 
 
 
 class MemoriesOperations:
-    """Notes that agents keep."""
+    """Notes that agents store."""
 
     @operation("POST", "/v1/memories")
     def memory_add(
@@ -41,7 +41,7 @@ class MemoriesOperations:
             tags: Tags.
             links: Where it comes from or whom it is about: to is a message, thread, address
                 or memory key.
-            expires_at: Forget it then.
+            expires_at: When it expires.
             namespace: The namespace (default default).
         """
 
@@ -136,7 +136,7 @@ class MemoriesOperations:
             namespace: The namespace (default default).
             include_history: Add its older versions.
             max_chars: Cut the text here (default 12000).
-            text_offset: Read on from next_offset.
+            text_offset: Continue from next_offset.
         """
 
     @operation("PATCH", "/v1/memories/{key}")
@@ -163,8 +163,8 @@ class MemoriesOperations:
             tags: All its tags.
             links: Where it comes from or whom it is about: to is a message, thread, address
                 or memory key.
-            expires_at: Forget it then, or never.
-            trust: Vouch for it: the owner only.
+            expires_at: When it expires, or never.
+            trust: Set its trust; only the owner can.
             namespace: The namespace (default default).
         """
 

@@ -173,9 +173,9 @@ class MessagesOperations:
             from_: Only from this address, @domain or name.
             subject: Only with this in it.
             q: Only with this text.
-            since: Begin after an id, a time, or seconds back (-120).
+            since: Start after an id, a time, or seconds ago (-120).
             timeout_s: How long, in seconds (default 60).
-            extract: Pick out a one-time code or a link; pass over other mail.
+            extract: Extract a one-time code or a link; skip other mail.
         """
 
     @operation("GET", "/v1/messages/{message_id}")
@@ -200,10 +200,10 @@ class MessagesOperations:
             include_attachments: Add contents as base64, if small.
             include_html: Add the sanitised HTML.
             include_headers: Add all headers in order.
-            include_quoted: Add quoted text and signature apart.
-            include_memories: Add memories of its people.
+            include_quoted: Add quoted text and signature separately.
+            include_memories: Add memories about its participants.
             max_chars: Cut each text here (default 12000).
-            text_offset: Read text on from next_offset.
+            text_offset: Continue the text from next_offset.
         """
 
     @operation("PATCH", "/v1/messages/{message_id}")
@@ -242,7 +242,7 @@ class MessagesOperations:
 
         Args:
             message_id: The message.
-            permanent: Remove it for good.
+            permanent: Delete it permanently.
         """
 
     @operation("GET", "/v1/messages/{message_id}/raw")
@@ -305,7 +305,7 @@ class MessagesOperations:
             trash: Move to Trash.
             message_ids: The messages.
             filter: Or all that match, as in a search.
-            plan_id: Carry out this plan.
+            plan_id: Apply this plan.
         """
 
     @operation("POST", "/v1/messages/{message_id}/move")
@@ -347,9 +347,9 @@ class MessagesOperations:
             allow_duplicate: Send it even if sent minutes ago.
             wait_s: Seconds to wait for the relay.
             body_html: The HTML version.
-            reply_all: To all its recipients too.
+            reply_all: Reply to all its recipients.
             attachments: Files: content in base64, or attachment_id of one.
-            automatic: Sent by a program; no replies to programs.
+            automatic: Sent by a program; refused as a reply to a program.
         """
 
     @operation("POST", "/v1/messages/{message_id}/forward")
@@ -381,7 +381,7 @@ class MessagesOperations:
             idempotency_key: One mail per key.
             allow_duplicate: Send it even if sent minutes ago.
             wait_s: Seconds to wait for the relay.
-            body_text: What to say above it.
+            body_text: The text above it.
             body_html: Or in HTML.
             cc: Copies to.
             bcc: Hidden copies to.

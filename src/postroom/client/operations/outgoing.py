@@ -15,7 +15,7 @@ from postroom.client.values.records import Draft, HeldMail, OutboxEntry, OutboxS
 
 
 class OutgoingOperations:
-    """Mail that is not sent yet. Mail on its way out."""
+    """Mail that has not been sent yet. Outgoing mail and its status."""
 
     @operation("POST", "/v1/drafts")
     def create_draft(
@@ -198,7 +198,7 @@ class OutgoingOperations:
         Args:
             message_id: The message.
             sha256: The sha256 of the mail that you have seen.
-            note: Why, for its sender.
+            note: The reason, shown to its sender.
         """
 
     @operation("POST", "/v1/outbox/{message_id}/retry")

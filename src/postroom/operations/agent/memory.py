@@ -35,7 +35,7 @@ class Remember(Request):
     text: Annotated[Text, TEXT]
     tags: Annotated[Tags | None, argument("Tags.", ["billing"])] = None
     links: Links = None
-    expires_at: Annotated[Expiry, argument("Forget it then.", "2027-01-31")] = None
+    expires_at: Annotated[Expiry, argument("When it expires.", "2027-01-31")] = None
     namespace: Namespace = DEFAULT_NAMESPACE
 
 

@@ -162,7 +162,7 @@ class ReplyMail(AgentMailArguments):
     """Answer messages. Also takes attachments, send_at and idempotency_key as send_mail does."""
 
     ids: Answered
-    all: Annotated[bool, argument("To all its recipients too.", True)] = False
+    all: Annotated[bool, argument("Reply to all its recipients.", True)] = False
 
     @model_validator(mode="after")
     def _has_a_body(self) -> Self:
@@ -200,7 +200,7 @@ class ForwardMail(AgentMailArguments):
 
     ids: Answered
     to: Annotated[Addresses, argument("Recipients.", ["ana@example.com"], min_length=1)]
-    body: Annotated[Body, argument("What to say above it.", "See below.")] = ""
+    body: Annotated[Body, argument("The text above it.", "See below.")] = ""
 
 
 @operation(Scope.SEND)
@@ -377,8 +377,8 @@ async def undo(ctx: RequestContext, request: Undo) -> ChangeOutcome | SendOutcom
         return SendOutcome(rule.id, "deleted")
     if not request.id.startswith("pln_"):
         raise InvalidInput(
-            f"{request.id} cannot be undone; give an undo_id (pln_…), a mail that has not left "
-            "(msg_…) or a rule (rul_…)"
+            f"{request.id} cannot be undone; give an undo_id (pln_…), a mail that has not been "
+            "sent (msg_…) or a rule (rul_…)"
         )
     return change_outcome(await undo_rule_plan(ctx, UndoRulePlan(plan_id=request.id)))
 

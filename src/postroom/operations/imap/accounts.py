@@ -114,7 +114,9 @@ class Steps(Issues):
                 self.add(error.code, str(error), retryable=error.retryable)
                 return
             self.is_unsure = True
-            self.add(error.code, f"{error}. It may have been done; check before you repeat it")
+            self.add(
+                error.code, f"{error}. The change may have been made; check before you repeat it"
+            )
         else:
             self.succeeded += 1
 
@@ -162,7 +164,7 @@ def check_writes_enabled(ctx: RequestContext) -> None:
     """Refuse changes unless they are allowed by the settings. Raises WriteDisabled."""
     if ctx.imap is None or not ctx.imap.is_write_enabled:
         raise WriteDisabled(
-            "changes on live accounts are switched off; "
+            "changes on live accounts are disabled; "
             "the administrator can allow them with MAIL_IMAP_WRITE_ENABLED=true"
         )
 
@@ -255,7 +257,7 @@ def without_controls(text: str) -> str:
     if _CONTROL.search(text):
         raise ValueError("must not contain control characters")
     if _SURROGATE.search(text):
-        raise ValueError("must not contain half of a surrogate pair")
+        raise ValueError("must not contain an unpaired surrogate")
     return text
 
 

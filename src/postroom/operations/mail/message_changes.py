@@ -93,7 +93,7 @@ class MoveMessage(Request):
     @model_validator(mode="after")
     def _one_mailbox(self) -> Self:
         if self.destination == "*":
-            raise ValueError("destination: * means every mailbox; name one")
+            raise ValueError("destination: * means every mailbox; choose one")
         return self
 
 
@@ -106,7 +106,7 @@ class DeleteMessage(Request):
     """Move a message to Trash; with permanent, remove it for good."""
 
     message_id: MessageId
-    permanent: Annotated[bool, argument("Remove it for good.", True)] = False
+    permanent: Annotated[bool, argument("Delete it permanently.", True)] = False
 
 
 @operation(Scope.WRITE, destroys=True)

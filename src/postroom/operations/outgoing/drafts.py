@@ -243,7 +243,7 @@ class UpdateDraft(Request):
 @operation(Scope.WRITE)
 async def update_draft(ctx: RequestContext, request: UpdateDraft) -> Draft:
     if not request.model_fields_set.isdisjoint(("to", "cc", "bcc")):
-        needs_read(ctx, "other recipients would get what the draft says")
+        needs_read(ctx, "new recipients would get the content of the draft")
     check_send_at(ctx, request.send_at)
     check_files(ctx, request.attachments)
     draft = await unsent_draft(ctx, request.draft_id)
@@ -360,7 +360,7 @@ class SaveDraft(Request):
 
 @operation(Scope.WRITE)
 async def save_draft(ctx: RequestContext, request: SaveDraft) -> Draft:
-    needs_read(ctx, "other recipients would get what the draft says")
+    needs_read(ctx, "new recipients would get the content of the draft")
     check_files(ctx, request.add_files)
     draft = await _draft_or_new(ctx, request.draft_id)
     if request.send_at != draft.send_at:
@@ -401,7 +401,7 @@ async def _files_after(
     files = list(draft.arguments.get("attachments", ()))
     if request.remove_file is not None:
         if request.file_count != len(files) or request.remove_file >= len(files):
-            raise Conflict("the files of this draft were changed meanwhile; look at them again")
+            raise Conflict("the files of this draft were changed meanwhile; read the draft again")
         del files[request.remove_file]
     if request.add_files:
         added = [file.model_dump(mode="json", exclude_none=True) for file in request.add_files]

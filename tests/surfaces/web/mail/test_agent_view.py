@@ -75,7 +75,7 @@ async def test_a_plain_part_that_says_what_the_html_hides_is_not_called_kept_out
 
     assert "the agent gets the same words elsewhere" in document
     assert "not given to the agent" not in document
-    assert "and the agent gets the same words elsewhere in the mail" in page
+    assert "and the agent gets the same text elsewhere in the mail" in page
     assert "This message also has a plain text version, and that is what agents get." in page
     assert SECRET in page
 
