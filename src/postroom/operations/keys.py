@@ -109,9 +109,7 @@ class CreateKey(Request):
     ] = [Scope.READ]
     inboxes: Annotated[
         list[InboxName] | None,
-        argument(
-            "The only inboxes that it sees; default: all.", ["inb_7k2m9q"], max_length=1000
-        ),
+        argument("The only inboxes that it sees; default: all.", ["inb_7k2m9q"], max_length=1000),
     ] = None
     accounts: Annotated[
         list[AccountId] | None,

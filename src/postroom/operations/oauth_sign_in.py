@@ -172,9 +172,7 @@ class FinishSignIn(Request):
     sign_in: Annotated[str, argument("As start_sign_in returned it.", "q83v", max_length=8_000)]
     answer: Annotated[
         str,
-        argument(
-            "The final address of the browser.", "http://127.0.0.1:1/", max_length=8_000
-        ),
+        argument("The final address of the browser.", "http://127.0.0.1:1/", max_length=8_000),
     ] = ""
 
 

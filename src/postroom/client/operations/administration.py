@@ -152,8 +152,8 @@ class AdministrationOperations:
             scopes: Its scopes (default read).
             inboxes: The only inboxes that it sees; default: all.
             accounts: The only accounts that it sees, with their inboxes; default: all.
-            namespaces: The only namespaces of memories that it sees; default: all, or
-                none if inboxes or accounts are given.
+            namespaces: The only namespaces of memories that it sees; default: all, or none if
+                inboxes or accounts are given.
             approval: When its mail waits for a person: never, risky or always.
             recipients: The allowed recipients.
             expires_at: When it expires: a time, or a time from now such as 30d.

@@ -295,7 +295,7 @@ class InboxesOperations:
             limit: How many messages (default 50).
             before: Only messages before this one.
             include_text: Add the whole texts, including quotes.
-            include_memories: Add memories about its participants.
+            include_memories: Add memories about participants.
         """
 
     @operation("POST", "/v1/threads/merge")

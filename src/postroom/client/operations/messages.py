@@ -58,7 +58,7 @@ class MessagesOperations:
             after_date: From this time on.
             before_date: Before this time.
             mailbox: Default: all but Trash, Junk; * is all.
-            mode: q as it is; each word or "phrase"; by meaning (default exact).
+            mode: q literally; each word or "phrase"; by meaning (default exact).
             sort: Sort order (default newest).
         """
 
@@ -102,7 +102,7 @@ class MessagesOperations:
             after_date: From this time on.
             before_date: Before this time.
             mailbox: Default: all but Trash, Junk; * is all.
-            mode: q as it is; each word or "phrase"; by meaning (default exact).
+            mode: q literally; each word or "phrase"; by meaning (default exact).
             sort: Sort order (default newest).
         """
 
@@ -201,7 +201,7 @@ class MessagesOperations:
             include_html: Add the sanitised HTML.
             include_headers: Add all headers in order.
             include_quoted: Add quoted text and signature separately.
-            include_memories: Add memories about its participants.
+            include_memories: Add memories about participants.
             max_chars: Cut each text here (default 12000).
             text_offset: Continue the text from next_offset.
         """
@@ -349,7 +349,7 @@ class MessagesOperations:
             body_html: The HTML version.
             reply_all: Reply to all its recipients.
             attachments: Files: content in base64, or attachment_id of one.
-            automatic: Sent by a program; refused as a reply to a program.
+            automatic: Sent by a program; not in reply to programs.
         """
 
     @operation("POST", "/v1/messages/{message_id}/forward")

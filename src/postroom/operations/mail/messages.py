@@ -171,7 +171,7 @@ async def search_messages(ctx: RequestContext, request: SearchMessages) -> Page[
     return await find_page(ctx, request)
 
 
-IncludeMemories = Annotated[bool, argument("Add memories about its participants.", True)]
+IncludeMemories = Annotated[bool, argument("Add memories about participants.", True)]
 
 
 class GetMessage(Request):

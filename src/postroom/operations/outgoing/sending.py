@@ -170,9 +170,9 @@ class ReplyToMessage(SendOptions):
     )
     reply_all: Annotated[bool, argument("Reply to all its recipients.", True)] = False
     attachments: AttachmentInputs = []
-    automatic: Annotated[
-        bool, argument("Sent by a program; refused as a reply to a program.", True)
-    ] = False
+    automatic: Annotated[bool, argument("Sent by a program; not in reply to programs.", True)] = (
+        False
+    )
 
 
 @operation(Scope.SEND)

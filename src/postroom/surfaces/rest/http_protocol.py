@@ -199,7 +199,7 @@ class Protocol(H11Protocol):
 
     def _too_slow(self) -> None:
         if self._has_begun and not self.transport.is_closing():
-            late = f"the head of the request did not come in time: send it within {HEAD_S:g} s"
+            late = f"the request head was not received in time: send it within {HEAD_S:g} s"
             self.transport.write(_error_response(TooSlow(late)))
         self._close()
 
