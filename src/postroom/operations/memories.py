@@ -132,7 +132,7 @@ def author_of(ctx: RequestContext) -> Author:
 class MemoryAdd(Request):
     """Remember something under a key. A known key gets a new version; omitted fields stay.
 
-    `similar` names memories that say nearly the same: better update one of those.
+    `similar` lists memories with nearly the same text: prefer to update one of these.
     """
 
     key: Key
@@ -257,7 +257,7 @@ async def memory_get(ctx: RequestContext, request: MemoryGet) -> Memory:
 
 
 class MemoryDelete(Request):
-    """Forget a memory and its older versions for good."""
+    """Delete a memory and its older versions permanently."""
 
     key: Key
     namespace: Namespace = DEFAULT_NAMESPACE

@@ -199,7 +199,7 @@ PlanId = Annotated[Id, argument("The plan.", "pln_5r2x7h")]
 
 
 class CreateRule(Request):
-    """Plan a rule over stored mail: what it would do, and why. apply_rule_plan carries it out.
+    """Plan a rule over stored mail: what it would do, and why. apply_rule_plan applies it.
 
     dry_run=false saves the rule for new mail instead.
     """
@@ -266,7 +266,7 @@ async def _every_inbox(ctx: RequestContext) -> list[Inbox]:
 
 
 class RunRulePlan(Request):
-    """Plan a saved rule over stored mail; apply_rule_plan carries it out."""
+    """Plan a saved rule over stored mail; apply_rule_plan applies it."""
 
     rule_id: RuleId
     limit: Limit = 50
@@ -310,7 +310,7 @@ def without_hidden(ctx: RequestContext, item: PlanItem) -> PlanItem:
 
 
 class ApplyRulePlan(Request):
-    """Carry out a plan exactly as it is; if one of its messages changed since, nothing is done."""
+    """Apply a plan exactly as it is; if one of its messages changed since, nothing is done."""
 
     plan_id: PlanId
 
@@ -324,7 +324,7 @@ async def apply_rule_plan(ctx: RequestContext, request: ApplyRulePlan) -> Action
 
 
 class UndoRulePlan(Request):
-    """Take back an applied plan, except what was changed again since."""
+    """Undo an applied plan, except what was changed again since."""
 
     plan_id: PlanId
 
@@ -339,7 +339,7 @@ async def undo_rule_plan(ctx: RequestContext, request: UndoRulePlan) -> ActionRe
 
 
 class ListRules(Paged):
-    """List saved rules in the order they run in."""
+    """List saved rules in the order in which they run."""
 
 
 @operation(Scope.READ)
@@ -416,7 +416,7 @@ async def update_rule(ctx: RequestContext, request: UpdateRule) -> Rule:
 
 
 class DeleteRule(Request):
-    """Delete a rule, and return it. Its effects stay."""
+    """Delete a rule, and return it. Its changes stay."""
 
     rule_id: RuleId
 

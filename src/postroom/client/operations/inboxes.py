@@ -189,7 +189,7 @@ class InboxesOperations:
         signature: str | None = None,
         inbox_id: str | None = None,
     ) -> Identity:
-        """Make another address of an inbox, to send from and receive at.
+        """Create another address of an inbox, to send and receive.
 
         Args:
             email: At a domain of this server, or a plus-address.
@@ -288,7 +288,7 @@ class InboxesOperations:
         include_text: bool | None = None,
         include_memories: bool | None = None,
     ) -> Thread:
-        """Read a thread: its newest messages, oldest first, each with what it adds.
+        """Read a thread: its newest messages, oldest first, each with its new text.
 
         Args:
             thread_id: The thread.

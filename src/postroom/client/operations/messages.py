@@ -128,7 +128,7 @@ class MessagesOperations:
         from_: str | None = None,
         thread_id: str | None = None,
     ) -> Sent:
-        """Send a mail, or with in_reply_to a reply; text, HTML or both.
+        """Send a mail, or a reply with in_reply_to; text, HTML or both.
 
         Args:
             to: Recipients.
@@ -165,7 +165,7 @@ class MessagesOperations:
     ) -> Waited:
         """Wait until a mail arrives in an inbox or a thread, and return it.
 
-        After a time-out, wait again with `since` of the answer: nothing is missed.
+        After a time-out, wait again with the returned `since`: nothing is missed.
 
         Args:
             inbox_id: Wait in this inbox.
@@ -222,7 +222,7 @@ class MessagesOperations:
         add_labels: Sequence[str] | UnsetType | None = UNSET,
         remove_labels: Sequence[str] | UnsetType | None = UNSET,
     ) -> ActionResult:
-        """Set the flags or the labels of a message; each list replaces the one before.
+        """Set the flags or the labels of a message; each list replaces the current one.
 
         Lists to add and to remove change only what they name.
 
@@ -238,7 +238,7 @@ class MessagesOperations:
 
     @operation("DELETE", "/v1/messages/{message_id}")
     def delete_message(self, message_id: str, *, permanent: bool | None = None) -> ActionResult:
-        """Move a message to Trash; with permanent, remove it for good.
+        """Move a message to Trash; with permanent, delete it.
 
         Args:
             message_id: The message.
@@ -335,7 +335,7 @@ class MessagesOperations:
         attachments: Files | None = None,
         automatic: bool | None = None,
     ) -> Sent:
-        """Reply to a message: recipients, subject and thread follow from it.
+        """Reply to a message: recipients, subject and thread are taken from it.
 
         Args:
             message_id: The message.

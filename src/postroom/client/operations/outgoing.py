@@ -67,7 +67,7 @@ class OutgoingOperations:
         cursor: str | None = None,
         inbox_id: str | None = None,
     ) -> Page[Draft]:
-        """List drafts that are not sent, newest first.
+        """List drafts that have not been sent, newest first.
 
         Args:
             inbox_id: Only this inbox.
@@ -127,7 +127,7 @@ class OutgoingOperations:
 
     @operation("POST", "/v1/drafts/{draft_id}/send")
     def send_draft(self, draft_id: str, *, idempotency_key: str | None = None) -> Sent:
-        """Send a draft, at its send_at if that is still to come.
+        """Send a draft, at its send_at if that is in the future.
 
         A repeated request sends it once.
 

@@ -280,7 +280,7 @@ class MailSelection(MessageSelection):
 
 
 class FindMail(MailSelection, MessageFilter):
-    """Find mail, newest first. A row shows what is unusual; read_mail takes ids of attachments."""
+    """Find mail, newest first. read_mail also reads attachments, by their ids."""
 
     mode: Annotated[
         Literal["words", "exact", "hybrid"],

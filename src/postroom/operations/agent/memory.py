@@ -49,7 +49,7 @@ async def remember(ctx: RequestContext, request: Remember) -> MemoryOutcome:
 
 
 class Recall(Request):
-    """Recall memories by a question in your own words, or by key; else the newest."""
+    """Recall memories by a question, or by key; without either, the newest."""
 
     q: Annotated[
         str | None,
@@ -78,7 +78,7 @@ async def recall(ctx: RequestContext, request: Recall) -> RecallResult:
 
 
 class Forget(Request):
-    """Forget a memory and its older versions for good."""
+    """Delete a memory and its older versions permanently."""
 
     key: Key
     namespace: Namespace = DEFAULT_NAMESPACE

@@ -140,7 +140,7 @@ def _cut_text(item: T, cut: int, offset: int) -> T:
 
 
 class WaitForMail(WaitForMessage):
-    """Wait for a mail. After a time-out, wait again with since of the answer."""
+    """Wait for a mail. After a time-out, wait again with the returned since."""
 
     constraints: ClassVar[tuple[Constraint, ...]] = ()
     splits_names: ClassVar[bool] = True

@@ -185,7 +185,7 @@ async def list_live_accounts(ctx: RequestContext, request: ListLiveAccounts) -> 
 
 
 class VerifyLiveAccount(Request):
-    """Connect to a live account, log in and see what its server can do."""
+    """Connect to a live account, log in and show what its server supports."""
 
     account_id: AccountId = "default"
 
@@ -277,7 +277,7 @@ def _locator(text: str) -> str:
 
 LiveMessageId = Annotated[
     str,
-    argument("The message, as a search gave it.", "imap:default:INBOX:1700000000:42"),
+    argument("The message, as a search returned it.", "imap:default:INBOX:1700000000:42"),
     AfterValidator(_locator),
 ]
 
@@ -291,7 +291,7 @@ class OneLiveMessage(Request):
     """A request about one message on a server."""
 
     account_id: Annotated[
-        AccountId | None, argument("Its account; may be left out.", "default")
+        AccountId | None, argument("Its account; optional.", "default")
     ] = None
     message_id: LiveMessageId
 

@@ -137,7 +137,7 @@ _SECRET = frozenset(
 
 class GetLiveMessage(OneLiveMessage):
     """Read a message of a live account: headers, text, attachments. It stays unread.
-    Long texts are cut, and issues says so."""
+    Long texts are truncated, as issues reports."""
 
     body_max_chars: Annotated[int, argument("Length of the text.", 5000, ge=100, le=20_000)] = 2_000
     include_headers: Annotated[bool, argument("Show the main headers.", False)] = True
@@ -149,7 +149,7 @@ class GetLiveMessage(OneLiveMessage):
     attachment_text_max_chars: Annotated[
         int | None,
         argument(
-            "Length of those; only with extract_attachment_text. Default 10000.",
+            "Length of these texts; only with extract_attachment_text. Default 10000.",
             10000,
             ge=100,
             le=50_000,
@@ -292,7 +292,7 @@ def _attachments(reading: _Reading) -> tuple[LiveAttachment, ...]:
 
 
 class GetLiveMessageRaw(OneLiveMessage):
-    """Read the source of a message of a live account, as it is, in base64. It stays unread."""
+    """Read the source of a message of a live account, unchanged, in base64. It stays unread."""
 
     max_bytes: Annotated[
         int, argument("Maximum number of bytes.", 50000, ge=1024, le=1_000_000)

@@ -36,9 +36,9 @@ _Labels = list[LabelName] | None
 
 
 class UpdateMessage(Request):
-    """Set the flags or the labels of a message; each list replaces the one before.
+    """Set the flags or the labels of a message; each list replaces the current
 
-    Lists to add and to remove change only what they name.
+    one. Lists to add and to remove change only what they name.
     """
 
     constraints = (change_of(_CHANGES, f"give something to change: {', '.join(_CHANGES)}"),)
@@ -103,7 +103,7 @@ async def move_message(ctx: RequestContext, request: MoveMessage) -> ActionResul
 
 
 class DeleteMessage(Request):
-    """Move a message to Trash; with permanent, remove it for good."""
+    """Move a message to Trash; with permanent, delete it."""
 
     message_id: MessageId
     permanent: Annotated[bool, argument("Delete it permanently.", True)] = False

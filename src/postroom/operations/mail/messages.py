@@ -249,7 +249,7 @@ EXTRACT_SINCE = "-120"
 class WaitForMessage(Request):
     """Wait until a mail arrives in an inbox or a thread, and return it.
 
-    After a time-out, wait again with `since` of the answer: nothing is missed.
+    After a time-out, wait again with the returned `since`: nothing is missed.
     """
 
     constraints: ClassVar[tuple[Constraint, ...]] = (

@@ -45,7 +45,7 @@ async def list_threads(ctx: RequestContext, request: ListThreads) -> Page[Thread
 
 
 class GetThread(Request):
-    """Read a thread: its newest messages, oldest first, each with what it adds."""
+    """Read a thread: its newest messages, oldest first, each with its new text."""
 
     thread_id: ThreadId
     limit: Annotated[int, argument("How many messages.", 20, ge=1, le=100)] = 50

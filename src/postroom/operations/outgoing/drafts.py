@@ -176,7 +176,7 @@ def _file(given: Callable[[str], Any]) -> DraftFile:
 
 
 class ListDrafts(Paged):
-    """List drafts that are not sent, newest first."""
+    """List drafts that have not been sent, newest first."""
 
     inbox_id: Annotated[OptionalInboxName, argument("Only this inbox.", "inb_7k2m9q")] = None
 
@@ -296,7 +296,7 @@ async def delete_draft(ctx: RequestContext, request: DeleteDraft) -> None:
 
 
 class SendDraft(Request):
-    """Send a draft, at its send_at if that is still to come. A repeated request sends it once."""
+    """Send a draft, at its send_at if that is in the future. A repeated request sends it once."""
 
     draft_id: DraftId
     idempotency_key: IdempotencyKey = None

@@ -134,7 +134,7 @@ class MailArguments(MailOptions):
 
 
 class SendMessage(MailArguments, SendOptions):
-    """Send a mail, or with in_reply_to a reply; text, HTML or both."""
+    """Send a mail, or a reply with in_reply_to; text, HTML or both."""
 
 
 @operation(Scope.SEND)
@@ -161,7 +161,7 @@ async def outgoing_mail_of(_: RequestContext, request: MailArguments) -> Outgoin
 
 
 class ReplyToMessage(SendOptions):
-    """Reply to a message: recipients, subject and thread follow from it."""
+    """Reply to a message: recipients, subject and thread are taken from it."""
 
     message_id: MessageId
     body_text: Annotated[Body, argument("The text.", "Thanks, got it.")]
