@@ -290,9 +290,7 @@ def gone(at: ImapLocator) -> NotFound:
 class OneLiveMessage(Request):
     """A request about one message on a server."""
 
-    account_id: Annotated[
-        AccountId | None, argument("Its account; optional.", "default")
-    ] = None
+    account_id: Annotated[AccountId | None, argument("Its account; optional.", "default")] = None
     message_id: LiveMessageId
 
     @model_validator(mode="after")
