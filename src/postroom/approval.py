@@ -66,7 +66,7 @@ def many_recipients(mail: RiskFacts, policy: Policy) -> tuple[str, ...]:
     count = len(mail.external_recipients)
     if count <= MAX_RECIPIENTS:
         return ()
-    return (f"it has {count} recipients outside, which is more than {MAX_RECIPIENTS}",)
+    return (f"it has {count} external recipients, which is more than {MAX_RECIPIENTS}",)
 
 
 def hidden_text(mail: RiskFacts, policy: Policy) -> tuple[str, ...]:
@@ -104,7 +104,7 @@ def unusual_rate(mail: RiskFacts, policy: Policy) -> tuple[str, ...]:
     if mail.sent_last_hour < usual:
         return ()
     now, before = mail.sent_last_hour, mail.busiest_hour
-    return (f"{now} mails within the hour, but never more than {before} in the week before",)
+    return (f"{now} mails within an hour, but at most {before} per hour in the week before",)
 
 
 RISKS: tuple[Risk, ...] = (

@@ -74,7 +74,7 @@ async def migrate_installation(
             await migration.check()
             if _share_blobs(source, target) and (is_copy or await migration.is_from_backup()):
                 raise InvalidInput(
-                    "a backup needs its own blobs; name another place with --to-blobs"
+                    "a backup needs its own blobs; choose another location with --to-blobs"
                 )
             await in_thread(seal.check, target.data_dir)
             owner = await check_installation_mark(
@@ -179,7 +179,7 @@ async def _copy_installation(
 
     path, new = target.data_dir / "postroom.db", target.data_dir / NEW_FILE
     if source.data_dir.resolve() == target.data_dir.resolve():
-        raise InvalidInput("folder: this is the data folder itself; name another one")
+        raise InvalidInput("folder: this is the data folder itself; choose another folder")
     await in_thread(check_replaceable, path, replaced)
     installation_id = await in_thread(installation_of, path) or secrets.token_hex(16)
     seen = frozenset[str]()

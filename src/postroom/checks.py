@@ -94,7 +94,7 @@ def check_logins(settings: Settings) -> CheckResult:
     try:
         key = key_of_logins(settings)
     except (MailError, OSError) as error:
-        return problem("logins", str(error), "follow the message; no data is damaged")
+        return problem("logins", str(error), "do what the message says; no data is damaged")
     if key is None:
         return ok("logins", "none, or stored in the keyring of the operating system")
     if key.resolve().is_relative_to(settings.data_dir.resolve()):
@@ -137,7 +137,7 @@ def _space(free: int) -> CheckResult:
 async def check_relay_login(settings: Settings) -> CheckResult:
     """Connect to the relay and log in, without sending anything."""
     if settings.relay_url is None:
-        return ok("relay", "none: mail to other servers is kept as captured (POSTROOM_RELAY_URL)")
+        return ok("relay", "none: mail to other servers is stored as captured (POSTROOM_RELAY_URL)")
     try:
         return ok("relay", await check_relay(settings))
     except MailError as error:
@@ -152,7 +152,7 @@ def is_cell(settings: Settings) -> bool:
 
 async def check_cell(settings: Settings) -> CheckResult:
     """The name of this cell, and whether the others receive mail from it."""
-    name = settings.cell or "without a name, so its keys name none (POSTROOM_CELL)"
+    name = settings.cell or "this cell has no name, so new keys contain none (POSTROOM_CELL)"
     if not settings.cell_relays:
         return ok("cell", name)
     try:
@@ -203,7 +203,7 @@ async def _keys(services: Services, settings: Settings) -> CheckResult:
     if free:
         named = ", ".join(free[:_MAX_NAMED])
         fix = "hold risky mail of agents: `postroom key update KEY_ID --approval risky`"
-        return warning("keys", f"mail of {named} leaves without approval", fix)
+        return warning("keys", f"mail of {named} is sent without approval", fix)
     return ok("keys", f"{keys.total}, including the owner's")
 
 
@@ -318,8 +318,8 @@ async def _without_rights(services: Services) -> list[tuple[str, str]]:
     if not found:
         return []
     named = "; ".join(f"{rule.id} ({rule.name}): {why}" for rule, why in found[:_MAX_NAMED])
-    fix = f"`postroom rule update {found[0][0].id} --enabled` puts it under the owner; "
-    return [(f"{named}{_more(len(found))}", f"{fix}--no-enabled ends it")]
+    fix = f"`postroom rule update {found[0][0].id} --enabled` assigns it to the owner; "
+    return [(f"{named}{_more(len(found))}", f"{fix}--no-enabled disables it")]
 
 
 async def _webhooks(services: Services, _settings: Settings) -> CheckResult:
@@ -330,7 +330,7 @@ async def _webhooks(services: Services, _settings: Settings) -> CheckResult:
         return ok("webhooks", f"{webhooks.total} in use")
     named = "; ".join(f"{name}: {why}" for name, why in list(found.items())[:_MAX_NAMED])
     ids = next(iter(found))
-    fix = f"`postroom webhook renew {ids}` goes on with it, `postroom webhook delete {ids}` ends it"
+    fix = f"`postroom webhook renew {ids}` resumes it, `postroom webhook delete {ids}` deletes it"
     return warning("webhooks", f"{named}{_more(len(found))}", fix)
 
 

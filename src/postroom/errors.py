@@ -166,7 +166,7 @@ class TooNew(MailError):
     def of(cls, found: int, known: int) -> Self:
         return cls(
             f"this database has schema {found}, but this Postroom knows only {known}; "
-            "run the newer Postroom that made it, or restore a backup"
+            "run the newer Postroom that created it, or restore a backup"
         )
 
 
@@ -179,7 +179,7 @@ class TooOld(MailError):
             f"open it once with commit {commit} of Postroom (`postroom verify`), then with this "
             "version"
             if found < oldest
-            else f"restore a backup of schema {oldest}, which commit {commit} has made"
+            else f"restore a backup of schema {oldest}, which commit {commit} has created"
         )
         return cls(
             f"this database has schema {found}, of a development version before 0.1.0 that this "

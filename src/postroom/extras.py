@@ -17,7 +17,7 @@ class Extra(NamedTuple):
 
 EXTRAS = {
     "embeddings": Extra(
-        ("numpy", "onnxruntime", "postroom_model"), "the bundled model that finds by meaning"
+        ("numpy", "onnxruntime", "postroom_model"), "search by meaning with the bundled model"
     ),
     "index": Extra(("numpy",), "an index of large mailboxes"),
     "pdf": Extra(("pypdfium2",), "the text of PDFs"),

@@ -146,7 +146,7 @@ GARBAGE = [
 async def test_another_server_is_recognised(kind, answer):
     with answering(answer) as server:
         async for caller in made(kind, server.url):
-            with pytest.raises(InvalidInput, match="is no Postroom server"):
+            with pytest.raises(InvalidInput, match="is not a Postroom server"):
                 await caller.get_inbox("inb_1")
 
 
@@ -211,7 +211,7 @@ async def test_a_peer_that_is_silent_is_given_up(kind):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         async for caller in made(kind, url, retries=0, timeout_s=0.1):
-            with pytest.raises(Unavailable, match="no answer in time"):
+            with pytest.raises(Unavailable, match="no response in time"):
                 await caller.list_inboxes()
 
 

@@ -118,5 +118,5 @@ async def test_a_stream_gives_up_a_server_that_is_gone(kind, no_wait):
 async def test_garbage_is_no_stream(kind, no_wait):
     with WebServer(lambda _: Answer(404, b"<html>")) as web:
         async for caller in made(kind, web.url):
-            with pytest.raises(InvalidInput, match="is no Postroom server"):
+            with pytest.raises(InvalidInput, match="is not a Postroom server"):
                 await first(caller.client.stream_events(since="evt_0"), 1)

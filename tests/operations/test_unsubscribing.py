@@ -155,8 +155,8 @@ async def test_a_failed_click_is_an_error_if_there_is_no_address(
         ((PASSED, SIGNED, CLICK, ways("http://news.example/u")), "a person must open it"),
         ((PASSED, HALF, CLICK, ways(URL)), "a person must decide"),
         ((FAILED, SIGNED, CLICK, ways(URL)), "a person must decide"),
-        ((), "names no way"),
-        ((ways("mailto:a@b.example,c@d.example"),), "names no way"),
+        ((), "has no way"),
+        ((ways("mailto:a@b.example,c@d.example"),), "has no way"),
     ],
 )
 async def test_what_only_a_person_can_do_is_refused(

@@ -46,7 +46,7 @@ async def test_mail_that_nobody_has_the_relay_for_says_so_and_bounces_after_two_
             while not post.counts["outbox_bounced"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
-    assert [f"given up after 48 hours: {NO_RELAY}"] == await details(post, sent)
+    assert [f"abandoned after 48 hours: {NO_RELAY}"] == await details(post, sent)
     assert 1 == post.counts["outbox_bounced"]
 
 

@@ -201,7 +201,7 @@ async def test_a_change_is_checked(open_ctx: RequestContext, inbox: Inbox) -> No
         ({}, "give url, types or enabled"),
         ({"url": "ftp://example.com/"}, "url: "),
         ({"url": "http://10.0.0.1/"}, "POSTROOM_WEBHOOK_ALLOW"),
-        ({"types": ["message.eaten"]}, "there is no event message.eaten"),
+        ({"types": ["message.eaten"]}, "there is no event type message.eaten"),
     ):
         with pytest.raises(InvalidInput, match=said):
             await call(open_ctx, update_webhook, {"webhook_id": webhook.id, **change})

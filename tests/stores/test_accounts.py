@@ -130,12 +130,12 @@ async def test_an_installation_with_accounts_is_found_in_order(services: Service
 @pytest.mark.parametrize(
     ("damage", "found"),
     [
-        ("UPDATE accounts SET inbox = 999", "account work feeds no inbox"),
-        ("DELETE FROM accounts", "is fed by an account that does not exist"),
+        ("UPDATE accounts SET inbox = 999", "account work has no inbox"),
+        ("DELETE FROM accounts", "belongs to an account that does not exist"),
         ("UPDATE remote_messages SET account = 999", "belongs to no account"),
-        ("UPDATE remote_messages SET message = 999", "holds message number 999"),
-        ("UPDATE pushes SET account = 999", "waits for an account that does not exist"),
-        ("UPDATE pushes SET message = 999", "and its message does not exist"),
+        ("UPDATE remote_messages SET message = 999", "refers to message number 999"),
+        ("UPDATE pushes SET account = 999", "belongs to an account that does not exist"),
+        ("UPDATE pushes SET message = 999", "refers to a message that does not exist"),
         ("UPDATE identities SET inbox = 999", "the address work@example.com belongs to no inbox"),
         ("DELETE FROM identities", "has no address to send from"),
     ],

@@ -73,7 +73,7 @@ async def test_mail_that_nobody_could_relay_for_two_days_is_given_up(
     given_up = await services.store.defer_unrelayed(WHY, late + 48 * HOUR)
 
     assert {message_id: 1} == given_up
-    assert ("bounced", f"given up after 48 hours: {WHY}") == await anas(services, message_id)
+    assert ("bounced", f"abandoned after 48 hours: {WHY}") == await anas(services, message_id)
     assert ["message.deferred", "message.bounced"] == await told(services)
     assert () == await claim(services, late + 49 * HOUR)
     assert {} == await services.store.defer_unrelayed(WHY, late + 50 * HOUR)
@@ -140,7 +140,7 @@ async def test_mail_whose_login_nobody_has_says_so_after_a_while_and_is_given_up
 
     assert [("queued", None)] * 2 + [("queued", WHY)] * 2 == seen
     assert {message_id: 1} == await services.store.defer_mail(job, WHY, now=late, next_at=late)
-    assert ("bounced", f"given up after 48 hours: {WHY}") == await anas(services, message_id)
+    assert ("bounced", f"abandoned after 48 hours: {WHY}") == await anas(services, message_id)
     assert ["message.deferred", "message.bounced"] == await told(services)
     assert () == await claim(services, NOW + 49 * HOUR)
 

@@ -87,7 +87,7 @@ def test_every_problem_is_reported_at_once_by_its_name(tmp_path):
         "POSTROOM_READ_ONLY": "must be true or false",
         "POSTROOM_TOOLSET": "unknown setting; did you mean POSTROOM_TOOLSETS?",
         "POSTROOM_LIMIT_RECIPIENTS": "must be a whole number from 1 to 5000",
-        "POSTROOM_WEATHER": "unknown setting; `postroom config --help` lists those there are",
+        "POSTROOM_WEATHER": "unknown setting; `postroom config --help` lists all settings",
     } == problems(error)
 
 

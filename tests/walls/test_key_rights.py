@@ -122,7 +122,7 @@ async def test_a_webhook_ends_with_the_rights_of_its_key(
     listed = (await call(owner, webhooks.list_webhooks, {})).results
     (stopped,) = [hook.stopped for hook in listed if hook.url == URL]
     if made_by == "itself" or how == "revoked":
-        assert "the key that made this webhook" in (stopped or "")
+        assert "the key that created this webhook" in (stopped or "")
 
 
 @pytest.mark.parametrize("how", LOSSES)

@@ -275,7 +275,7 @@ async def _with_timeouts(chunks: AsyncIterator[bytes], sender: BodyLimits) -> As
             return
         except TimeoutError:
             raise TooSlow(
-                "the request body did not arrive in time: send some of it every "
+                "the request body was not received in time: send data at least every "
                 f"{sender.silence_s:g} s, and all of it within {sender.whole_s:g} s"
             ) from None
         yield chunk
@@ -287,4 +287,6 @@ def _too_large(max_bytes: int) -> TooLarge:
 
 def _too_many(sender: BodyLimits) -> RateLimited:
     whose = "of providers" if sender.group == KEYLESS_CLIENTS else "of this key"
-    return RateLimited(f"too many requests {whose} are arriving; wait for responses", retry_after=1)
+    return RateLimited(
+        f"too many requests {whose} are being received; wait for responses", retry_after=1
+    )

@@ -79,7 +79,7 @@ async def authenticate(
     if key is None:
         raise Unauthenticated(_unknown(secret, services.cell))
     if key.resource is not None and key.resource != resource:
-        raise Unauthenticated(f"this access token is for {key.resource} and for nothing else")
+        raise Unauthenticated(f"this access token is valid only for {key.resource}")
     if key.has_expired(services.clock()):
         # Only who has the key learns this: it is too long to be guessed.
         raise Unauthenticated(
@@ -212,7 +212,7 @@ async def sign_in_with_key(services: Services, key: str, user_agent: str) -> str
     """The secret of a session with the rights of a key. Raises Unauthenticated, Forbidden."""
     caller = await authenticate(services, key)
     if not caller.scopes & {Scope.READ, Scope.APPROVE}:
-        raise Forbidden("this key may not read; sign in with a key that has the scope read")
+        raise Forbidden("this key does not have the scope read; sign in with a key that has it")
     secret = await _open(services, caller.key_id, user_agent, key_hash=caller.secret_hash)
     assert secret is not None
     return secret

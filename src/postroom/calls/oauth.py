@@ -136,7 +136,7 @@ def checked_redirects(metadata: dict[str, Any]) -> tuple[str, ...]:
     """The redirect URIs of a client. Raises InvalidInput for one that cannot be allowed."""
     uris = metadata.get("redirect_uris")
     if not isinstance(uris, list) or not 1 <= len(uris) <= MAX_URIS:
-        raise InvalidInput(f"redirect_uris: give 1 to {MAX_URIS} of them")
+        raise InvalidInput(f"redirect_uris: give 1 to {MAX_URIS} URIs")
     for uri in uris:
         _check_redirect(uri)
     return tuple(uris)
@@ -293,7 +293,7 @@ async def _find(services: Services, request: TokenRequest, kind: TokenKind) -> O
     if found.resource != request.resource:
         raise invalid_grant(f"this {_NAMES[kind]} is for another resource")
     if found.expires_at <= services.clock() or await _has_ended(services, found):
-        raise invalid_grant(f"this {_NAMES[kind]} has expired; ask for access again")
+        raise invalid_grant(f"this {_NAMES[kind]} has expired; request access again")
     return found
 
 

@@ -234,7 +234,7 @@ async def only_inbox(ctx: RequestContext, *, argument: str = "inbox_id") -> Inbo
 
 def _how_to_get_inbox(ctx: RequestContext) -> str:
     if ctx.is_limited:
-        return "this key may see no inbox; ask the owner for a key that names one"
+        return "this key sees no inbox; ask the owner for a key that sees one"
     if Scope.WRITE not in ctx.caller.scopes:
         return "this key cannot create one; ask the owner for an inbox"
     return "create_inbox makes one"
@@ -270,7 +270,7 @@ async def attachment_of(ctx: RequestContext, attachment_id: str) -> Attachment:
     refuse_other_kind(attachment_id, "att", _ATTACHMENT_READERS)
     attachment = await ctx.store.attachment(attachment_id, ctx.visible)
     return require(
-        attachment, f"no attachment {attachment_id}; list_attachments shows what there is"
+        attachment, f"no attachment {attachment_id}; list_attachments shows the existing ones"
     )
 
 

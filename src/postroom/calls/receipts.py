@@ -69,13 +69,13 @@ _SENT_AS = {"yaml": ("rule_yaml",)}
 """Fields that have another name as an argument."""
 
 _TO = ("to", "cc", "bcc", "recipient")
-_WITHHELD = "what was answered is shown to a key with the scope read"
+_WITHHELD = "the response is shown only to a key with the scope read"
 
 
 def needs_read(ctx: RequestContext, why: str) -> None:
     """Refuse a caller without the scope `read` what depends on stored content. Raises Forbidden."""
     if Scope.READ not in ctx.caller.scopes:
-        raise Forbidden(f"{why}, so this needs a key with the scope read as well")
+        raise Forbidden(f"{why}, so the key also needs the scope read")
 
 
 def receipt(result: Any, request: Request) -> Any:

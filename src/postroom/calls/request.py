@@ -272,13 +272,13 @@ Offset = Annotated[int, argument("Rows to skip.", 0, ge=0, le=2**53)]
 Cursor = Annotated[
     # Not empty: after the last page there is no next_cursor, and "" would start again.
     Annotated[str, Field(min_length=1, max_length=16_384)] | None,
-    argument("next_cursor of the page before.", "WzE3Niw5XQ"),
+    argument("next_cursor of the previous page.", "WzE3Niw5XQ"),
     # Only the server can create one, so there is no example.
     Accepts(
         {
             "readOnly": True,
             "examples": None,
-            "description": "next_cursor of the page before, as it is; instead of offset.",
+            "description": "next_cursor of the previous page, unchanged; instead of offset.",
         }
     ),
 ]

@@ -87,7 +87,7 @@ def unreachable(url: str, error: Exception) -> MailError:
     if isinstance(error, (httpx2.UnsupportedProtocol, httpx2.InvalidURL)):
         return not_a_url(url)
     if isinstance(error, httpx2.TimeoutException):
-        return Unavailable(f"{url}: no answer in time; try again", retry_after=5)
+        return Unavailable(f"{url}: no response in time; try again", retry_after=5)
     said = str(error) or type(error).__name__
     message = f"{url} cannot be reached: {said}; is the server running there?"
     return Unavailable(message, retry_after=5)
@@ -120,8 +120,8 @@ def not_ours(url: str, response: httpx2.Response) -> MailError:
         message = f"{url}: HTTP {status} ({media_type}) from a proxy; the server may be down"
         return Unavailable(message, retry_after=5 if asked is None else asked)
     return InvalidInput(
-        f"{url} is no Postroom server (HTTP {status}, {media_type}); "
-        "give the address that `postroom serve` shows"
+        f"{url} is not a Postroom server (HTTP {status}, {media_type}); "
+        "use the address that `postroom serve` prints"
     )
 
 

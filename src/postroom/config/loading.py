@@ -123,7 +123,7 @@ def _own_cell_relays(settings: Settings) -> Iterator[tuple[str, str]]:
     """A domain is served here or by another cell."""
     for domain, _ in settings.cell_relays:
         if domain in settings.domains:
-            problem = f"{domain} is one of POSTROOM_DOMAIN; only other cells go here"
+            problem = f"{domain} is one of POSTROOM_DOMAIN; list only domains of other cells"
             yield _BY_NAME["cell_relays"].variable, problem
 
 
@@ -197,7 +197,7 @@ def _unknown(entry: _Entry) -> str:
 
     close = difflib.get_close_matches(entry.name, _BY_NAME, n=1, cutoff=0.75)
     if not close:
-        return "unknown setting; `postroom config --help` lists those there are"
+        return "unknown setting; `postroom config --help` lists all settings"
     name = close[0]
     known = _BY_NAME[name].variable if entry.written.startswith(PREFIX) else in_file(name)
     return f"unknown setting; did you mean {known}?"
@@ -315,7 +315,7 @@ class _ImapReader:
             return
         values = self.accounts.setdefault(account.lower(), {})
         if row.name in values:
-            self.problems.append((variable, "is set twice, in other letters"))
+            self.problems.append((variable, "is set twice, in upper and lower case"))
             return
         self._keep(values, row, variable, raw)
 
@@ -349,7 +349,7 @@ class _ImapReader:
             self._complain(
                 name,
                 "secure",
-                "mail and password would travel in the clear; set _STARTTLS=true, or on loopback "
+                "mail and password would be sent unencrypted; set _STARTTLS=true, or on loopback "
                 "_INSECURE=true",
             )
         return ImapAccount(
@@ -399,4 +399,4 @@ def _unknown_imap_setting(name: str) -> str:
     if close:
         return f"unknown setting; did you mean {IMAP_PREFIX}{close[0]}?"
     endings = ", ".join(row.name.upper() for row in FOR_ONE)
-    return f"unknown setting; after the name of an account comes one of {endings}"
+    return f"unknown setting; the name of an account is followed by one of {endings}"

@@ -140,7 +140,7 @@ def _read_relay(raw: object) -> str:
 
 
 def _read_cell_relays(raw: object) -> tuple[tuple[str, str], ...]:
-    form = "must be like b.example.com=smtp://10.0.0.2:8725, several with commas"
+    form = "must be like b.example.com=smtp://10.0.0.2:8725, separated by commas"
     found: dict[str, str] = {}
     for item in _items(raw, form):
         domain, _, url = item.partition("=")
@@ -197,7 +197,7 @@ def _read_listen(raw: object) -> str | None:
 
 
 def _read_networks(raw: object) -> tuple[IPv4Network | IPv6Network, ...]:
-    problem = "must be networks, such as 10.0.0.0/8, several with commas"
+    problem = "must be networks, such as 10.0.0.0/8, separated by commas"
     try:
         return tuple(ip_network(item) for item in _items(raw, problem))
     except ValueError:
@@ -221,7 +221,7 @@ def _read_embeddings(raw: object) -> str:
     except ValueError:
         raise ValueError("must be bundled, none, or like https://api.example.com/v1") from None
     if not is_installed("index"):
-        raise ValueError(missing("index", "finding by meaning"))
+        raise ValueError(missing("index", "search by meaning"))
     return url
 
 
@@ -273,10 +273,10 @@ RELAY = Reader("an smtp or smtps URL", _read_relay)
 CELL_RELAYS = Reader("domain=smtp URL, with commas", _read_cell_relays)
 LISTEN = Reader("an address and a port, or none", _read_listen)
 ADDRESS = Reader("an address", lambda raw: _MAIL_ADDRESS.read(raw).lower())
-DOMAINS = comma_list("domain names, with commas", _DOMAIN, "domain names, several with commas")
+DOMAINS = comma_list("domain names, with commas", _DOMAIN, "domain names, separated by commas")
 CELL = matching("1 to 16 of a-z and 0-9", r"[a-z0-9]{1,16}", "must be 1 to 16 of a-z and 0-9")
-SERVERS = comma_list("names, with commas", _DOMAIN, "names of servers, several with commas")
-TOOLSETS = comma_list("names, with commas", r"[a-z]+", "names of toolsets, several with commas")
+SERVERS = comma_list("names, with commas", _DOMAIN, "names of servers, separated by commas")
+TOOLSETS = comma_list("names, with commas", r"[a-z]+", "names of toolsets, separated by commas")
 NETWORKS = Reader("networks, with commas", _read_networks)
 TOPICS = Reader("topic ARNs, with commas", _read_topics)
 SECRET = matching(

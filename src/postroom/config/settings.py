@@ -147,21 +147,21 @@ def format_value(value: object) -> str:
 _SUMMARIES = {
     "message_bytes": "Size of a message, received or sent.",
     "attachments_bytes": "Size of all attachments of a sent message, decoded.",
-    "attachments_count": "Attachments of a sent message.",
+    "attachments_count": "Number of attachments of a sent message.",
     "header_bytes": "Size of the headers that are parsed.",
-    "header_count": "Headers that are parsed.",
-    "mime_parts": "MIME parts that are parsed.",
-    "mime_depth": "Depth of MIME parts that is parsed.",
-    "header_addresses": "Addresses that are parsed in one header.",
-    "filename_chars": "Characters of an attachment's file name.",
+    "header_count": "Number of headers that are parsed.",
+    "mime_parts": "Number of MIME parts that are parsed.",
+    "mime_depth": "Nesting depth of MIME parts that is parsed.",
+    "header_addresses": "Number of addresses that are parsed in one header.",
+    "filename_chars": "Length of an attachment's file name, in characters.",
     "html_bytes": "Size of the HTML that is sanitised.",
-    "recipients": "Recipients of a sent message.",
+    "recipients": "Number of recipients of a sent message.",
     "request_bytes": "Size of the body of a request or the arguments of a tool.",
-    "text_chars": "Characters of a message's text that are stored and searched.",
+    "text_chars": "Length of a message's text that is stored and searched, in characters.",
     "inline_bytes": "Size of an attachment that is returned whole as base64.",
     "requests_per_second": "Requests per second of one key.",
     "requests_burst": "Burst of requests of one key.",
-    "sends_per_hour": "Messages per hour that one key may send, and as many again by its rules.",
+    "sends_per_hour": "Messages per hour that one key may send; its rules may send as many again.",
     "domain_sends_per_hour": "Messages per hour to one domain; more wait for the next hour.",
     "automatic_replies_per_inbox": "Replies of rules per day to one address from one inbox.",
     "automatic_replies_per_day": "Automatic replies per day to one address from all inboxes "
@@ -337,7 +337,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "agent_approval",
         readers.APPROVAL,
-        "When mail of the agent on stdio, which has no key, waits for a person's approval.",
+        "When mail of an agent on stdio without a key waits for a person's approval.",
     ),
     Setting(
         "approval_expires_s",
@@ -357,7 +357,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "trusted_proxies",
         readers.NETWORKS,
-        "Networks of proxies whose `X-Forwarded-For` names the client, for limits and the log.",
+        "Networks of proxies whose `X-Forwarded-For` gives the client's address, "
+        "for limits and the log.",
         "none",
     ),
     Setting(
@@ -373,7 +374,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "oauth_refresh_s",
         readers.whole_number(3_600, 31_536_000),
-        "How long an OAuth refresh token is valid that is not used, in seconds.",
+        "How long an unused OAuth refresh token is valid, in seconds.",
     ),
     Setting(
         "toolsets",
@@ -386,7 +387,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "embeddings",
         readers.EMBEDDINGS,
-        "Who computes embeddings: the bundled model, none, or an endpoint like OpenAI's `/v1`.",
+        "What computes embeddings: the bundled model, none, or an endpoint like OpenAI's `/v1`.",
     ),
     Setting("embeddings_model", readers.MODEL, "The model of the endpoint."),
     Setting("embeddings_key", readers.SECRET, "The key for the endpoint.", is_secret=True),
@@ -413,12 +414,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("outlook_login_url", readers.URL, "The URL of Microsoft's sign-in."),
     Setting("outlook_client_id", readers.TEXT, "The OAuth client ID at Microsoft."),
     Setting("fastmail_url", readers.URL, "The base URL of Fastmail's JMAP API."),
-    Setting("log_level", readers.LOG_LEVEL, "The least severe events that are logged, on stderr."),
+    Setting("log_level", readers.LOG_LEVEL, "The minimum severity of events that are logged."),
     Setting("log_format", readers.LOG_FORMAT, "Log lines as text, or as one JSON object each."),
     Setting(
         "access_log",
         readers.BOOLEAN,
-        "Log every request: who, route, status and time; never arguments.",
+        "Log every request: caller, route, status and duration, but never arguments.",
     ),
     *LIMITS,
 )

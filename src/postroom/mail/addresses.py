@@ -377,10 +377,14 @@ def check_address(address: str, *, field: str) -> str:
     if not at or not local or not domain:
         raise InvalidInput(f"{field}: {_short_repr(address)} is not an e-mail address", field=field)
     if not _is_local(local):
-        raise InvalidInput(f"{field}: {_short_repr(address)}: bad part before the @", field=field)
+        raise InvalidInput(
+            f"{field}: {_short_repr(address)}: invalid part before the @", field=field
+        )
     checked = f"{local}@{_check_domain(domain, address, field)}"
     if len(checked.encode()) > _MAX_ADDRESS:
-        raise InvalidInput(f"{field}: address over {_MAX_ADDRESS} characters", field=field)
+        raise InvalidInput(
+            f"{field}: the address is longer than {_MAX_ADDRESS} characters", field=field
+        )
     return checked
 
 
@@ -404,7 +408,9 @@ def _check_domain(domain: str, address: str, field: str) -> str:
             ascii_domain = ""
     labels = ascii_domain.split(".")
     if len(ascii_domain) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
-        raise InvalidInput(f"{field}: {_short_repr(address)}: bad domain after the @", field=field)
+        raise InvalidInput(
+            f"{field}: {_short_repr(address)}: invalid domain after the @", field=field
+        )
     return ascii_domain
 
 
@@ -416,7 +422,7 @@ def check_name(name: str, *, field: str) -> str:
     """
     refuse_controls(name, field)
     if len(name) > _MAX_NAME:
-        raise InvalidInput(f"{field}: name over {_MAX_NAME} characters", field=field)
+        raise InvalidInput(f"{field}: the name is longer than {_MAX_NAME} characters", field=field)
     return " ".join(name.split())
 
 

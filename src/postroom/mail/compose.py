@@ -287,7 +287,7 @@ def _refuse_unsendable(text: str, field: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"{field}: it contains half of a surrogate pair", field=field) from error
+        raise InvalidInput(f"{field}: it contains an unpaired surrogate", field=field) from error
     if "\0" in text:
         raise InvalidInput(f"{field}: it contains a NUL character; remove it", field=field)
 

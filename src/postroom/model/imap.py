@@ -80,7 +80,7 @@ class ImapLocator:
         return cls(account_id, mailbox, _number(uidvalidity), _number(uid))
 
 
-_FORM = "take the id as a search gave it, imap:{account}:{mailbox}:{uidvalidity}:{uid}"
+_FORM = "use an id as a search returns it, imap:{account}:{mailbox}:{uidvalidity}:{uid}"
 
 
 def _number(text: str) -> int:

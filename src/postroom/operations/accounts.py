@@ -115,7 +115,7 @@ async def _refuse_other_owner(ctx: RequestContext, account: Account, found: Capa
     if is_other:
         whose = found.owner_address or "somebody else"
         raise Conflict(
-            f"this is a login of {whose}, not of the mailbox of {account.id} "
+            f"this login is for {whose}, not for the mailbox of {account.id} "
             f"({account.address}); sign in as its owner, or add it under another name"
         )
 
@@ -267,9 +267,7 @@ class AddAccount(Credentials):
     security: Annotated[Security, argument("imap: tls, starttls or none.", "tls")] = "tls"
     smtp_host: Annotated[
         Host | None,
-        argument(
-            "imap: the server that takes mail; without it, it cannot send.", "smtp.example.com"
-        ),
+        argument("imap: the SMTP server; without it, the account cannot send.", "smtp.example.com"),
     ] = None
     smtp_port: Annotated[Port, argument("imap: its port.", 465)] = 465
     smtp_security: Annotated[Security, argument("The same for SMTP.", "tls")] = "tls"
@@ -296,7 +294,7 @@ class AddAccount(Credentials):
         if self.provider in ("gmail", "outlook") and self.access_token is None:
             raise ValueError("access_token: sign in first: postroom account add")
         if "none" in (self.security, self.smtp_security) and not self.insecure:
-            raise ValueError("security: none sends the password in the clear; give insecure too")
+            raise ValueError("security: none sends the password unencrypted; also set insecure")
         return self
 
     def options(self) -> dict[str, Any]:
@@ -334,7 +332,9 @@ async def add_account(ctx: RequestContext, request: AddAccount) -> Account:
     capabilities = await ctx.providers.check(account, secret)
     theirs = capabilities.owner_address
     if theirs is not None and theirs.lower() != account.address:
-        raise Conflict(f"this is a login of {theirs}; give that address, or sign in as another")
+        raise Conflict(
+            f"this login is for {theirs}; use that address, or sign in to another mailbox"
+        )
     account = replace(account, options=options_after_check(account, capabilities))
     await ctx.store.add_account(account, request.name, _rights(ctx, account))
     await ctx.store.set_capabilities(account.id, asdict(capabilities))
@@ -383,4 +383,4 @@ async def refuse_taken(ctx: RequestContext, account_id: str, address: str) -> No
     if account_id in {selected.account_id for selected in live}:
         raise Conflict(f"there is a live account {account_id} in the settings; choose another name")
     if await ctx.store.identity_at(address) is not None:
-        raise Conflict(f"an inbox for {address} exists already")
+        raise Conflict(f"an inbox for {address} already exists")

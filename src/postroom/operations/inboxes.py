@@ -128,7 +128,7 @@ async def delete_inbox(ctx: RequestContext, request: DeleteInbox) -> None:
     inbox = await inbox_of(ctx, request.inbox_id)
     if inbox.account_id is not None:
         raise Conflict(
-            f"{inbox.id} is the inbox of the account {inbox.account_id}; remove that instead"
+            f"{inbox.id} is the inbox of the account {inbox.account_id}; remove the account instead"
         )
     unused = await ctx.store.remove_inbox(request.inbox_id, ctx.visible, force=request.force)
     await discard_unused(ctx, require(unused, no_inbox(request.inbox_id)))
@@ -143,7 +143,7 @@ class FindIds(Request):
     prefix: Annotated[
         str,
         argument(
-            "The kind and at least three characters.",
+            "The prefix and at least three more characters.",
             "msg_4h8",
             min_length=7,
             max_length=64,

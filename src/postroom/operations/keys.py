@@ -79,7 +79,7 @@ def _expiry_of(ctx: RequestContext, written: str | None) -> datetime | None:
     """
     found = None if written in (None, _NEVER) else _moment(written, ctx.clock())
     if found is not None and found <= ctx.clock():
-        problem = "is in the past; give a future time, such as 30d; delete_key ends a key now"
+        problem = "is in the past; give a future time, such as 30d; delete_key revokes a key now"
         raise InvalidInput(
             f"expires_at: {problem}", problems=[{"field": "expires_at", "problem": problem}]
         )
@@ -102,10 +102,10 @@ def _moment(written: str, now: datetime) -> datetime | None:
 
 OnlyInboxes = Annotated[
     list[InboxName] | None,
-    argument("The only inboxes that exist for it; default: all.", ["inb_7k2m9q"], max_length=1000),
+    argument("The only inboxes that it sees; default: all.", ["inb_7k2m9q"], max_length=1000),
 ]
 ExpiresAt = Annotated[
-    Expiry, argument("When it ends: a time, or a time from now such as 30d.", "30d")
+    Expiry, argument("When it expires: a time, or a time from now such as 30d.", "30d")
 ]
 
 
@@ -120,7 +120,7 @@ class CreateKey(Request):
     accounts: Annotated[
         list[AccountId] | None,
         argument(
-            "The only accounts that exist for it, with their inboxes; default: all.",
+            "The only accounts that it sees, with their inboxes; default: all.",
             ["work"],
             max_length=1000,
         ),
@@ -128,7 +128,7 @@ class CreateKey(Request):
     namespaces: Annotated[
         list[NamespaceName] | None,
         argument(
-            "The only namespaces of memories that exist for it; default: all, or "
+            "The only namespaces of memories that it sees; default: all, or "
             "none if inboxes or accounts are given.",
             ["support"],
             max_length=1000,
@@ -199,7 +199,7 @@ def _check_approver(ctx: RequestContext, scopes: list[Scope]) -> None:
         raise InvalidInput("scopes: a key with the scope approve can have no other scope")
     if Scope.APPROVE not in ctx.caller.scopes:
         raise Forbidden(
-            "scopes: a key with the scope approve is made at the terminal, with `postroom key "
+            "scopes: a key with the scope approve is created at the terminal, with `postroom key "
             "create`, or on the web pages"
         )
 
@@ -258,7 +258,7 @@ class UpdateKey(Request):
     key_id: KeyId
     name: Annotated[Name | None, argument("What it is for.", "crm", min_length=1)] = None
     expires_at: Annotated[
-        Expiry, argument("When it ends: a time, a time from now such as 30d, or never.", "never")
+        Expiry, argument("When it expires: a time, a time from now such as 30d, or never.", "never")
     ] = None
     approval: ApprovalMode = None
     recipients: Recipients = None
@@ -319,7 +319,7 @@ class ListAudit(Paged):
 
     actor: Annotated[_Name, argument("Only this key or rule.", "key_3s8v5y")] = None
     action: Annotated[_Name, argument("Only this action.", "apply_label")] = None
-    target: Annotated[_Name, argument("Only about this.", "msg_4h8t2w")] = None
+    target: Annotated[_Name, argument("Only on this object.", "msg_4h8t2w")] = None
     via: Annotated[Via | None, argument("Only changes requested this way.", "mcp-stdio")] = None
     after_date: Annotated[Moment, argument("From this time on.", "2026-01-31")] = None
     before_date: Annotated[Moment, argument("Before this time.", "2026-02-28")] = None

@@ -109,7 +109,9 @@ Links = Annotated[
 def check_namespace(ctx: RequestContext, namespace: str) -> None:
     """Refuse to write to a namespace that the caller may not see. Raises Forbidden."""
     if not ctx.caller.namespaces.sees(namespace):
-        raise Forbidden(f"your key may not write to the namespace {namespace}; use one of its own")
+        raise Forbidden(
+            f"your key may not write to the namespace {namespace}; use another namespace"
+        )
 
 
 def check_expiry(ctx: RequestContext, expires_at: datetime | None) -> None:
@@ -130,7 +132,7 @@ def author_of(ctx: RequestContext) -> Author:
 class MemoryAdd(Request):
     """Remember something under a key. A known key gets a new version; omitted fields stay.
 
-    `similar` names memories that say nearly the same: better update one of those.
+    `similar` lists memories with nearly the same text: prefer to update one of these.
     """
 
     key: Key
@@ -138,7 +140,7 @@ class MemoryAdd(Request):
     summary: Summary = None
     tags: Annotated[Tags | None, argument("Tags.", ["billing"])] = None
     links: Links = None
-    expires_at: Annotated[Expiry, argument("Forget it then.", "2027-01-31")] = None
+    expires_at: Annotated[Expiry, argument("When it expires.", "2027-01-31")] = None
     namespace: Namespace = DEFAULT_NAMESPACE
 
 
@@ -169,17 +171,17 @@ class MemoryUpdate(Request):
     summary: Summary = None
     tags: Annotated[Tags | None, argument("All its tags.", ["billing"])] = None
     links: Links = None
-    expires_at: Annotated[Expiry, argument("Forget it then, or never.", "never")] = None
-    trust: Annotated[Literal["user"] | None, argument("Vouch for it: the owner only.", "user")] = (
-        None
-    )
+    expires_at: Annotated[Expiry, argument("When it expires, or never.", "never")] = None
+    trust: Annotated[
+        Literal["user"] | None, argument("Set its trust; only the owner can.", "user")
+    ] = None
     namespace: Namespace = DEFAULT_NAMESPACE
 
 
 @operation(Scope.WRITE)
 async def memory_update(ctx: RequestContext, request: MemoryUpdate) -> Memory:
     if request.trust is not None and not ctx.caller.is_owner:
-        raise Forbidden("only the owner can vouch for a memory; leave trust out")
+        raise Forbidden("only the owner can set trust; leave it out")
     return await _write(ctx, request, vouches=request.trust is not None, is_new_allowed=False)
 
 
@@ -229,7 +231,7 @@ async def _write(
 
 
 def _unknown(key: str, namespace: str) -> str:
-    return f"no memory {key} in the namespace {namespace}; memory_list shows those there"
+    return f"no memory {key} in the namespace {namespace}; memory_list shows the existing ones"
 
 
 class MemoryGet(Request):
@@ -239,7 +241,7 @@ class MemoryGet(Request):
     namespace: Namespace = DEFAULT_NAMESPACE
     include_history: Annotated[bool, argument("Add its older versions.", True)] = False
     max_chars: Annotated[int, argument("Cut the text here.", 4000, ge=1, le=100_000)] = SHOWN_CHARS
-    text_offset: Annotated[int, argument("Read on from next_offset.", 12000, ge=0, le=2**53)] = 0
+    text_offset: Annotated[int, argument("Continue from next_offset.", 12000, ge=0, le=2**53)] = 0
 
 
 @operation(Scope.READ)
@@ -256,7 +258,7 @@ async def memory_get(ctx: RequestContext, request: MemoryGet) -> Memory:
 
 
 class MemoryDelete(Request):
-    """Forget a memory and its older versions for good."""
+    """Delete a memory and its older versions permanently."""
 
     key: Key
     namespace: Namespace = DEFAULT_NAMESPACE

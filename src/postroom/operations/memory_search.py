@@ -64,7 +64,7 @@ def check_enabled(ctx: RequestContext) -> None:
     """Raise FeatureDisabled if memory search is switched off."""
     if not ctx.memory_search:
         raise FeatureDisabled(
-            "memory search is switched off; set POSTROOM_MEMORY_SEARCH=true to switch it on"
+            "memory search is disabled; set POSTROOM_MEMORY_SEARCH=true to enable it"
         )
 
 
@@ -92,7 +92,7 @@ class MemoryFilter(Paged):
 
 
 class MemoryList(MemoryFilter):
-    """List memories without their texts, the one that changed last first."""
+    """List memories without their texts, most recently changed first."""
 
 
 @operation(Scope.READ)
@@ -121,9 +121,9 @@ async def list_namespaces(ctx: RequestContext, request: ListNamespaces) -> Page[
 
 
 class MemorySearch(MemoryFilter):
-    """Search memories by meaning and by words, the most relevant first.
+    """Search memories by meaning and by words, most relevant first. Use
 
-    Ask in your own words. `relevance` is 0 to 1. memory_get reads one in full.
+    a natural question. `relevance` is 0 to 1. memory_get reads one in full.
     """
 
     query: Annotated[
@@ -170,7 +170,7 @@ def _as_text(value: object) -> object:
 
 
 class MemoryFulltextSearch(MemoryFilter):
-    """Search memories by keywords, stemmed and in any case; matches are in <mark> in `excerpt`."""
+    """Search memories by keywords, stemmed and ignoring case; matches are in " "<mark> in `excerpt`."""
 
     keywords: Annotated[
         str,

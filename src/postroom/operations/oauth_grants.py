@@ -66,7 +66,7 @@ class GetAccessRequest(Request):
     issuer: Annotated[_Text, argument("The URL of this server.", "https://mail.example.com")]
     client_id: Annotated[_Text, argument("The client.", "https://app.example/client.json")]
     redirect_uri: Annotated[
-        _Text, argument("Where the answer goes.", "https://app.example/callback")
+        _Text, argument("Where the browser is redirected.", "https://app.example/callback")
     ] = ""
     response_type: Annotated[_Text, argument("Always code.", "code")] = ""
     code_challenge: Annotated[
@@ -76,7 +76,9 @@ class GetAccessRequest(Request):
     resource: Annotated[
         _Text, argument("What the tokens are for.", "https://mail.example.com/mcp")
     ] = ""
-    scope: Annotated[_Text, argument("What it wants, with spaces.", "read write")] = ""
+    scope: Annotated[
+        _Text, argument("The requested scopes, separated by spaces.", "read write")
+    ] = ""
 
 
 @operation(Scope.ADMIN)
@@ -90,7 +92,8 @@ async def _asked(ctx: RequestContext, request: GetAccessRequest) -> AccessReques
     client = await find_client(ctx, request.client_id)
     if not request.redirect_uri or not is_registered(client, request.redirect_uri):
         raise InvalidInput(
-            "redirect_uri: not one of this client; nobody is redirected there. If you came from a "
+            "redirect_uri: not registered by this client, so the browser is not "
+            "redirected. If you came from a "
             "page or mail that you do not trust, close this window"
         )
     return AccessRequest(client, request.redirect_uri, _wanted(request.scope), _error_of(request))
@@ -120,7 +123,7 @@ class GrantAccess(GetAccessRequest):
 
     scopes: Annotated[
         list[Literal[Scope.READ, Scope.WRITE, Scope.SEND]],
-        argument("What it may do, of what it asked for.", ["read"], min_length=1, max_length=3),
+        argument("The scopes to grant.", ["read"], min_length=1, max_length=3),
     ]
     inboxes: OnlyInboxes = None
     approval: Annotated[
@@ -136,7 +139,7 @@ async def grant_access(ctx: RequestContext, request: GrantAccess) -> Grant:
         raise InvalidInput(asked.error[1])
     beyond = set(request.scopes) - set(asked.scopes)
     if beyond:
-        raise Forbidden(f"scopes: the client did not ask for {', '.join(sorted(beyond))}")
+        raise Forbidden(f"scopes: the client did not request {', '.join(sorted(beyond))}")
     key = await new_key(ctx, _key_request(ctx, asked, request))
     code, now = new_token(ctx.cell), ctx.clock()
     token = OAuthToken(

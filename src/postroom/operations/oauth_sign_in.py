@@ -107,12 +107,12 @@ class StartSignIn(Request):
     ] = None
     name: Annotated[Name, argument("The name shown as sender.", "Ana Lee")] = ""
     scopes: Annotated[
-        list[AccountScope], argument("What may be done with it.", ["read"], max_length=3)
+        list[AccountScope], argument("The allowed operations.", ["read"], max_length=3)
     ] = list(SCOPES)
     redirect: Annotated[
         str,
         Field(max_length=200, pattern=_LOOPBACK),
-        argument("Where the browser ends, on this machine.", "http://127.0.0.1:8700/back"),
+        argument("The redirect address, on this machine.", "http://127.0.0.1:8700/back"),
     ] = UNUSED_REDIRECT
 
 
@@ -169,12 +169,10 @@ async def _with_device_code(ctx: RequestContext, pending: _Pending) -> StartedSi
 class FinishSignIn(Request):
     """Go on with a sign-in: add the account or renew its login if the person has signed in."""
 
-    sign_in: Annotated[str, argument("As start_sign_in gave it.", "q83v", max_length=8_000)]
+    sign_in: Annotated[str, argument("As start_sign_in returned it.", "q83v", max_length=8_000)]
     answer: Annotated[
         str,
-        argument(
-            "The address on which the browser ended.", "http://127.0.0.1:1/", max_length=8_000
-        ),
+        argument("The final address of the browser.", "http://127.0.0.1:1/", max_length=8_000),
     ] = ""
 
 

@@ -211,7 +211,7 @@ PlanId = Annotated[Id, argument("The plan.", "pln_5r2x7h")]
 
 
 class CreateRule(Request):
-    """Plan a rule over stored mail: what it would do, and why. apply_rule_plan carries it out.
+    """Plan a rule over stored mail: what it would do, and why. apply_rule_plan applies it.
 
     dry_run=false saves the rule for new mail instead.
     """
@@ -225,7 +225,7 @@ async def create_rule(ctx: RequestContext, request: CreateRule) -> Rule | DryRun
     from postroom.rules.parser import parse_rule
 
     if request.dry_run:
-        needs_read(ctx, "a plan tells which mail matches")
+        needs_read(ctx, "a plan shows which mail matches")
     definition = parse_rule(request.rule_yaml)
     await check_actions(ctx, definition.then)
     check_values(ctx, definition.then)
@@ -278,7 +278,7 @@ async def _every_inbox(ctx: RequestContext) -> list[Inbox]:
 
 
 class RunRulePlan(Request):
-    """Plan a saved rule over stored mail; apply_rule_plan carries it out."""
+    """Plan a saved rule over stored mail; apply_rule_plan applies it."""
 
     rule_id: RuleId
     limit: Limit = 50
@@ -322,7 +322,7 @@ def without_hidden(ctx: RequestContext, item: PlanItem) -> PlanItem:
 
 
 class ApplyRulePlan(Request):
-    """Carry out a plan exactly as it is; if one of its messages changed since, nothing is done."""
+    """Apply a plan exactly as it is; if one of its messages changed since, nothing is done."""
 
     plan_id: PlanId
 
@@ -336,7 +336,7 @@ async def apply_rule_plan(ctx: RequestContext, request: ApplyRulePlan) -> Action
 
 
 class UndoRulePlan(Request):
-    """Take back an applied plan, except what was changed again since."""
+    """Undo an applied plan, except what was changed again since."""
 
     plan_id: PlanId
 
@@ -351,7 +351,7 @@ async def undo_rule_plan(ctx: RequestContext, request: UndoRulePlan) -> ActionRe
 
 
 class ListRules(Paged):
-    """List saved rules in the order they run in."""
+    """List saved rules in the order in which they run."""
 
 
 @operation(Scope.READ)
@@ -398,7 +398,9 @@ class UpdateRule(Request):
     constraints = (change_of(("enabled", "position"), "give enabled or position, or both"),)
     rule_id: RuleId
     enabled: Annotated[bool | None, argument("Whether it runs.", False)] = None
-    position: Annotated[int | None, argument("Its place; 1 runs first.", 1, ge=1, le=1000)] = None
+    position: Annotated[int | None, argument("Its position; 1 runs first.", 1, ge=1, le=1000)] = (
+        None
+    )
 
 
 @operation(Scope.WRITE)
@@ -426,7 +428,7 @@ async def update_rule(ctx: RequestContext, request: UpdateRule) -> Rule:
 
 
 class DeleteRule(Request):
-    """Delete a rule, and return it. Its effects stay."""
+    """Delete a rule, and return it. Its changes stay."""
 
     rule_id: RuleId
 

@@ -54,7 +54,7 @@ TYPES: tuple[str, ...] = get_args(EventType)
 
 def _known(name: str) -> str:
     if name not in TYPES:
-        raise ValueError(f"there is no event {name}; there are {', '.join(TYPES)}")
+        raise ValueError(f"there is no event type {name}; the types are {', '.join(TYPES)}")
     return name
 
 
@@ -150,7 +150,9 @@ class CreateWebhook(Request):
 
     url: Annotated[
         str,
-        argument("Where to send them.", "https://example.com/hook", min_length=8, max_length=2000),
+        argument(
+            "The URL to send events to.", "https://example.com/hook", min_length=8, max_length=2000
+        ),
         Accepts({"pattern": WEBHOOK_URL}),
     ]
     types: Annotated[
@@ -167,7 +169,7 @@ class CreateWebhook(Request):
 
 @operation(Scope.ADMIN)
 async def create_webhook(ctx: RequestContext, request: CreateWebhook) -> Webhook:
-    needs_read(ctx, "a webhook receives what arrives")
+    needs_read(ctx, "a webhook receives data about incoming mail")
     ctx.poster.check(request.url)
     for inbox_id in request.inboxes or ():
         await inbox_of(ctx, inbox_id)
@@ -288,7 +290,7 @@ async def renew_webhook(ctx: RequestContext, request: RenewWebhook) -> Webhook:
     before = await ctx.store.webhook(request.webhook_id, ctx.visible)
     is_stopped = await webhook_refusal(ctx, before.made_by, before.inboxes)
     if is_stopped:
-        needs_read(ctx, "a webhook receives what arrives")
+        needs_read(ctx, "a webhook receives data about incoming mail")
     webhook = await ctx.store.renew_webhook(
         request.webhook_id,
         secret,
@@ -325,7 +327,7 @@ class GetDelivery(Request):
 
 @operation(Scope.ADMIN)
 async def get_delivery(ctx: RequestContext, request: GetDelivery) -> DeliveryBody:
-    needs_read(ctx, "the body says what arrived")
+    needs_read(ctx, "the body has data about incoming mail")
     delivery, event = await ctx.store.webhook_delivery(
         request.webhook_id, request.delivery_id, ctx.visible
     )

@@ -380,7 +380,7 @@ async def webhook_refusal(services: Services, made_by: str | None, inboxes: View
         return ""
     callers = await current_callers(services, [made_by])
     why = _missing_right(callers.get(made_by), _WEBHOOK_SCOPES, inboxes)
-    return why and f"the key that made this webhook {why}; {_RENEW_ADVICE}"
+    return why and f"the key that created this webhook {why}; {_RENEW_ADVICE}"
 
 
 async def stopped_webhooks(services: Services, webhooks: Iterable[Webhook]) -> dict[str, str]:

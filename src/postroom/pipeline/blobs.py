@@ -38,14 +38,15 @@ async def check_installation_mark(store: Store, blobs: BlobStore, name: str | No
     location, owner = blobs.mark.place, await blobs.mark.read()
     if owner is not None and owner != name:
         raise Conflict(
-            f"{location} holds the blobs of another installation; use another place (--data, "
-            "POSTROOM_BLOBS_URL). If that installation no longer exists, or this one replaces it, "
+            f"{location} holds the blobs of another installation; use another location "
+            "(--data, POSTROOM_BLOBS_URL). If that installation no longer exists, or "
+            "this one replaces it, "
             f"remove {location}/installation.json and try again"
         )
     if owner is None and await blobs.mark.has_blobs() and not await _has_stored_blob(store, blobs):
         raise Conflict(
             f"{location} has blobs, and none of them belongs to this installation; use an empty "
-            "place (--data, POSTROOM_BLOBS_URL), or empty this one if nothing needs it any more"
+            "location (--data, POSTROOM_BLOBS_URL), or empty this one if nothing needs it any more"
         )
     return owner
 

@@ -117,15 +117,17 @@ OUTCOME_COUNTERS = {
 
 FAILURE_COUNTERS = {
     "smtp_failed": "Mails that could not be stored; the sender retries.",
-    "smtp_smuggled": "Mails refused for a bare newline, or for commands sent before our reply.",
+    "smtp_smuggled": "Mails refused for a bare newline, or for commands sent before the reply.",
     "smtp_looping": "Mails refused as a mail loop (more than 50 Received headers).",
     "smtp_limited": "Connections and mails delayed: too many from one address.",
-    "parsing_failed": "Mails whose body could not be parsed within the limits; the bytes are kept.",
+    "parsing_failed": "Mails whose body could not be parsed within the limits; the bytes are "
+    "stored.",
     "outbox_failed": "Recipients that the relay rejected permanently.",
     "outbox_unknown": "Recipients for whom it is not known whether the relay accepted the mail.",
     "outbox_bounced": "Recipients abandoned after 48 hours.",
     "outbox_errors": "Mails that could not be sent because of an internal error.",
-    "outbox_claims_lost": "Mails taken over by another process because this one seemed stopped.",
+    "outbox_claims_lost": "Mails taken over by another process because this one appeared to have "
+    "stopped.",
     "outbox_unsettled": "Mails whose outcome could not be written immediately; it is retried.",
     "sync_skipped": "Mails of accounts that could not be fetched or stored.",
     "sync_failed": "Sync passes that failed; they are retried.",

@@ -80,7 +80,7 @@ def claim_retry_s(failures: int) -> float:
     return min(CLAIM_RETRY_S * (1 << min(failures - 1, 16)), LONGEST_CLAIM_RETRY_S)
 
 
-CHANGED = Outcome("failed", "not sent: it is not the mail that was allowed to leave")
+CHANGED = Outcome("failed", "not sent: it is not the mail that was approved")
 
 
 def _sha256(raw: bytes) -> str:
@@ -446,5 +446,5 @@ def settled(
     if outcome.result != "deferred":
         return Recipient(address, outcome.result, outcome.detail)
     if tried_since is not None and now - tried_since >= GIVE_UP_AFTER:
-        return Recipient(address, "bounced", f"given up after 48 hours: {outcome.detail}")
+        return Recipient(address, "bounced", f"abandoned after 48 hours: {outcome.detail}")
     return Recipient(address, "queued", outcome.detail)

@@ -179,8 +179,8 @@ SLOW_S = 5.0
 PAUSE_S = 5.0
 """How long a cell that did not answer is left alone; then one mail tries it."""
 
-UNAVAILABLE = "the cell of {} does not answer; the mail is tried again"
-UNCONFIRMED = "the cell did not confirm the mail; it is sent again, and stored once"
+UNAVAILABLE = "the cell of {} does not answer; sending is retried"
+UNCONFIRMED = "the cell did not confirm the mail; it is sent again, and stored only once"
 
 
 @dataclass(eq=False)

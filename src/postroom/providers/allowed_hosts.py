@@ -99,13 +99,13 @@ class AddressGuard:
         literal = literal_address(target.host)
         if literal is None and is_loopback(target.host) and not self.is_allowed(_LOOPBACK):
             raise InvalidInput(
-                "url: this is the name of this machine; POSTROOM_WEBHOOK_ALLOW=127.0.0.0/8,::1/128 "
+                "url: this is a name of this machine; POSTROOM_WEBHOOK_ALLOW=127.0.0.0/8,::1/128 "
                 "allows it"
             )
         if literal is not None and not self.is_allowed(literal):
             raise InvalidInput(
                 "url: this address is not on the public Internet; "
-                "POSTROOM_WEBHOOK_ALLOW opens networks of your own"
+                "POSTROOM_WEBHOOK_ALLOW allows your own networks"
             )
 
     def is_allowed(self, address: Address) -> bool:
@@ -175,8 +175,8 @@ _HINT = "set POSTROOM_ACCOUNT_ALLOW, or add the account with `postroom account a
 def unreachable_message(host: str, port: int) -> str:
     """The error for any failed connection to a server that a key named."""
     return (
-        f"could not connect to {host}:{port}; check the host, the port, the kind of security and "
-        "the certificate. POSTROOM_ACCOUNT_ALLOW opens networks that are not public"
+        f"could not connect to {host}:{port}; check the host, the port, the transport security "
+        "and the certificate. POSTROOM_ACCOUNT_ALLOW allows private networks"
     )
 
 
@@ -191,7 +191,7 @@ def check_host(
     if address is not None and not guard.is_allowed(address):
         raise InvalidInput(f"{name}host: this address is not on the public Internet; {_HINT}")
     if address is None and is_loopback(host) and not network_policy.networks:
-        raise InvalidInput(f"{name}host: this name is that of this machine; {_HINT}")
+        raise InvalidInput(f"{name}host: this is a name of this machine; {_HINT}")
     is_named = address is None or guard.is_in_allowed_network(address)
     if port not in ports and not (network_policy.networks and is_named):
         allowed = ", ".join(str(number) for number in sorted(ports))

@@ -296,7 +296,7 @@ class EndpointEmbedder:
         except httpx2.HTTPError as error:
             raise ProviderError("the embeddings endpoint cannot be reached") from error
         if response.status_code in (401, 403):
-            raise ProviderAuthFailed("the embeddings endpoint refused our key")
+            raise ProviderAuthFailed("the embeddings endpoint refused the key")
         if response.is_error:
             raise ProviderError(f"the embeddings endpoint answered {response.status_code}")
         return _vectors(response, len(texts))
@@ -312,7 +312,9 @@ def _vectors(response: httpx2.Response, count: int) -> list[Vector]:
     except _SHAPE_ERRORS as error:
         raise ProviderError("unexpected response from the embeddings endpoint") from error
     if len(vectors) != count or len({len(vector) for vector in vectors}) > 1:
-        raise ProviderError(f"the embeddings endpoint gave {len(vectors)} vectors for {count}")
+        raise ProviderError(
+            f"the embeddings endpoint returned {len(vectors)} vectors for {count} texts"
+        )
     return vectors
 
 

@@ -85,7 +85,7 @@ _SIZE = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 _NOT_INTERNATIONAL = "the relay does not support addresses that are not ASCII (SMTPUTF8)"
 _UNKNOWN = (
     "the connection ended before the relay confirmed the mail ({}); it is not retried "
-    "automatically: ask the recipient, then retry or drop it"
+    "automatically: ask the recipient, then retry or ignore it"
 )
 
 

@@ -18,7 +18,7 @@ BeforeSubmit = Callable[[], Awaitable[None]]
 
 UNKNOWN = (
     "the connection ended before the provider confirmed the mail ({}); it is not retried "
-    "automatically: look into Sent, then retry or drop it"
+    "automatically: check Sent, then retry or ignore it"
 )
 
 

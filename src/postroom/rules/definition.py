@@ -72,20 +72,22 @@ class ActionType:
 
 
 ACTIONS: dict[str, ActionType] = {
-    "apply_label": ActionType("a label", ("label",), "puts a label on the message"),
-    "remove_label": ActionType("a label", ("label",), "takes a label off"),
+    "apply_label": ActionType("a label", ("label",), "adds a label to the message"),
+    "remove_label": ActionType("a label", ("label",), "removes a label"),
     "move": ActionType("a mailbox", ("mailbox", "destination", "to"), "moves it to a mailbox"),
     "mark_read": ActionType("", (), "sets the flag `seen`"),
-    "mark_unread": ActionType("", (), "takes the flag `seen` away"),
+    "mark_unread": ActionType("", (), "clears the flag `seen`"),
     "flag": ActionType("", (), "sets the flag `flagged`"),
     "unflag": ActionType("", (), "takes the flag `flagged` away"),
     "archive": ActionType("", (), "moves it to Archive"),
     "delete": ActionType("", (), "moves it to Trash"),
-    "forward": ActionType("an address", ("to", "address"), "sends it on, with its attachments"),
-    "reply": ActionType("a text", ("text", "body"), "answers the sender, if a person wrote it"),
-    "webhook": ActionType("whk_… or a URL", ("webhook", "url"), "tells a webhook of it"),
-    "remember": ActionType("{key, text}", ("key", "text"), "keeps a memory"),
-    "stop": ActionType("", (), "ends the chain: no later rule sees the message"),
+    "forward": ActionType("an address", ("to", "address"), "forwards it with its attachments"),
+    "reply": ActionType(
+        "a text", ("text", "body"), "replies to the sender, unless the mail is automatic"
+    ),
+    "webhook": ActionType("whk_… or a URL", ("webhook", "url"), "notifies a webhook"),
+    "remember": ActionType("{key, text}", ("key", "text"), "stores a memory"),
+    "stop": ActionType("", (), "stops: later rules do not run on the message"),
 }
 """The actions of rules."""
 
@@ -228,7 +230,7 @@ def lacking(caller: Caller, rights: Rights) -> str:
     if rights.scope is not None and rights.scope not in caller.scopes:
         return f"needs a key with the scope {rights.scope}"
     if rights.discloses_mail and Scope.READ not in caller.scopes:
-        return "needs a key with the scope read, because it passes mail on"
+        return "needs a key with the scope read, because it sends mail to others"
     if rights.namespace is not None and not caller.namespaces.sees(rights.namespace):
         return f"needs a key that may write to the namespace {rights.namespace}"
     return ""

@@ -296,7 +296,7 @@ def _contradictions(condition: Condition) -> Iterator[Warned]:
         for at, test in enumerate(tests):
             for other in tests[at + 1 :]:
                 if _exclude(test, other):
-                    yield other.line, f"{plain(test)} and {plain(other)} never hold together"
+                    yield other.line, f"{plain(test)} and {plain(other)} exclude each other"
         yield from _denied(condition, tests)
     for part in condition.parts:
         if not (condition.kind == "all" and isinstance(part, Group) and part.kind == "all"):
@@ -316,7 +316,7 @@ def _denied(group: Group, tests: Sequence[Comparison]) -> Iterator[Warned]:
         if isinstance(part, Group) and part.kind == "none":
             for denied in part.parts:
                 if isinstance(denied, Comparison) and denied in tests:
-                    what = f"{plain(denied)} must hold and must not, so nothing matches"
+                    what = f"{plain(denied)} is both required and excluded, so nothing matches"
                     yield denied.line, what
 
 

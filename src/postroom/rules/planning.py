@@ -184,7 +184,9 @@ def _refusal(action: Action, facts: Facts) -> str:
     if action.type not in ("forward", "reply") or head is None:
         return ""
     if head.is_ours or head.is_report or facts.direction == "outbound":
-        return f"{action.type}: not done for forwards of rules, reports and our own mail"
+        return (
+            f"{action.type}: not done for forwards by rules, reports and mail of this installation"
+        )
     if action.type == "reply" and (head.is_automatic or not facts.sender):
         return "reply: not sent to automatic mail"
     return ""

@@ -32,8 +32,8 @@ Addresses = Annotated[
 def _header_name(name: str) -> str:
     if not re.fullmatch(_NAME, name) or name.lower().startswith(_OURS):
         raise ValueError(
-            "only headers whose names begin with X- or List- can be set (not X-Postroom-); the "
-            "others follow from the mail"
+            "only headers whose names begin with X- or List- can be set (not X-Postroom-); "
+            "Postroom sets the others"
         )
     return name
 
@@ -114,7 +114,7 @@ def check_send_at(ctx: RequestContext, send_at: Moment) -> Moment:
         raise InvalidInput(
             f"send_at: {send_at:%Y-%m-%dT%H:%M:%SZ} is in the past; "
             f"the time is {now:%Y-%m-%dT%H:%M:%SZ} now. Give a later time, "
-            "or leave it out to send at once",
+            "or leave it out to send immediately",
             field="send_at",
         )
     if send_at is not None and send_at > now + LONGEST_WAIT:

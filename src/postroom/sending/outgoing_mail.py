@@ -75,14 +75,14 @@ class AttachmentInput(Request):
     ] = None
     attachment_id: Annotated[
         str | None,
-        argument("Instead of content: an attachment we hold.", "att_6p1r4z", max_length=64),
+        argument("Instead of content: a stored attachment.", "att_6p1r4z", max_length=64),
         Accepts({"pattern": "^[A-Za-z0-9_-]+$"}),
     ] = None
 
     @model_validator(mode="after")
     def _content_or_id(self) -> Self:
         if (self.content is None) == (self.attachment_id is None):
-            raise ValueError("give content (base64) or attachment_id, one of them")
+            raise ValueError("give either content (base64) or attachment_id")
         if self.content is not None and self.filename is None:
             raise ValueError("filename is required with content")
         return self
@@ -116,7 +116,7 @@ async def collect(
     total = sum(len(file.content) for file in files)
     if total > ctx.limits.attachments_bytes:
         raise TooLarge(
-            f"the attachments have {total} bytes together; "
+            f"the attachments have {total} bytes in total; "
             f"the limit is {ctx.limits.attachments_bytes}"
         )
     return tuple(files)
@@ -125,7 +125,7 @@ async def collect(
 def check_files(ctx: RequestContext, files: Iterable[AttachmentInput] | None) -> None:
     """Refuse stored files to a caller who may not read them. Raises Forbidden."""
     if any(file.attachment_id is not None for file in files or ()):
-        needs_read(ctx, "attachment_id passes a stored file on")
+        needs_read(ctx, "attachment_id sends a stored file to others")
 
 
 async def _file(ctx: RequestContext, file: AttachmentInput, number: int) -> OutgoingAttachment:

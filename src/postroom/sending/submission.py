@@ -323,7 +323,7 @@ def _sentence(memory: DisclosedMemory) -> str:
     whose = f"is about {about}" if memory.about else f"comes from {sources}"
     return (
         f"this mail repeats the memory {memory.key} ({memory.namespace}), which {whose}, "
-        f"to {list_some(memory.others)}; check that they may know it"
+        f"to {list_some(memory.others)}; check that they may read it"
     )
 
 

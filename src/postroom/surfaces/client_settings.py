@@ -108,7 +108,7 @@ def _remotely(text: str, remark: str = "") -> Lines:
 
 
 def _with_sign_in(text: str) -> Lines:
-    words = "The client opens a page here on which you allow it; it needs no key."
+    words = "The client opens a page of Postroom on which you allow access; it needs no key."
     return Lines("Over HTTP, with sign-in", text, words)
 
 
@@ -214,7 +214,7 @@ def _chatgpt(url: str, key: str) -> Client:
                 "In ChatGPT",
                 f"{url}/mcp",
                 "Settings → Apps → Advanced settings → Developer mode, then Create: paste this "
-                "URL and choose OAuth. It leads you to a page here on which you allow it.",
+                "URL and choose OAuth. It opens a page of Postroom on which you allow access.",
             ),
             Lines("In the Responses API of OpenAI, as a tool", json.dumps(tool, indent=2)),
         ),

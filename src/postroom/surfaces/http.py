@@ -95,23 +95,27 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "invalid_input": Kind(422, "Invalid input", "An argument is wrong; `errors` names each."),
-    "malformed": Kind(400, "Malformed request", "The request cannot be read, such as bad JSON."),
+    "invalid_input": Kind(422, "Invalid input", "An argument is invalid; `errors` lists each."),
+    "malformed": Kind(
+        400, "Malformed request", "The request cannot be parsed, such as invalid JSON."
+    ),
     "unauthenticated": Kind(401, "Key required", "The key is missing or unknown."),
-    "forbidden": Kind(403, "Forbidden", "The key lacks a scope, or the origin is not ours."),
-    "write_disabled": Kind(403, "Writing is off", "A gate that keeps writes out is closed."),
-    "not_found": Kind(404, "Not found", "It does not exist, or not for this key."),
-    "feature_disabled": Kind(404, "Switched off", "A setting has switched this off."),
-    "method_not_allowed": Kind(405, "Method not allowed", "`Allow` lists the methods there are."),
-    "too_slow": Kind(408, "Too slow", "The request did not come in time."),
-    "conflict": Kind(409, "Conflict", "The request does not fit the current state."),
-    "too_large": Kind(413, "Too large", "Too many bytes."),
+    "forbidden": Kind(403, "Forbidden", "The key lacks a scope, or the origin is not allowed."),
+    "write_disabled": Kind(403, "Writing is off", "Writing is disabled by a setting."),
+    "not_found": Kind(404, "Not found", "The object does not exist, or the key may not see it."),
+    "feature_disabled": Kind(404, "Switched off", "The feature is disabled by a setting."),
+    "method_not_allowed": Kind(405, "Method not allowed", "`Allow` lists the supported methods."),
+    "too_slow": Kind(408, "Too slow", "The request was not received in time."),
+    "conflict": Kind(409, "Conflict", "The request conflicts with the current state."),
+    "too_large": Kind(413, "Too large", "The request or the mail is too large."),
     "rate_limited": Kind(429, "Too fast", "Try again after `retry_after` seconds."),
     "internal": Kind(500, "Internal error", "An internal error; `request_id` finds it in the log."),
-    "provider_error": Kind(502, "Provider failed", "A server we depend on failed or refused."),
-    "provider_auth": Kind(502, "Provider login failed", "A server refused our login."),
+    "provider_error": Kind(
+        502, "Provider failed", "A mail provider or relay failed or refused the request."
+    ),
+    "provider_auth": Kind(502, "Provider login failed", "A mail provider refused the login."),
     "unavailable": Kind(503, "Not ready", "The store cannot be read or written now."),
-    "provider_timeout": Kind(504, "Provider timed out", "A server did not answer in time."),
+    "provider_timeout": Kind(504, "Provider timed out", "A mail provider did not answer in time."),
     "storage_full": Kind(507, "Storage full", "Nothing was written; free some space."),
 }
 """Every kind of `errors.py`, and one that only HTTP knows."""

@@ -62,7 +62,7 @@ async def test_a_login_of_somebody_else_is_refused_and_costs_nothing(
             let_another_in(server)
             login = "password" if kind == "fastmail" else "access_token"
             before = app.services.providers.login_fingerprint("work")
-            with pytest.raises(Conflict, match="not of the mailbox of work") as refused:
+            with pytest.raises(Conflict, match="not for the mailbox of work") as refused:
                 await ask(app, accounts.log_in_account, account_id="work", **{login: "another"})
 
             assert kind == "fastmail" or OTHER in str(refused.value)
@@ -87,7 +87,7 @@ async def test_an_account_without_a_known_owner_takes_no_login_of_somebody_else(
                 await Desk(app, account).sync()
             login = "password" if kind == "fastmail" else "access_token"
             let_another_in(server)
-            with pytest.raises(Conflict, match="not of the mailbox of work"):
+            with pytest.raises(Conflict, match="not for the mailbox of work"):
                 await ask(app, accounts.log_in_account, account_id="work", **{login: "another"})
 
 
@@ -113,7 +113,7 @@ async def test_an_account_is_added_under_the_address_that_its_login_has(
         world = world_at(server)
         server.address = OTHER
         async with an_installation(tmp_path, world) as app:
-            with pytest.raises(Conflict, match=f"a login of {OTHER}; give that address"):
+            with pytest.raises(Conflict, match=f"login is for {OTHER}; use that address"):
                 await ask(app, accounts.add_account, account_id="work", **world.arguments)
             assert await nothing_is_kept(app)
             assert not app.services.providers.has_secret("work")

@@ -13,7 +13,7 @@ from tests.servers.relay import relaying
 from tests.surfaces.cli.conftest import Postroom
 from tests.surfaces.cli.pseudo_terminal import on_a_terminal
 
-QUESTIONS = {"approve": "Let this mail leave?", "reject": "Reject this mail?"}
+QUESTIONS = {"approve": "Send this mail?", "reject": "Reject this mail?"}
 
 
 @pytest.fixture

@@ -179,7 +179,7 @@ def test_a_folder_that_cannot_be_written_to_is_named_with_its_fix(
         session.check_writable(closed)
     with pytest.raises(Conflict, match=r"below cannot be created; `chmod u.rwx"):
         session.check_writable(closed / "below")
-    with pytest.raises(Conflict, match="file is a file; name a folder with --data"):
+    with pytest.raises(Conflict, match="file is a file; choose a folder with --data"):
         session.check_writable(tmp_path / "file")
 
 

@@ -281,7 +281,7 @@ def test_another_server_is_recognised(local, status, body, kind):
         other.shutdown()
 
     assert 2 == refused.code
-    assert f"is no Postroom server (HTTP {status}" in refused.err
+    assert f"is not a Postroom server (HTTP {status}" in refused.err
 
 
 def test_the_end_of_a_stream_is_told(local):

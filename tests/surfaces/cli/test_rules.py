@@ -44,7 +44,10 @@ def test_good_rules_are_called_good(postroom, rules):
     [
         ("from: builds.example", '"@builds.example"'),
         ("attachment.type: pdf", "{contains: pdf}"),
-        ("all: [{size_bytes: {less_than: 5}}, {size_bytes: {greater_than: 9}}]", "never hold"),
+        (
+            "all: [{size_bytes: {less_than: 5}}, {size_bytes: {greater_than: 9}}]",
+            "exclude each other",
+        ),
     ],
 )
 def test_a_rule_that_never_matches_is_warned_about(postroom, rules, when, advice):

@@ -364,7 +364,7 @@ def test_the_doctor_tells_a_server_with_other_data(postroom, inbox, tmp_path, mo
 
     status, fix = checks(result)["port"]
     assert ("warning", True) == (status, "--data" in fix)
-    assert "with other data than this folder" in detail_of(result, "port")
+    assert "with different data than this folder" in detail_of(result, "port")
 
 
 def test_the_doctor_tells_who_receives_mail(postroom, inbox, data, monkeypatch):

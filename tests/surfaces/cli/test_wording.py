@@ -75,7 +75,7 @@ SEARCH = {"q": "--q", "from": "--from", "limit": "--limit", "offset": "--offset"
         ("delete it with force=true", "delete it with --force"),
         ("or force=false.", "or --no-force."),
         ('use mode="words" or mode=hybrid', "use --mode words or --mode hybrid"),
-        ("mailbox=* for Trash", "--mailbox '*' for Trash"),
+        ("mailbox=* to include Trash", "--mailbox '*' to include Trash"),
         ("limit: must be 1", "--limit: must be 1"),
         ("such as q, from, labels or inbox_id", "such as --q, --from, --label or --inbox-id"),
         (

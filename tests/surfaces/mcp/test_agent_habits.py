@@ -57,7 +57,7 @@ async def test_a_sentence_finds_what_comes_nearest(lean: Agent, ctx: RequestCont
 
     assert ["Birthday party"] == [row["subject"] for row in found["results"]]
     assert 0 == found["total"]
-    assert "these come nearest" in found["hint"]
+    assert "these are closest" in found["hint"]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ async def test_syntax_that_is_plain_text_is_told(
 
     found = await lean.call("find_mail", q=q)
 
-    assert "plain text" in found["hint"]
+    assert "ordinary text" in found["hint"]
 
 
 async def test_an_inbox_of_all_rows_is_told_once(lean: Agent, ctx: RequestContext, inbox: Inbox):
@@ -236,10 +236,10 @@ async def test_a_message_leads_to_its_thread(lean: Agent, ctx: RequestContext, i
 @pytest.mark.parametrize(
     ("tool", "arguments", "advice"),
     [
-        ("read_mail", {"ids": ["att_none"]}, "find_mail shows what there is"),
+        ("read_mail", {"ids": ["att_none"]}, "find_mail shows the existing ones"),
         ("find_mail", {"inbox_id": "inb_none"}, "list_mailboxes shows those you may use"),
         ("change_mail", {"plan_id": "pln_none"}, "make_rule makes a new one"),
-        ("recall", {"key": "none"}, "recall shows those there"),
+        ("recall", {"key": "none"}, "recall shows the existing ones"),
     ],
 )
 async def test_advice_names_a_tool_of_this_toolset(

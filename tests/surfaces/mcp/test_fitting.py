@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from postroom.surfaces.mcp.call_tool import MAX_CHARS, as_text, fit
 
-GO_ON = "ask for less"
+GO_ON = "request less"
 
 
 def row(number: int, subject: str) -> dict[str, Any]:

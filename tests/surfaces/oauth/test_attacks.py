@@ -70,7 +70,7 @@ async def test_nobody_is_led_to_a_place_that_the_client_did_not_name(
         assert 422 == page.status_code, name
         assert "location" not in page.headers, name
         assert "evil.example" not in page.text, name
-        assert "redirect_uri: not one of this client" in words(page.text), name
+        assert "redirect_uri: not registered by this client" in words(page.text), name
 
 
 async def test_a_named_place_and_any_port_on_loopback_are_led_to(

@@ -140,7 +140,7 @@ async def test_a_raw_mail_is_received_once(rest, inbox):
     assert (200, "duplicate") == (again.status_code, again.json()["status"])
     assert first.json()["message_id"] == again.json()["message_id"]
     assert {"message_id", "thread_id", "status"} == set(first.json())
-    assert "another mail needs another Message-ID" in again.json()["hint"]
+    assert "a different mail needs a different Message-ID" in again.json()["hint"]
 
 
 async def test_a_repeated_mail_without_a_message_id_is_explained(rest, inbox):
@@ -153,7 +153,7 @@ async def test_a_repeated_mail_without_a_message_id_is_explained(rest, inbox):
 
     assert (201, 200, 201) == (first.status_code, again.status_code, other.status_code)
     assert "the mail has no Message-ID" in again.json()["hint"]
-    assert "give it a Message-ID of its own" in again.json()["hint"]
+    assert "add a Message-ID" in again.json()["hint"]
     assert "hint" not in other.json()
 
 

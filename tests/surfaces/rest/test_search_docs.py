@@ -26,7 +26,7 @@ def rows(head: str) -> list[list[str]]:
 
 
 def the_mail() -> bytes:
-    part = dict(rows("| part | what it says |"))
+    part = dict(rows("| part | value |"))
     date: datetime = parsedate_to_datetime(part["Date"])
     return mail(
         part["Subject"],
@@ -53,14 +53,14 @@ async def test_every_example_is_answered_as_it_is_written(
     found = await deliver(ctx, inbox, the_mail())
     for label in ("Work", "Urgent"):
         await rest.post("/v1/messages/labels", message_ids=[found.message_id], label=label)
-    examples = rows("| question | found | why |")
+    examples = rows("| query | found | why |")
 
     answers = [(row[0], await told(rest, row[0])) for row in examples]
 
     assert [(row[0], row[1]) for row in examples] == answers
     assert len(answers) > 40
     await rest.post(f"/v1/messages/{found.message_id}/move", destination="Trash")
-    in_trash = rows("| question | found |")
+    in_trash = rows("| query | found |")
     assert in_trash == [[row[0], await told(rest, row[0])] for row in in_trash]
     assert 4 == len(in_trash)
 

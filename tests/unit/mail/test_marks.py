@@ -60,7 +60,7 @@ def test_a_mark_is_where_the_text_stands_and_in_the_list() -> None:
     assert (1, "hidden", "display", 8, False) == (
         mark.number, mark.kind, mark.reason, mark.chars, mark.is_in_agent_text
     )  # fmt: skip
-    assert "switched off by its style · 8 characters, not given to the agent" in mark.label
+    assert "not displayed because of its style · 8 characters, not given to the agent" in mark.label
 
 
 def test_words_that_the_agent_gets_elsewhere_are_not_said_to_be_kept_out() -> None:
@@ -69,7 +69,7 @@ def test_words_that_the_agent_gets_elsewhere_are_not_said_to_be_kept_out() -> No
 
     ((_, label, words),) = boxes(found.html)
     assert SECRET == words
-    assert "the agent gets the same words elsewhere" in label
+    assert "the agent gets the same text elsewhere" in label
     assert "not given" not in label
 
 

@@ -146,7 +146,7 @@ def test_what_a_reader_does_not_see_is_left_out(reason):
     found = read_pdf(printed(UNSEEN[reason] + SEEN), CHARS)
 
     assert "black words" == found.text
-    assert (f"hidden text left out: 6 characters ({reason})",) == found.warnings
+    assert (f"hidden text omitted: 6 characters ({reason})",) == found.warnings
     assert [(reason, 6)] == [(hidden.reason, hidden.chars) for hidden in found.hidden]
 
 

@@ -30,7 +30,7 @@ def read(data: bytes) -> ExtractedText:
 
 
 def hidden(count: int, reason: str) -> tuple[str, ...]:
-    return (f"hidden text left out: {count} characters ({reason})",)
+    return (f"hidden text omitted: {count} characters ({reason})",)
 
 
 def test_the_paragraphs_tables_and_notes_of_a_word_document():
@@ -131,7 +131,7 @@ def test_hidden_sheets_rows_columns_and_cells_are_left_out():
     assert (
         *hidden(1, "number format that shows nothing"),
         *hidden(1, "white on white"),
-        "hidden sheets left out: 2",
+        "hidden sheets omitted: 2",
         "hidden rows left out: 1",
         "hidden columns left out: 1",
     ) == found.warnings
@@ -151,7 +151,7 @@ def test_hidden_slides_and_shapes_are_left_out():
     found = read(slides(shape("Seen") + shape("Secret", hidden=True), shape("Gone"), hidden=(2,)))
 
     assert "Slide 1\nSeen" == found.text.rstrip()
-    assert (*hidden(6, "hidden shape"), "hidden slides left out: 1") == found.warnings
+    assert (*hidden(6, "hidden shape"), "hidden slides omitted: 1") == found.warnings
 
 
 RTF_TEXTS = {

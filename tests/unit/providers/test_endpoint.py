@@ -60,9 +60,9 @@ async def test_a_question_asked_again_needs_no_new_vector():
 @pytest.mark.parametrize(
     ("status", "body", "kind", "words"),
     [
-        (401, {}, ProviderAuthFailed, "refused our key"),
+        (401, {}, ProviderAuthFailed, "refused the key"),
         (500, {}, ProviderError, "answered 500"),
-        (200, {"data": []}, ProviderError, "gave 0 vectors for 1"),
+        (200, {"data": []}, ProviderError, "returned 0 vectors for 1 texts"),
         (200, {"nothing": 1}, ProviderError, "unexpected response"),
         (200, {"data": [{"index": 0, "embedding": "x"}]}, ProviderError, "unexpected response"),
         (200, {"data": [{"index": 0, "embedding": []}]}, ProviderError, "unexpected response"),

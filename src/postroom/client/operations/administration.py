@@ -59,7 +59,7 @@ class AdministrationOperations:
             host: imap: the server.
             port: imap: its port (default 993).
             security: imap: tls, starttls or none (default tls).
-            smtp_host: imap: the server that takes mail; without it, it cannot send.
+            smtp_host: imap: the SMTP server; without it, the account cannot send.
             smtp_port: imap: its port (default 465).
             smtp_security: The same for SMTP (default tls).
             ca_file: Trust this certificate instead of the system's.
@@ -150,13 +150,13 @@ class AdministrationOperations:
         Args:
             name: What it is for.
             scopes: Its scopes (default read).
-            inboxes: The only inboxes that exist for it; default: all.
-            accounts: The only accounts that exist for it, with their inboxes; default: all.
-            namespaces: The only namespaces of memories that exist for it; default: all, or
-                none if inboxes or accounts are given.
+            inboxes: The only inboxes that it sees; default: all.
+            accounts: The only accounts that it sees, with their inboxes; default: all.
+            namespaces: The only namespaces of memories that it sees; default: all, or none if
+                inboxes or accounts are given.
             approval: When its mail waits for a person: never, risky or always.
-            recipients: Who may get its mail.
-            expires_at: When it ends: a time, or a time from now such as 30d.
+            recipients: The allowed recipients.
+            expires_at: When it expires: a time, or a time from now such as 30d.
         """
 
     @pages("GET", "/v1/keys")
@@ -182,9 +182,9 @@ class AdministrationOperations:
         Args:
             key_id: The key.
             name: What it is for.
-            expires_at: When it ends: a time, a time from now such as 30d, or never.
+            expires_at: When it expires: a time, a time from now such as 30d, or never.
             approval: When its mail waits for a person: never, risky or always.
-            recipients: Who may get its mail.
+            recipients: The allowed recipients.
         """
 
     @operation("DELETE", "/v1/keys/{key_id}")
@@ -215,7 +215,7 @@ class AdministrationOperations:
         Args:
             actor: Only this key or rule.
             action: Only this action.
-            target: Only about this.
+            target: Only on this object.
             via: Only changes requested this way.
             after_date: From this time on.
             before_date: Before this time.

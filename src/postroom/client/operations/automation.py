@@ -30,7 +30,7 @@ class AutomationOperations:
     def create_rule(self, rule_yaml: str, *, dry_run: bool | None = None) -> Rule | DryRunPlan:
         """Plan a rule over stored mail: what it would do, and why.
 
-        apply_rule_plan carries it out. dry_run=false saves the rule for new mail instead.
+        apply_rule_plan applies it. dry_run=false saves the rule for new mail instead.
 
         Args:
             rule_yaml: The rule in YAML. Conditions: all any none not, and from to cc subject
@@ -46,7 +46,7 @@ class AutomationOperations:
     def list_rules(
         self, *, limit: int | None = None, offset: int | None = None, cursor: str | None = None
     ) -> Page[Rule]:
-        """List saved rules in the order they run in."""
+        """List saved rules in the order in which they run."""
 
     @operation("GET", "/v1/rules/{rule_id}")
     def get_rule(self, rule_id: str) -> Rule:
@@ -69,14 +69,14 @@ class AutomationOperations:
         Args:
             rule_id: The rule.
             enabled: Whether it runs.
-            position: Its place; 1 runs first.
+            position: Its position; 1 runs first.
         """
 
     @operation("DELETE", "/v1/rules/{rule_id}")
     def delete_rule(self, rule_id: str) -> Rule:
         """Delete a rule, and return it.
 
-        Its effects stay.
+        Its changes stay.
 
         Args:
             rule_id: The rule.
@@ -86,7 +86,7 @@ class AutomationOperations:
     def run_rule_plan(
         self, rule_id: str, *, limit: int | None = None, offset: int | None = None
     ) -> DryRunPlan:
-        """Plan a saved rule over stored mail; apply_rule_plan carries it out.
+        """Plan a saved rule over stored mail; apply_rule_plan applies it.
 
         Args:
             rule_id: The rule.
@@ -111,8 +111,7 @@ class AutomationOperations:
 
     @operation("POST", "/v1/plans/{plan_id}/apply")
     def apply_rule_plan(self, plan_id: str) -> ActionResult:
-        """Carry out a plan exactly as it is; if one of its messages changed since, nothing is
-        done.
+        """Apply a plan exactly as it is; if one of its messages changed since, nothing is done.
 
         Args:
             plan_id: The plan.
@@ -120,7 +119,7 @@ class AutomationOperations:
 
     @operation("POST", "/v1/plans/{plan_id}/undo")
     def undo_rule_plan(self, plan_id: str) -> ActionResult:
-        """Take back an applied plan, except what was changed again since.
+        """Undo an applied plan, except what was changed again since.
 
         Args:
             plan_id: The plan.
@@ -174,7 +173,7 @@ class AutomationOperations:
         Only this response shows the secret.
 
         Args:
-            url: Where to send them.
+            url: The URL to send events to.
             types: Only these types; default: all.
             inboxes: Only these inboxes; default: all.
         """

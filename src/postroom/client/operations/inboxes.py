@@ -31,7 +31,7 @@ from postroom.client.values.records import Identity
 
 class InboxesOperations:
     """Addresses whose mail is stored. Policies of inboxes: approval, recipients and senders.
-    Mailboxes of an inbox, with counts. Names put on messages. Addresses to send from.
+    Mailboxes of an inbox, with counts. Labels of messages. Addresses to send from.
     Deliver raw mail. Find ids by their first characters. Threads of messages. Files that
     came with mail.
     """
@@ -112,8 +112,8 @@ class InboxesOperations:
         Args:
             inbox_id: The inbox.
             approval: When its mail waits for a person: never, risky or always.
-            recipients: Who may get its mail.
-            senders: Whose mail it takes.
+            recipients: The allowed recipients.
+            senders: Which senders it accepts.
         """
 
     @operation("POST", "/v1/policy/test", raw=True)
@@ -189,7 +189,7 @@ class InboxesOperations:
         signature: str | None = None,
         inbox_id: str | None = None,
     ) -> Identity:
-        """Make another address of an inbox, to send from and receive at.
+        """Create another address of an inbox, to send and receive.
 
         Args:
             email: At a domain of this server, or a plus-address.
@@ -248,8 +248,8 @@ class InboxesOperations:
 
         Args:
             provider: The provider.
-            headers: The headers of the posting.
-            raw: What the provider posts, as it is.
+            headers: The headers of the request.
+            raw: The body of the request, unchanged.
             format: Mailgun posts whole mails to URLs that end in mime.
         """
 
@@ -258,7 +258,7 @@ class InboxesOperations:
         """Find the ids of inboxes, messages, threads or attachments that begin with a prefix.
 
         Args:
-            prefix: The kind and at least three characters.
+            prefix: The prefix and at least three more characters.
         """
 
     @pages("GET", "/v1/threads")
@@ -288,14 +288,14 @@ class InboxesOperations:
         include_text: bool | None = None,
         include_memories: bool | None = None,
     ) -> Thread:
-        """Read a thread: its newest messages, oldest first, each with what it adds.
+        """Read a thread: its newest messages, oldest first, each with its new text.
 
         Args:
             thread_id: The thread.
             limit: How many messages (default 50).
             before: Only messages before this one.
-            include_text: Add the whole texts, quotes included.
-            include_memories: Add memories of its people.
+            include_text: Add the whole texts, including quotes.
+            include_memories: Add memories about participants.
         """
 
     @operation("POST", "/v1/threads/merge")
@@ -303,7 +303,7 @@ class InboxesOperations:
         """Put several threads of one inbox together into the first of them.
 
         Args:
-            thread_ids: The threads; the first one stays.
+            thread_ids: The threads; merged into the first.
         """
 
     @operation("POST", "/v1/threads/{thread_id}/split")
@@ -312,7 +312,7 @@ class InboxesOperations:
 
         Args:
             thread_id: The thread.
-            message_ids: The messages to take out.
+            message_ids: The messages to move.
         """
 
     @pages("GET", "/v1/attachments")

@@ -15,7 +15,7 @@ from postroom.client.values.memories import ForgottenMemory, Memory, MemoryHit, 
 
 
 class MemoriesOperations:
-    """Notes that agents keep."""
+    """Notes that agents store."""
 
     @operation("POST", "/v1/memories")
     def memory_add(
@@ -31,8 +31,8 @@ class MemoriesOperations:
     ) -> Memory:
         """Remember something under a key.
 
-        A known key gets a new version; omitted fields stay. `similar` names memories that say
-        nearly the same: better update one of those.
+        A known key gets a new version; omitted fields stay. `similar` lists memories with
+        nearly the same text: prefer to update one of these.
 
         Args:
             key: Its name in the namespace.
@@ -41,7 +41,7 @@ class MemoriesOperations:
             tags: Tags.
             links: Where it comes from or whom it is about: to is a message, thread, address
                 or memory key.
-            expires_at: Forget it then.
+            expires_at: When it expires.
             namespace: The namespace (default default).
         """
 
@@ -57,7 +57,7 @@ class MemoriesOperations:
         since: datetime | str | None = None,
         namespace: str | None = None,
     ) -> Page[MemoryRow]:
-        """List memories without their texts, the one that changed last first.
+        """List memories without their texts, most recently changed first.
 
         Args:
             tags: With all of these tags.
@@ -79,9 +79,9 @@ class MemoriesOperations:
         since: datetime | str | None = None,
         namespace: str | None = None,
     ) -> Page[MemoryHit]:
-        """Search memories by meaning and by words, the most relevant first.
+        """Search memories by meaning and by words, most relevant first.
 
-        Ask in your own words. `relevance` is 0 to 1. memory_get reads one in full.
+        Use a natural question. `relevance` is 0 to 1. memory_get reads one in full.
 
         Args:
             query: The question.
@@ -105,7 +105,7 @@ class MemoriesOperations:
         namespace: str | None = None,
         operator: Literal["OR", "AND"] | None = None,
     ) -> Page[MemoryHit]:
-        """Search memories by keywords, stemmed and in any case; matches are in <mark> in
+        """Search memories by keywords, stemmed and ignoring case; matches are in " "<mark> in
         `excerpt`.
 
         Args:
@@ -136,7 +136,7 @@ class MemoriesOperations:
             namespace: The namespace (default default).
             include_history: Add its older versions.
             max_chars: Cut the text here (default 12000).
-            text_offset: Read on from next_offset.
+            text_offset: Continue from next_offset.
         """
 
     @operation("PATCH", "/v1/memories/{key}")
@@ -163,14 +163,14 @@ class MemoriesOperations:
             tags: All its tags.
             links: Where it comes from or whom it is about: to is a message, thread, address
                 or memory key.
-            expires_at: Forget it then, or never.
-            trust: Vouch for it: the owner only.
+            expires_at: When it expires, or never.
+            trust: Set its trust; only the owner can.
             namespace: The namespace (default default).
         """
 
     @operation("DELETE", "/v1/memories/{key}")
     def memory_delete(self, key: str, *, namespace: str | None = None) -> ForgottenMemory:
-        """Forget a memory and its older versions for good.
+        """Delete a memory and its older versions permanently.
 
         Args:
             key: Its name in the namespace.

@@ -58,7 +58,7 @@ class MessagesOperations:
             after_date: From this time on.
             before_date: Before this time.
             mailbox: Default: all but Trash, Junk; * is all.
-            mode: q as it is; each word or "phrase"; by meaning (default exact).
+            mode: q literally; each word or "phrase"; by meaning (default exact).
             sort: Sort order (default newest).
         """
 
@@ -102,7 +102,7 @@ class MessagesOperations:
             after_date: From this time on.
             before_date: Before this time.
             mailbox: Default: all but Trash, Junk; * is all.
-            mode: q as it is; each word or "phrase"; by meaning (default exact).
+            mode: q literally; each word or "phrase"; by meaning (default exact).
             sort: Sort order (default newest).
         """
 
@@ -128,7 +128,7 @@ class MessagesOperations:
         from_: str | None = None,
         thread_id: str | None = None,
     ) -> Sent:
-        """Send a mail, or with in_reply_to a reply; text, HTML or both.
+        """Send a mail, or a reply with in_reply_to; text, HTML or both.
 
         Args:
             to: Recipients.
@@ -165,7 +165,7 @@ class MessagesOperations:
     ) -> Waited:
         """Wait until a mail arrives in an inbox or a thread, and return it.
 
-        After a time-out, wait again with `since` of the answer: nothing is missed.
+        After a time-out, wait again with the returned `since`: nothing is missed.
 
         Args:
             inbox_id: Wait in this inbox.
@@ -173,9 +173,9 @@ class MessagesOperations:
             from_: Only from this address, @domain or name.
             subject: Only with this in it.
             q: Only with this text.
-            since: Begin after an id, a time, or seconds back (-120).
+            since: Start after an id, a time, or seconds ago (-120).
             timeout_s: How long, in seconds (default 60).
-            extract: Pick out a one-time code or a link; pass over other mail.
+            extract: Extract a one-time code or a link; skip other mail.
         """
 
     @operation("GET", "/v1/messages/{message_id}")
@@ -200,10 +200,10 @@ class MessagesOperations:
             include_attachments: Add contents as base64, if small.
             include_html: Add the sanitised HTML.
             include_headers: Add all headers in order.
-            include_quoted: Add quoted text and signature apart.
-            include_memories: Add memories of its people.
+            include_quoted: Add quoted text and signature separately.
+            include_memories: Add memories about participants.
             max_chars: Cut each text here (default 12000).
-            text_offset: Read text on from next_offset.
+            text_offset: Continue the text from next_offset.
         """
 
     @operation("PATCH", "/v1/messages/{message_id}")
@@ -222,7 +222,7 @@ class MessagesOperations:
         add_labels: Sequence[str] | UnsetType | None = UNSET,
         remove_labels: Sequence[str] | UnsetType | None = UNSET,
     ) -> ActionResult:
-        """Set the flags or the labels of a message; each list replaces the one before.
+        """Set the flags or the labels of a message; each list replaces the current one.
 
         Lists to add and to remove change only what they name.
 
@@ -238,11 +238,11 @@ class MessagesOperations:
 
     @operation("DELETE", "/v1/messages/{message_id}")
     def delete_message(self, message_id: str, *, permanent: bool | None = None) -> ActionResult:
-        """Move a message to Trash; with permanent, remove it for good.
+        """Move a message to Trash; with permanent, delete it.
 
         Args:
             message_id: The message.
-            permanent: Remove it for good.
+            permanent: Delete it permanently.
         """
 
     @operation("GET", "/v1/messages/{message_id}/raw")
@@ -305,7 +305,7 @@ class MessagesOperations:
             trash: Move to Trash.
             message_ids: The messages.
             filter: Or all that match, as in a search.
-            plan_id: Carry out this plan.
+            plan_id: Apply this plan.
         """
 
     @operation("POST", "/v1/messages/{message_id}/move")
@@ -335,7 +335,7 @@ class MessagesOperations:
         attachments: Files | None = None,
         automatic: bool | None = None,
     ) -> Sent:
-        """Reply to a message: recipients, subject and thread follow from it.
+        """Reply to a message: recipients, subject and thread are taken from it.
 
         Args:
             message_id: The message.
@@ -347,9 +347,9 @@ class MessagesOperations:
             allow_duplicate: Send it even if sent minutes ago.
             wait_s: Seconds to wait for the relay.
             body_html: The HTML version.
-            reply_all: To all its recipients too.
+            reply_all: Reply to all its recipients.
             attachments: Files: content in base64, or attachment_id of one.
-            automatic: Sent by a program; no replies to programs.
+            automatic: Sent by a program; not in reply to programs.
         """
 
     @operation("POST", "/v1/messages/{message_id}/forward")
@@ -381,7 +381,7 @@ class MessagesOperations:
             idempotency_key: One mail per key.
             allow_duplicate: Send it even if sent minutes ago.
             wait_s: Seconds to wait for the relay.
-            body_text: What to say above it.
+            body_text: The text above it.
             body_html: Or in HTML.
             cc: Copies to.
             bcc: Hidden copies to.

@@ -15,7 +15,7 @@ from postroom.client.values.records import Draft, HeldMail, OutboxEntry, OutboxS
 
 
 class OutgoingOperations:
-    """Mail that is not sent yet. Mail on its way out."""
+    """Mail that has not been sent yet. Outgoing mail and its status."""
 
     @operation("POST", "/v1/drafts")
     def create_draft(
@@ -67,7 +67,7 @@ class OutgoingOperations:
         cursor: str | None = None,
         inbox_id: str | None = None,
     ) -> Page[Draft]:
-        """List drafts that are not sent, newest first.
+        """List drafts that have not been sent, newest first.
 
         Args:
             inbox_id: Only this inbox.
@@ -127,7 +127,7 @@ class OutgoingOperations:
 
     @operation("POST", "/v1/drafts/{draft_id}/send")
     def send_draft(self, draft_id: str, *, idempotency_key: str | None = None) -> Sent:
-        """Send a draft, at its send_at if that is still to come.
+        """Send a draft, at its send_at if that is in the future.
 
         A repeated request sends it once.
 
@@ -198,7 +198,7 @@ class OutgoingOperations:
         Args:
             message_id: The message.
             sha256: The sha256 of the mail that you have seen.
-            note: Why, for its sender.
+            note: The reason, shown to its sender.
         """
 
     @operation("POST", "/v1/outbox/{message_id}/retry")

@@ -217,7 +217,7 @@ class _Writer:
         is_in_agent_text = self.agent_text.has(text)
         end = "not given to the agent"
         if is_in_agent_text:
-            end = "but the agent gets the same words elsewhere"
+            end = "but the agent gets the same text elsewhere"
         label = f"Hidden from readers: {how_hidden(reason)} · {characters(len(text))}, {end}"
         mark = Mark(len(self.marks) + 1, "hidden", label, reason, len(text), is_in_agent_text)
         more = len(text) - _MAX_WORDS

@@ -20,18 +20,18 @@ from postroom.mail.text.invisible import cleaned, decode_selectors, decode_tags,
 from postroom.model.mail.message import Mark, TextPiece
 
 HOW_HIDDEN = {
-    "display": "switched off by its style",
+    "display": "not displayed because of its style",
     "visibility": "made invisible by its style",
     "zero size": "in a box without a size",
-    "clipped": "cut away by its style",
-    "off screen": "placed outside of the page",
+    "clipped": "clipped by its style",
+    "off screen": "placed outside the page",
     "font size": "too small to read (font size)",
     "transparent text": "transparent letters",
     "opacity": "transparent (opacity)",
     "colour on colour": "in the colour of its background",
     "covered": "behind another box",
     "blurred": "blurred by its style",
-    "letter spacing": "with letters on top of each other, or far apart",
+    "letter spacing": "with letters that overlap or are far apart",
     "masked letters": "with dots instead of letters",
     "font of the mail": "in a font that came with the mail and may show nothing",
     "style not understood": "with a style that may hide it",
@@ -41,13 +41,13 @@ HOW_HIDDEN = {
     "tag characters": "written in characters that no program displays",
     "variation selectors": "written in characters that only change the one before them",
     "zero-width characters": "written in characters without a width",
-    "direction override": "characters turn its reading direction around",
+    "direction override": "characters reverse its reading direction",
 }
 """The reasons of hidden text, in words."""
 
 _LEFT_OUT: dict[str, str] = {
-    "quoted": "Quoted mail: read_mail leaves it out, and gives it with quoted=true",
-    "signature": "Signature: read_mail leaves it out",
+    "quoted": "Quoted mail: read_mail omits it, and includes it with quoted=true",
+    "signature": "Signature: read_mail omits it",
 }
 _TAG, _SELECTOR = "\U000e0000", "\U000e0100"
 _MAX_NAMES = 3

@@ -95,7 +95,7 @@ class TextBuilder:
         lines = "".join(self._pieces).replace("\0", "").split("\n")
         text = "\n".join(line.rstrip() for line in lines).strip("\n")
         hidden = [
-            f"hidden text left out: {count} characters ({reason})"
+            f"hidden text omitted: {count} characters ({reason})"
             for reason, count in sorted(self.hidden.items())
         ]
         warnings = (*hidden, *dict.fromkeys(self.warnings))

@@ -192,7 +192,7 @@ def _read_slides(package: Package, main: str, builder: TextBuilder) -> None:
         if builder.is_full:
             break
     if left_out:
-        builder.warnings.append(f"hidden slides left out: {left_out}")
+        builder.warnings.append(f"hidden slides omitted: {left_out}")
 
 
 _SHAPES = ("sp", "pic", "graphicFrame", "grpSp", "cxnSp")

@@ -54,7 +54,7 @@ def read_workbook(package: Package, main: str, builder: TextBuilder) -> None:
             epoch = _EPOCH_1904
     shown = [sheet for sheet in sheets if sheet.get("state", "visible") == "visible"]
     if len(shown) < len(sheets):
-        builder.warnings.append(f"hidden sheets left out: {len(sheets) - len(shown)}")
+        builder.warnings.append(f"hidden sheets omitted: {len(sheets) - len(shown)}")
     reader = _SheetReader(builder, strings, styles, epoch)
     for sheet in sheets:
         if sheet not in shown and not builder.is_full:
@@ -70,7 +70,7 @@ def read_workbook(package: Package, main: str, builder: TextBuilder) -> None:
             break
     for what, count in (("rows", reader.hidden_rows), ("columns", len(reader.hidden_columns))):
         if count:
-            builder.warnings.append(f"hidden {what} left out: {count}")
+            builder.warnings.append(f"hidden {what} omitted: {count}")
 
 
 def _shared_strings(package: Package, main: str, max_chars: int) -> list[str]:

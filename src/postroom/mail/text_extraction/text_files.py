@@ -89,7 +89,7 @@ def wrap_as_mail(data: bytes, kind: TextKind, charset: str) -> bytes:
 def mail_text(parsed: ParsedMessage, *, with_headers: bool = True) -> ExtractedText:
     """The text of a parsed mail, under the headers that a reader sees."""
     warnings = [
-        f"hidden text left out: {hidden.chars * hidden.count} characters ({hidden.reason})"
+        f"hidden text omitted: {hidden.chars * hidden.count} characters ({hidden.reason})"
         for hidden in parsed.security.hidden_text
     ]
     if count := sum(parsed.security.removed_characters.values()):

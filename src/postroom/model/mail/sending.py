@@ -44,7 +44,7 @@ OUTBOX_STATUSES = ("failed", "unknown", "bounced", "rejected", *WAITING)
 CANCELLED = "cancelled before it was sent"
 """The detail of recipients whose mail was cancelled."""
 
-PAUSED = "the outbox is paused; it goes out once the outbox is resumed"
+PAUSED = "the outbox is paused; the mail is sent once it is resumed"
 """The detail of mail that is queued in the meantime."""
 
 

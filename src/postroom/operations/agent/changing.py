@@ -44,7 +44,7 @@ def _as_filter(value: object) -> object:
 
 
 class ChangeMail(MessageChanges):
-    """Change labels, flags or mailbox. ids: at once. filter: returns a plan; then give plan_id."""
+    """Change labels, flags or mailbox. ids: immediately. filter: returns a " "plan; then pass plan_id."""
 
     ids: Annotated[Ids, argument("Messages or threads.", ["msg_4h8t2w"], max_length=1000)] = []
     filter: Annotated[
@@ -52,7 +52,7 @@ class ChangeMail(MessageChanges):
         BeforeValidator(_as_filter),
         argument("Or all that match, as in find_mail.", {"from": "@news.example"}),
     ] = None
-    plan_id: Annotated[OptionalId, argument("Carry out this plan.", "pln_5r2x7h")] = None
+    plan_id: Annotated[OptionalId, argument("Apply this plan.", "pln_5r2x7h")] = None
     unsubscribe: Annotated[bool, argument("Leave the mailing lists of ids.", True)] = False
 
     @model_validator(mode="before")
@@ -72,7 +72,7 @@ class ChangeMail(MessageChanges):
     @model_validator(mode="after")
     def _one_selection(self) -> Self:
         if self.unsubscribe and self.model_fields_set != {"ids", "unsubscribe"}:
-            raise ValueError("unsubscribe: takes ids and nothing else")
+            raise ValueError("unsubscribe: can only be combined with ids")
         if bool(self.ids) + (self.filter is not None) + (self.plan_id is not None) != 1:
             raise ValueError("give one of ids, filter and plan_id")
         return self
@@ -122,7 +122,7 @@ def plan_outcome(plan: DryRunPlan, *, note: str | None = None) -> ChangeOutcome:
     )
     if not plan.total_matches and note is None:
         return ChangeOutcome("planned", 0, note="; ".join([*plan.warnings, "no message matches"]))
-    words = [*plan.warnings, note or "nothing is changed yet; change_mail with plan_id does it"]
+    words = [*plan.warnings, note or "nothing is changed yet; change_mail with plan_id applies it"]
     return ChangeOutcome(
         "planned",
         plan.total_matches,
@@ -145,5 +145,7 @@ async def make_rule(ctx: RequestContext, request: MakeRule) -> ChangeOutcome:
     if isinstance(made, DryRunPlan):
         return plan_outcome(made)
     plan = await run_rule_plan(ctx, RunRulePlan(rule_id=made.id, limit=5))
-    planned = plan_outcome(plan, note="saved for new mail; change_mail with plan_id does this too")
+    planned = plan_outcome(
+        plan, note="saved for new mail; change_mail with plan_id applies this plan"
+    )
     return replace(planned, status="saved", rule_id=made.id)

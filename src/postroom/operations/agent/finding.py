@@ -81,7 +81,7 @@ _FINDINGS = {
     "hidden_text": "it has text that a reader cannot see; that text was left out",
     "lookalike": "the sender's name or address is misleading",
     "imitates": "the sender imitates a known domain",
-    "text_differs": "its plain text and its HTML say different things",
+    "text_differs": "its plain text and its HTML differ",
     "disguised_attachments": "an attachment is disguised as another type",
 }
 
@@ -259,7 +259,7 @@ TEXTS_CHARS = 24_000
 
 _NEAREST = 3
 _NOT_ALL = "no message has all of these words; "
-_PLAIN_TEXT = "-, OR and unknown operators in q are plain text; leave them out"
+_PLAIN_TEXT = "-, OR and unknown operators in q are ordinary text; leave them out"
 _SYNTAX = re.compile(r"(?<!\S)(?:-\w|\w+:\S|OR(?!\S)|NOT(?!\S))")
 _OF_QUESTIONS = frozenset(
     ("e-mail", "email", "emails", "mail", "mails", "message", "messages", "find", "show", "list",
@@ -280,11 +280,11 @@ class MailSelection(MessageSelection):
 
 
 class FindMail(MailSelection, MessageFilter):
-    """Find mail, newest first. A row shows what is unusual; read_mail takes ids of attachments."""
+    """Find mail, newest first. read_mail also reads attachments, by their ids."""
 
     mode: Annotated[
         Literal["words", "exact", "hybrid"],
-        argument("words: each is in it; exact: q as it is; hybrid: by meaning.", "hybrid"),
+        argument("words: all words; exact: q literally; hybrid: by meaning.", "hybrid"),
     ] = "words"
     text: Annotated[bool, argument("Add the texts.", True)] = False
     limit: Limit = 10
@@ -323,7 +323,7 @@ async def _nearest(
     found = await find_page(ctx, request.model_copy(update=by_meaning))
     if not found.results:
         return nothing
-    hints = [f"{_NOT_ALL}these come nearest", *([found.hint] if found.hint else [])]
+    hints = [f"{_NOT_ALL}these are closest", *([found.hint] if found.hint else [])]
     return replace(nothing, results=found.results, hint="; ".join(hints))
 
 

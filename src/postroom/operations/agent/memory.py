@@ -35,7 +35,7 @@ class Remember(Request):
     text: Annotated[Text, TEXT]
     tags: Annotated[Tags | None, argument("Tags.", ["billing"])] = None
     links: Links = None
-    expires_at: Annotated[Expiry, argument("Forget it then.", "2027-01-31")] = None
+    expires_at: Annotated[Expiry, argument("When it expires.", "2027-01-31")] = None
     namespace: Namespace = DEFAULT_NAMESPACE
 
 
@@ -49,7 +49,7 @@ async def remember(ctx: RequestContext, request: Remember) -> MemoryOutcome:
 
 
 class Recall(Request):
-    """Recall memories by a question in your own words, or by key; else the newest."""
+    """Recall memories by a question, or by key; without either, the newest."""
 
     q: Annotated[
         str | None,
@@ -78,7 +78,7 @@ async def recall(ctx: RequestContext, request: Recall) -> RecallResult:
 
 
 class Forget(Request):
-    """Forget a memory and its older versions for good."""
+    """Delete a memory and its older versions permanently."""
 
     key: Key
     namespace: Namespace = DEFAULT_NAMESPACE

@@ -56,9 +56,9 @@ class ReadMail(Request):
     ]
     max_chars: Annotated[int, argument("Cut each text here.", 2000, ge=1, le=36_000)] = 12_000
     offset: Annotated[
-        int, argument("Read one text on from next_offset.", 12000, ge=0, le=2**53)
+        int, argument("Continue one text from next_offset.", 12000, ge=0, le=2**53)
     ] = 0
-    quoted: Annotated[bool, argument("Keep quoted mail.", True)] = False
+    quoted: Annotated[bool, argument("Include quoted mail.", True)] = False
     thread: Annotated[bool, argument("Read their whole threads.", True)] = False
 
 
@@ -140,7 +140,7 @@ def _cut_text(item: T, cut: int, offset: int) -> T:
 
 
 class WaitForMail(WaitForMessage):
-    """Wait for a mail. After a time-out, wait again with since of the answer."""
+    """Wait for a mail. After a time-out, wait again with the returned since."""
 
     constraints: ClassVar[tuple[Constraint, ...]] = ()
     splits_names: ClassVar[bool] = True

@@ -100,11 +100,11 @@ class AgentMailArguments(SendOptions):
     body: Annotated[Body | None, argument("The text.", "Hi Ana, thanks!")] = None
     html: Annotated[Body | None, argument("The HTML version.", "<p>Hi!</p>")] = None
     attachments: Files = []
-    draft: Annotated[bool, argument("Only save it.", True)] = False
+    draft: Annotated[bool, argument("Save a draft only.", True)] = False
 
 
 class SendMail(AgentMailArguments):
-    """Send a mail, or a draft by its id; undo takes it back while it waits."""
+    """Send a mail, or a draft by its id; undo cancels it while it waits."""
 
     to: Annotated[Addresses, argument("Recipients.", ["ana@example.com"])] = []
     subject: Subject = ""
@@ -159,10 +159,10 @@ async def _send_draft(ctx: RequestContext, request: SendMail, mail: dict[str, An
 
 
 class ReplyMail(AgentMailArguments):
-    """Answer messages. Also takes attachments, send_at and idempotency_key as send_mail does."""
+    """Reply to messages. Also accepts attachments, send_at and idempotency_key, like send_mail."""
 
     ids: Answered
-    all: Annotated[bool, argument("To all its recipients too.", True)] = False
+    all: Annotated[bool, argument("Reply to all its recipients.", True)] = False
 
     @model_validator(mode="after")
     def _has_a_body(self) -> Self:
@@ -196,11 +196,11 @@ async def _reply(ctx: RequestContext, request: ReplyMail, message_id: str) -> Se
 
 
 class ForwardMail(AgentMailArguments):
-    """Forward messages with their attachments, each in a mail of its own."""
+    """Forward messages with their attachments, each in its own mail."""
 
     ids: Answered
     to: Annotated[Addresses, argument("Recipients.", ["ana@example.com"], min_length=1)]
-    body: Annotated[Body, argument("What to say above it.", "See below.")] = ""
+    body: Annotated[Body, argument("The text above it.", "See below.")] = ""
 
 
 @operation(Scope.SEND)
@@ -321,7 +321,7 @@ def send_outcome(sent: Sent) -> SendOutcome:
 
 
 class ListOutgoing(Request):
-    """List drafts, and mail that has failed or has not left yet."""
+    """List drafts, and mail that has failed or is not sent yet."""
 
     limit: Limit = 20
 
@@ -357,7 +357,7 @@ def _draft_line(draft: Draft) -> MailLine:
 
 
 class Undo(Request):
-    """Take back a change (undo_id), a mail that has not left (it becomes a draft), or a rule."""
+    """Undo a change (undo_id), cancel unsent mail (it becomes a draft), or delete a rule."""
 
     id: Annotated[Id, argument("undo_id, or the id of a mail or rule.", "pln_5r2x7h")]
 
@@ -374,8 +374,8 @@ async def undo(ctx: RequestContext, request: Undo) -> ChangeOutcome | SendOutcom
         return SendOutcome(rule.id, "deleted")
     if not request.id.startswith("pln_"):
         raise InvalidInput(
-            f"{request.id} cannot be undone; give an undo_id (pln_…), a mail that has not left "
-            "(msg_…) or a rule (rul_…)"
+            f"{request.id} cannot be undone; give an undo_id (pln_…), a mail that has not been "
+            "sent (msg_…) or a rule (rul_…)"
         )
     return change_outcome(await undo_rule_plan(ctx, UndoRulePlan(plan_id=request.id)))
 

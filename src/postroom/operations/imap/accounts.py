@@ -114,7 +114,9 @@ class Steps(Issues):
                 self.add(error.code, str(error), retryable=error.retryable)
                 return
             self.is_unsure = True
-            self.add(error.code, f"{error}. It may have been done; check before you repeat it")
+            self.add(
+                error.code, f"{error}. The change may have been made; check before you repeat it"
+            )
         else:
             self.succeeded += 1
 
@@ -162,7 +164,7 @@ def check_writes_enabled(ctx: RequestContext) -> None:
     """Refuse changes unless they are allowed by the settings. Raises WriteDisabled."""
     if ctx.imap is None or not ctx.imap.is_write_enabled:
         raise WriteDisabled(
-            "changes on live accounts are switched off; "
+            "changes on live accounts are disabled; "
             "the administrator can allow them with MAIL_IMAP_WRITE_ENABLED=true"
         )
 
@@ -183,7 +185,7 @@ async def list_live_accounts(ctx: RequestContext, request: ListLiveAccounts) -> 
 
 
 class VerifyLiveAccount(Request):
-    """Connect to a live account, log in and see what its server can do."""
+    """Connect to a live account, log in and show what its server supports."""
 
     account_id: AccountId = "default"
 
@@ -255,7 +257,7 @@ def without_controls(text: str) -> str:
     if _CONTROL.search(text):
         raise ValueError("must not contain control characters")
     if _SURROGATE.search(text):
-        raise ValueError("must not contain half of a surrogate pair")
+        raise ValueError("must not contain an unpaired surrogate")
     return text
 
 
@@ -275,7 +277,7 @@ def _locator(text: str) -> str:
 
 LiveMessageId = Annotated[
     str,
-    argument("The message, as a search gave it.", "imap:default:INBOX:1700000000:42"),
+    argument("The message, as a search returned it.", "imap:default:INBOX:1700000000:42"),
     AfterValidator(_locator),
 ]
 
@@ -288,9 +290,7 @@ def gone(at: ImapLocator) -> NotFound:
 class OneLiveMessage(Request):
     """A request about one message on a server."""
 
-    account_id: Annotated[
-        AccountId | None, argument("Its account; may be left out.", "default")
-    ] = None
+    account_id: Annotated[AccountId | None, argument("Its account; optional.", "default")] = None
     message_id: LiveMessageId
 
     @model_validator(mode="after")

@@ -105,7 +105,7 @@ class PdfReader:
         for warning in found.warnings:
             self._fail("left_out", f"part {part.number}: {warning}")
         if len(found.text) > self.chars:
-            message = f"the text of part {part.number} is cut at {self.chars} characters"
+            message = f"the text of part {part.number} is truncated at {self.chars} characters"
             self._fail("truncated", f"{message}; attachment_text_max_chars may be 50000")
         self.texts[part.number] = found.text[: self.chars]
 

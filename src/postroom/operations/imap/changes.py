@@ -119,7 +119,7 @@ async def _select(
         raise gone(at)
 
 
-_Destination = Annotated[LiveMailbox, argument("The mailbox to go to.", "Archive")]
+_Destination = Annotated[LiveMailbox, argument("The target mailbox.", "Archive")]
 
 
 def _can(session: ImapSession, capability: str) -> bool:
@@ -132,7 +132,7 @@ class CopyLiveMessage(OneLiveMessage):
 
     destination_mailbox: _Destination
     destination_account_id: Annotated[
-        AccountId | None, argument("The account to go to; default: its own.", "work")
+        AccountId | None, argument("The target account; default: its own.", "work")
     ] = None
 
 
@@ -233,8 +233,8 @@ async def move_live_message(ctx: RequestContext, request: MoveLiveMessage) -> Li
 
 
 class DeleteLiveMessage(OneLiveMessage):
-    """Delete a message of a live account for good. It does not go to the trash:
-    imap_move_message would put it there."""
+    """Delete a message of a live account permanently. To move it to the trash,
+    use imap_move_message."""
 
     confirm: Annotated[bool, argument("Must be true.", True)]
 

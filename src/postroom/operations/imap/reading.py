@@ -137,19 +137,19 @@ _SECRET = frozenset(
 
 class GetLiveMessage(OneLiveMessage):
     """Read a message of a live account: headers, text, attachments. It stays unread.
-    Long texts are cut, and issues says so."""
+    Long texts are truncated, as issues reports."""
 
     body_max_chars: Annotated[int, argument("Length of the text.", 5000, ge=100, le=20_000)] = 2_000
-    include_headers: Annotated[bool, argument("Show the headers that matter.", False)] = True
+    include_headers: Annotated[bool, argument("Show the main headers.", False)] = True
     include_all_headers: Annotated[bool, argument("Show every header.", True)] = False
-    include_html: Annotated[bool, argument("Show the HTML too, made harmless.", True)] = False
+    include_html: Annotated[bool, argument("Show the sanitised HTML.", True)] = False
     extract_attachment_text: Annotated[
         bool, argument("Show the text of attached PDFs up to 5 MB.", True)
     ] = False
     attachment_text_max_chars: Annotated[
         int | None,
         argument(
-            "Length of those; only with extract_attachment_text. Default 10000.",
+            "Length of these texts; only with extract_attachment_text. Default 10000.",
             10000,
             ge=100,
             le=50_000,
@@ -241,7 +241,9 @@ def _message(reading: _Reading) -> LiveMessage:
 def _headers(reading: _Reading, fields: Fields) -> tuple[Header, ...]:
     """The headers in order, up to a limit; secrets are redacted."""
     if reading.described is not None and reading.described.is_header_cut:
-        reading.issues.add("truncated", "the header is cut; some are missing", stage="headers")
+        reading.issues.add(
+            "truncated", "the header is truncated; some fields are missing", stage="headers"
+        )
     chosen: list[Header] = []
     left = MAX_HEADER_CHARS
     for name, value in decoded_pairs(fields):
@@ -262,7 +264,7 @@ def _plain(reading: _Reading) -> str | None:
     max_chars = reading.request.body_max_chars
     shown = fitting(reading.text.plain[:max_chars], MAX_TEXT_CHARS)
     if reading.text.is_cut or len(shown) < len(reading.text.plain):
-        message = f"body_text is cut at {len(shown)} characters"
+        message = f"body_text is truncated at {len(shown)} characters"
         advice = "body_max_chars may be 20000; imap_get_message_raw shows the source"
         reading.issues.add("truncated", f"{message}; {advice}", stage="body_text")
     return shown
@@ -274,7 +276,7 @@ def _html(reading: _Reading) -> str | None:
     max_chars = reading.request.body_max_chars
     html, is_cut = bounded_html(reading.text.html, max_chars, MAX_TEXT_CHARS)
     if is_cut or reading.text.is_cut:
-        message = f"body_html is cut at {len(html)} characters; body_max_chars may be 20000"
+        message = f"body_html is truncated at {len(html)} characters; body_max_chars may be 20000"
         reading.issues.add("truncated", message, stage="body_html")
     return html
 
@@ -290,9 +292,11 @@ def _attachments(reading: _Reading) -> tuple[LiveAttachment, ...]:
 
 
 class GetLiveMessageRaw(OneLiveMessage):
-    """Read the source of a message of a live account, as it is, in base64. It stays unread."""
+    """Read the source of a message of a live account, unchanged, in base64. It stays unread."""
 
-    max_bytes: Annotated[int, argument("Bytes at most.", 50000, ge=1024, le=1_000_000)] = 200_000
+    max_bytes: Annotated[
+        int, argument("Maximum number of bytes.", 50000, ge=1024, le=1_000_000)
+    ] = 200_000
 
 
 @operation(Scope.READ)
@@ -315,7 +319,7 @@ async def get_live_message_raw(ctx: RequestContext, request: GetLiveMessageRaw) 
         return LiveSource("failed", issues.all, account.account_id, str(at), None, None, None)
     raw, size = found[0]
     if size > len(raw):
-        message = f"the source is cut at {len(raw)} of {size} bytes; max_bytes may be 1000000"
+        message = f"the source is truncated at {len(raw)} of {size} bytes; max_bytes may be 1000000"
         issues.add("truncated", message)
     status, encoded = issues.status(has_result=True), b64encode(raw).decode()
     return LiveSource(status, issues.all, account.account_id, str(at), size, encoded, "base64")

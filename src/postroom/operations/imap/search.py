@@ -109,7 +109,7 @@ class SearchLiveMessages(Request):
     cursor: Annotated[
         str | None,
         argument(
-            "next_cursor of the page before, instead of criteria.",
+            "next_cursor of the previous page, instead of criteria.",
             "eNqLVk...",
             min_length=1,
             max_length=MAX_CHARS,
@@ -120,16 +120,16 @@ class SearchLiveMessages(Request):
     to: Annotated[_Words | None, argument("In To.", "bo@example.com")] = None
     subject: Annotated[_Words | None, argument("In the subject.", "Report")] = None
     unread_only: Annotated[bool | None, argument("Only unread messages.", True)] = None
-    last_days: Annotated[int | None, argument("Arrived within so many days.", 7, ge=1, le=365)] = (
-        None
-    )
+    last_days: Annotated[
+        int | None, argument("Arrived within this many days.", 7, ge=1, le=365)
+    ] = None
     start_date: Annotated[_Day | None, argument("Arrived on this day or later.", "2026-01-01")] = (
         None
     )
     end_date: Annotated[_Day | None, argument("Arrived on this day or earlier.", "2026-01-31")] = (
         None
     )
-    limit: Annotated[int, argument("Results at most.", 10, ge=1, le=50)] = 10
+    limit: Annotated[int, argument("Maximum number of results.", 10, ge=1, le=50)] = 10
     include_snippet: Annotated[bool, argument("Show the beginning of each text.", True)] = False
     snippet_max_chars: Annotated[
         int | None,
@@ -141,7 +141,7 @@ class SearchLiveMessages(Request):
         given = [n.removesuffix("_") for n in _CRITERIA if getattr(self, n) is not None]
         if self.cursor is not None and given:
             raise ValueError(
-                f"cursor cannot be combined with {', '.join(given)}: it carries its own criteria"
+                f"cursor cannot be combined with {', '.join(given)}: it contains its own criteria"
             )
         if self.last_days is not None and (self.start_date or self.end_date):
             raise ValueError("last_days cannot be combined with start_date or end_date; drop one")

@@ -171,7 +171,7 @@ async def attachment_text(ctx: RequestContext, attachment: Attachment) -> Attach
         raise error from None
     warnings = list(found.warnings)
     if len(found.text) > ctx.limits.text_chars:
-        warnings.append(f"the text is cut at {ctx.limits.text_chars} characters")
+        warnings.append(f"the text is truncated at {ctx.limits.text_chars} characters")
     return AttachmentText(
         text=found.text[: ctx.limits.text_chars],
         content_type=attachment.content_type,

@@ -107,7 +107,7 @@ class MessageChanges(Request):
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if self.mailbox == "*":
-            raise ValueError("mailbox: * means every mailbox; name one")
+            raise ValueError("mailbox: * means every mailbox; choose one")
         return self
 
     def actions(self) -> Iterator[Action]:
@@ -149,7 +149,7 @@ class UpdateMessages(MessageChanges):
         argument("Or all that match, as in a search.", {"from": "@news.example", "unread": True}),
         Accepts({"minProperties": 1}),
     ] = None
-    plan_id: Annotated[OptionalId, argument("Carry out this plan.", "pln_5r2x7h")] = None
+    plan_id: Annotated[OptionalId, argument("Apply this plan.", "pln_5r2x7h")] = None
 
     @model_validator(mode="after")
     def _one_selection(self) -> Self:
@@ -184,7 +184,7 @@ async def plan_change(
     ctx: RequestContext, query: MessageQuery, actions: Sequence[Action]
 ) -> DryRunPlan:
     """What a change of the messages that match a query would do. Raises Forbidden."""
-    needs_read(ctx, "a plan tells which mail matches")
+    needs_read(ctx, "a plan shows which mail matches")
     plan = await _plan(ctx, await ctx.store.candidates([query]), actions)
     return await get_rule_plan(ctx, GetRulePlan(plan_id=plan.id))
 

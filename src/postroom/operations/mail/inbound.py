@@ -59,13 +59,12 @@ def _is_trusted(caller: Caller) -> bool:
 
 
 _SAME_BYTES = (
-    "the same bytes arrived before, and the mail has no Message-ID, so it is taken for the same "
-    "mail and not stored again; to send another one, give it a Message-ID of its own, or change "
-    "a header or the text"
+    "the same bytes arrived before, and the mail has no Message-ID, so it counts as a duplicate "
+    "and is not stored; to deliver another mail, add a Message-ID, or change a header or the text"
 )
 _SAME_MESSAGE_ID = (
     "a mail with this Message-ID and the same content arrived before, so it is not stored again; "
-    "another mail needs another Message-ID"
+    "a different mail needs a different Message-ID"
 )
 
 
@@ -95,8 +94,8 @@ class ReceivePosting(Request):
         Literal["mime"] | None,
         argument("Mailgun posts whole mails to URLs that end in mime.", "mime"),
     ] = None
-    headers: Annotated[dict[str, str], Field(description="The headers of the posting.")]
-    raw: Annotated[bytes, Field(description="What the provider posts, as it is.")]
+    headers: Annotated[dict[str, str], Field(description="The headers of the request.")]
+    raw: Annotated[bytes, Field(description="The body of the request, unchanged.")]
 
 
 def max_inbound_bytes(ctx: RequestContext, provider: str, headers: Mapping[str, str]) -> int:
@@ -116,7 +115,9 @@ def max_inbound_bytes(ctx: RequestContext, provider: str, headers: Mapping[str, 
 def _provider(ctx: RequestContext, name: str) -> Inbound:
     provider = ctx.inbound.get(name)
     if provider is None:
-        raise FeatureDisabled(f"{name} may not post here; set {_SETTINGS[name]} to allow it")
+        raise FeatureDisabled(
+            f"{name} is not configured; set {_SETTINGS[name]} to receive its mail"
+        )
     return provider
 
 
@@ -157,5 +158,5 @@ async def _inboxes(ctx: RequestContext, recipients: Sequence[str]) -> list[str]:
             addresses.append(parse_address(recipient)[1])
     found: dict[str, Inbox] = await inboxes_for(ctx, addresses)
     if not found:
-        raise NotFound("no inbox has an address that this mail is for")
+        raise NotFound("no recipient of this mail is the address of an inbox")
     return list(dict.fromkeys(inbox.id for inbox in found.values()))

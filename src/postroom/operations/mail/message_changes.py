@@ -36,9 +36,9 @@ _Labels = list[LabelName] | None
 
 
 class UpdateMessage(Request):
-    """Set the flags or the labels of a message; each list replaces the one before.
+    """Set the flags or the labels of a message; each list replaces the current
 
-    Lists to add and to remove change only what they name.
+    one. Lists to add and to remove change only what they name.
     """
 
     constraints = (change_of(_CHANGES, f"give something to change: {', '.join(_CHANGES)}"),)
@@ -93,7 +93,7 @@ class MoveMessage(Request):
     @model_validator(mode="after")
     def _one_mailbox(self) -> Self:
         if self.destination == "*":
-            raise ValueError("destination: * means every mailbox; name one")
+            raise ValueError("destination: * means every mailbox; choose one")
         return self
 
 
@@ -103,10 +103,10 @@ async def move_message(ctx: RequestContext, request: MoveMessage) -> ActionResul
 
 
 class DeleteMessage(Request):
-    """Move a message to Trash; with permanent, remove it for good."""
+    """Move a message to Trash; with permanent, delete it."""
 
     message_id: MessageId
-    permanent: Annotated[bool, argument("Remove it for good.", True)] = False
+    permanent: Annotated[bool, argument("Delete it permanently.", True)] = False
 
 
 @operation(Scope.WRITE, destroys=True)

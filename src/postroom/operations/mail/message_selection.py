@@ -141,7 +141,7 @@ class MessageFilter(MessageSelection, Paged):
             "question",
             ("mode", "q", "query"),
             {"anyOf": [_UNRANKED, *_QUESTION]},
-            "mode hybrid needs q: the question to answer",
+            "mode hybrid needs q: the query",
             lambda request: request.mode == "hybrid" and request.q is None,
         ),
         Constraint(
@@ -152,7 +152,7 @@ class MessageFilter(MessageSelection, Paged):
             lambda request: request.mode == "hybrid" and request.sort == "oldest",
         ),
     )
-    mode: Annotated[Mode, argument('q as it is; each word or "phrase"; by meaning.', "words")] = (
+    mode: Annotated[Mode, argument('q literally; each word or "phrase"; by meaning.', "words")] = (
         "exact"
     )
     sort: Annotated[Literal["newest", "oldest"], argument("Sort order.", "oldest")] = "newest"
@@ -206,15 +206,15 @@ async def find_page(ctx: RequestContext, request: MessageFilter) -> Page[Message
 
 
 _NOT_FINAL = (
-    "the order is not final: {} of the messages that pass the filters are not indexed by meaning "
-    "yet; ask again later, or use more filters"
+    "the order is not final: {} of the messages that match the filters are not indexed by meaning "
+    "yet; search again later, or use more filters"
 )
 _HINTS: dict[Mode, str] = {
     "exact": 'no message contains these words in this order; try mode=words (each word, or "phrase"'
     " in quotes, anywhere), mode=hybrid (by meaning)",
     "words": "no message contains all of these words; try fewer or shorter ones, mode=hybrid (by "
     "meaning)",
-    "hybrid": "no message comes near this question; try other words or fewer filters",
+    "hybrid": "no message is relevant to this query; try other words or fewer filters",
 }
 
 
@@ -222,6 +222,6 @@ def _hint(request: MessageFilter) -> str | None:
     """What to try after a search for several words found nothing."""
     if len(fold(request.q or "").split()) < 2:
         return None
-    places = "" if request.mailbox == "*" else ", or mailbox=* for Trash and Junk too"
+    places = "" if request.mailbox == "*" else ", or mailbox=* to include Trash and Junk"
     filters = ", the filters from and subject" if request.mode != "hybrid" else ""
     return f"{_HINTS[request.mode]}{filters}{places}"

@@ -164,7 +164,7 @@ async def search_messages(ctx: RequestContext, request: SearchMessages) -> Page[
     return await find_page(ctx, request)
 
 
-IncludeMemories = Annotated[bool, argument("Add memories of its people.", True)]
+IncludeMemories = Annotated[bool, argument("Add memories about participants.", True)]
 
 
 class GetMessage(Request):
@@ -176,11 +176,13 @@ class GetMessage(Request):
     )
     include_html: Annotated[bool, argument("Add the sanitised HTML.", True)] = False
     include_headers: Annotated[bool, argument("Add all headers in order.", True)] = False
-    include_quoted: Annotated[bool, argument("Add quoted text and signature apart.", True)] = False
+    include_quoted: Annotated[bool, argument("Add quoted text and signature separately.", True)] = (
+        False
+    )
     include_memories: IncludeMemories = False
     max_chars: Annotated[int, argument("Cut each text here.", 4000, ge=1, le=100_000)] = 12_000
     text_offset: Annotated[
-        int, argument("Read text on from next_offset.", 12000, ge=0, le=2**53)
+        int, argument("Continue the text from next_offset.", 12000, ge=0, le=2**53)
     ] = 0
 
 
@@ -196,7 +198,7 @@ class GetMessageHtml(Request):
     """Get the sanitised HTML of a message for a browser, with the pictures that came with it."""
 
     message_id: MessageId
-    remote_images: Annotated[bool, argument("Keep pictures of other hosts (https).", True)] = False
+    remote_images: Annotated[bool, argument("Keep remote pictures (https).", True)] = False
 
 
 @operation(Scope.READ)
@@ -240,7 +242,7 @@ EXTRACT_SINCE = "-120"
 class WaitForMessage(Request):
     """Wait until a mail arrives in an inbox or a thread, and return it.
 
-    After a time-out, wait again with `since` of the answer: nothing is missed.
+    After a time-out, wait again with the returned `since`: nothing is missed.
     """
 
     constraints: ClassVar[tuple[Constraint, ...]] = (
@@ -257,12 +259,12 @@ class WaitForMessage(Request):
     q: Annotated[SearchText, argument("Only with this text.", "invoice")] = None
     since: Annotated[
         Since,
-        argument("Begin after an id, a time, or seconds back (-120).", "msg_4h8t2w"),
+        argument("Start after an id, a time, or seconds ago (-120).", "msg_4h8t2w"),
     ] = None
     timeout_s: Annotated[int, argument("How long, in seconds.", 120, ge=1, le=300)] = 60
     extract: Annotated[
         Literal["code", "link"] | None,
-        argument("Pick out a one-time code or a link; pass over other mail.", "code"),
+        argument("Extract a one-time code or a link; skip other mail.", "code"),
     ] = None
 
 
@@ -317,7 +319,7 @@ async def _start(ctx: RequestContext, request: WaitForMessage) -> int | datetime
     if found is None:
         raise InvalidInput(
             "since: give the id of a message (msg_…) or an event (evt_…), a time such as "
-            "2026-01-31T09:30:00Z, or seconds back such as -120"
+            "2026-01-31T09:30:00Z, or a number of seconds ago such as -120"
         )
     return found
 

@@ -45,12 +45,12 @@ async def list_threads(ctx: RequestContext, request: ListThreads) -> Page[Thread
 
 
 class GetThread(Request):
-    """Read a thread: its newest messages, oldest first, each with what it adds."""
+    """Read a thread: its newest messages, oldest first, each with its new text."""
 
     thread_id: ThreadId
     limit: Annotated[int, argument("How many messages.", 20, ge=1, le=100)] = 50
     before: Annotated[OptionalId, argument("Only messages before this one.", "msg_4h8t2w")] = None
-    include_text: Annotated[bool, argument("Add the whole texts, quotes included.", True)] = False
+    include_text: Annotated[bool, argument("Add the whole texts, including quotes.", True)] = False
     include_memories: IncludeMemories = False
 
 
@@ -83,7 +83,7 @@ class MergeThreads(Request):
     thread_ids: Annotated[
         list[Id],
         argument(
-            "The threads; the first one stays.",
+            "The threads; merged into the first.",
             ["thr_9d3f1x", "thr_2b5n8c"],
             min_length=2,
             max_length=50,
@@ -103,7 +103,7 @@ class SplitThread(Request):
     thread_id: ThreadId
     message_ids: Annotated[
         list[Id],
-        argument("The messages to take out.", ["msg_4h8t2w"], min_length=1, max_length=1000),
+        argument("The messages to move.", ["msg_4h8t2w"], min_length=1, max_length=1000),
     ]
 
 

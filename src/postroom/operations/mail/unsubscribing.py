@@ -21,7 +21,7 @@ _BODY = b"List-Unsubscribe=One-Click"
 _UNSIGNED = "no valid DKIM signature covers the unsubscribe headers, so a mail was sent instead"
 _UNCHECKED = (
     "it is not known whether the sender's DKIM signature covers the unsubscribe headers; "
-    "POSTROOM_TRUSTED_SERVERS makes it known"
+    "set POSTROOM_TRUSTED_SERVERS to find out"
 )
 
 
@@ -55,7 +55,7 @@ def _allowed(message: Message, ways: UnsubscribeOptions) -> UnsubscribeOptions:
     """The ways that we can go. Raises Conflict if there is none."""
     if message.direction == "outbound" or ways.public_form is None:
         raise Conflict(
-            f"{message.id} names no way to unsubscribe; to keep such mail away, make a rule"
+            f"{message.id} has no way to unsubscribe; to handle such mail, create a rule"
         )
     if ways.one_click is None and ways.mail is None:
         raise Conflict(f"{message.id} offers only a web page at {ways.host}; a person must open it")

@@ -66,10 +66,12 @@ class RecipientPatterns(Request):
 
     allow: Annotated[
         Patterns,
-        argument("These are no strangers.", ["ana@example.com"], max_length=_MAX_PATTERNS),
+        argument(
+            "Recipients that are not strangers.", ["ana@example.com"], max_length=_MAX_PATTERNS
+        ),
     ] = []
     deny: Annotated[
-        Patterns, argument("These get no mail.", ["@example.net"], max_length=_MAX_PATTERNS)
+        Patterns, argument("Recipients to refuse.", ["@example.net"], max_length=_MAX_PATTERNS)
     ] = []
 
     def lists(self) -> RecipientLists:
@@ -84,7 +86,7 @@ ApprovalMode = Annotated[
 ]
 Recipients = Annotated[
     RecipientPatterns | None,
-    argument("Who may get its mail.", {"allow": ["@example.com"], "deny": []}),
+    argument("The allowed recipients.", {"allow": ["@example.com"], "deny": []}),
 ]
 
 
@@ -191,7 +193,7 @@ def _was_decided_before(one: Hold | None, other: Hold | None) -> bool:
 async def _held(ctx: RequestContext, message_id: str) -> Message:
     message = await ctx.store.message(message_id, ctx.visible)
     if message is None or message.hold is None:
-        raise NotFound(f"no held mail {message_id}; list_outbox shows what waits")
+        raise NotFound(f"no held mail {message_id}; list_outbox shows mail that waits")
     return message
 
 
@@ -221,7 +223,7 @@ class RejectMessage(Request):
     sha256: _SHA256
     note: Annotated[
         str | None,
-        argument("Why, for its sender.", "Wrong amount.", max_length=500),
+        argument("The reason, shown to its sender.", "Wrong amount.", max_length=500),
         Accepts({"pattern": r"^[^\u0000]*$"}),
     ] = None
 
@@ -256,10 +258,13 @@ class SenderPatterns(Request):
 
     allow: Annotated[
         Patterns,
-        argument("Take mail of these only.", ["@example.com"], max_length=_MAX_PATTERNS),
+        argument(
+            "Accept mail only from these senders.", ["@example.com"], max_length=_MAX_PATTERNS
+        ),
     ] = []
     block: Annotated[
-        Patterns, argument("Take no mail of these.", ["@spam.example"], max_length=_MAX_PATTERNS)
+        Patterns,
+        argument("Refuse mail from these senders.", ["@spam.example"], max_length=_MAX_PATTERNS),
     ] = []
     action: Annotated[
         Literal["junk", "refuse"],
@@ -280,7 +285,7 @@ class SetPolicy(Request):
     recipients: Recipients = None
     senders: Annotated[
         SenderPatterns | None,
-        argument("Whose mail it takes.", {"block": ["@spam.example"], "action": "junk"}),
+        argument("Which senders it accepts.", {"block": ["@spam.example"], "action": "junk"}),
     ] = None
 
 

@@ -176,7 +176,7 @@ def _file(given: Callable[[str], Any]) -> DraftFile:
 
 
 class ListDrafts(Paged):
-    """List drafts that are not sent, newest first."""
+    """List drafts that have not been sent, newest first."""
 
     inbox_id: Annotated[OptionalInboxName, argument("Only this inbox.", "inb_7k2m9q")] = None
 
@@ -243,7 +243,7 @@ class UpdateDraft(Request):
 @operation(Scope.WRITE)
 async def update_draft(ctx: RequestContext, request: UpdateDraft) -> Draft:
     if not request.model_fields_set.isdisjoint(("to", "cc", "bcc")):
-        needs_read(ctx, "other recipients would get what the draft says")
+        needs_read(ctx, "new recipients would get the content of the draft")
     check_send_at(ctx, request.send_at)
     check_files(ctx, request.attachments)
     draft = await unsent_draft(ctx, request.draft_id)
@@ -296,7 +296,7 @@ async def delete_draft(ctx: RequestContext, request: DeleteDraft) -> None:
 
 
 class SendDraft(Request):
-    """Send a draft, at its send_at if that is still to come. A repeated request sends it once."""
+    """Send a draft, at its send_at if that is in the future. A repeated request sends it once."""
 
     draft_id: DraftId
     idempotency_key: IdempotencyKey = None
@@ -360,7 +360,7 @@ class SaveDraft(Request):
 
 @operation(Scope.WRITE)
 async def save_draft(ctx: RequestContext, request: SaveDraft) -> Draft:
-    needs_read(ctx, "other recipients would get what the draft says")
+    needs_read(ctx, "new recipients would get the content of the draft")
     check_files(ctx, request.add_files)
     draft = await _draft_or_new(ctx, request.draft_id)
     if request.send_at != draft.send_at:
@@ -401,7 +401,7 @@ async def _files_after(
     files = list(draft.arguments.get("attachments", ()))
     if request.remove_file is not None:
         if request.file_count != len(files) or request.remove_file >= len(files):
-            raise Conflict("the files of this draft were changed meanwhile; look at them again")
+            raise Conflict("the files of this draft were changed meanwhile; read the draft again")
         del files[request.remove_file]
     if request.add_files:
         added = [file.model_dump(mode="json", exclude_none=True) for file in request.add_files]

@@ -46,7 +46,7 @@ async def list_identities(ctx: RequestContext, request: ListIdentities) -> Page[
 
 
 class CreateAlias(Request):
-    """Make another address of an inbox, to send from and receive at."""
+    """Create another address of an inbox, to send and receive."""
 
     email: Annotated[
         OwnAddress,

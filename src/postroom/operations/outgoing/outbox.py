@@ -111,8 +111,8 @@ async def cancel_message(ctx: RequestContext, request: CancelMessage) -> Sent:
 
 def _gone(request: CancelMessage) -> str:
     return (
-        f"no message {request.message_id} waits; one that was cancelled is a draft, and "
-        "list_drafts shows it"
+        f"no message {request.message_id} waits to be sent; a cancelled one is a draft, "
+        "see list_drafts"
     )
 
 

@@ -134,7 +134,7 @@ class MailArguments(MailOptions):
 
 
 class SendMessage(MailArguments, SendOptions):
-    """Send a mail, or with in_reply_to a reply; text, HTML or both."""
+    """Send a mail, or a reply with in_reply_to; text, HTML or both."""
 
 
 @operation(Scope.SEND)
@@ -161,16 +161,18 @@ async def outgoing_mail_of(_: RequestContext, request: MailArguments) -> Outgoin
 
 
 class ReplyToMessage(SendOptions):
-    """Reply to a message: recipients, subject and thread follow from it."""
+    """Reply to a message: recipients, subject and thread are taken from it."""
 
     message_id: MessageId
     body_text: Annotated[Body, argument("The text.", "Thanks, got it.")]
     body_html: Annotated[Body | None, argument("The HTML version.", "<p>Thanks, got it.</p>")] = (
         None
     )
-    reply_all: Annotated[bool, argument("To all its recipients too.", True)] = False
+    reply_all: Annotated[bool, argument("Reply to all its recipients.", True)] = False
     attachments: AttachmentInputs = []
-    automatic: Annotated[bool, argument("Sent by a program; no replies to programs.", True)] = False
+    automatic: Annotated[bool, argument("Sent by a program; not in reply to programs.", True)] = (
+        False
+    )
 
 
 @operation(Scope.SEND)
@@ -195,7 +197,7 @@ class PreviewReply(Request):
     """See who would get a reply to a message, without sending one."""
 
     message_id: MessageId
-    reply_all: Annotated[bool, argument("To all its recipients too.", True)] = False
+    reply_all: Annotated[bool, argument("Reply to all its recipients.", True)] = False
 
 
 @operation(Scope.READ)
@@ -224,7 +226,7 @@ class ForwardMessage(SendOptions):
 
     message_id: MessageId
     to: Annotated[Addresses, argument("Recipients.", ["ana@example.com"], min_length=1)]
-    body_text: Annotated[Body, argument("What to say above it.", "See below.")] = ""
+    body_text: Annotated[Body, argument("The text above it.", "See below.")] = ""
     body_html: Annotated[Body | None, argument("Or in HTML.", "<p>See below.</p>")] = None
     cc: Annotated[Addresses, argument("Copies to.", ["bo@example.com"])] = []
     bcc: Annotated[Addresses, argument("Hidden copies to.", ["cy@example.com"])] = []
@@ -233,7 +235,7 @@ class ForwardMessage(SendOptions):
 
 @operation(Scope.SEND)
 async def forward_message(ctx: RequestContext, request: ForwardMessage) -> Sent:
-    needs_read(ctx, "a forward passes stored mail on")
+    needs_read(ctx, "a forward sends stored mail to others")
     with about_mail():
         return await send_once(ctx, request, _forward)
 

@@ -36,7 +36,7 @@ class Unreadable:
     problem: str
 
 
-NO_HEADER = "not a mail: it has no From, Date, Subject or other header of one"
+NO_HEADER = "not a mail: it has no From, Date, Subject or other mail header"
 _HEAD_BYTES = 65_536
 _FIRST_LINE = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:>?From [^\n]*\n)?[!-9;-~]{1,200}[ \t]*:")
 _KNOWN = re.compile(

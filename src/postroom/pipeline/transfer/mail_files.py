@@ -159,7 +159,9 @@ class Bounded:
             found = self.content.read(size)
         self.budget.left -= len(found)
         if self.budget.left < 0:
-            raise Expanded("it expands to far more than mail does; unpack it first if it is mail")
+            raise Expanded(
+                "it expands to far more than mail normally does; if it is mail, unpack it first"
+            )
         return found
 
 
@@ -237,7 +239,7 @@ class Source:
         try:
             for number, entry in enumerate(entries, start=1):
                 where = f"{place}: mail {number} at byte {entry.offset}"
-                problem = f"{entry.size} bytes that are not a mail, or too large"
+                problem = f"{entry.size} bytes that are not a mail, or are too large"
                 if entry.raw is None:
                     yield Unreadable(where, problem)
                 else:

@@ -203,13 +203,14 @@ class Search:
         if (result.count or 0) > MAX_COMPARED:
             self._note(
                 "search_incomplete",
-                f"the server reads only ASCII; of {result.count} messages that may match, the "
+                f"the server supports only ASCII; of {result.count} messages that may match, the "
                 f"newest {MAX_COMPARED} were compared. Narrow the search, by date for example",
             )
         if request.criteria.query != wide.criteria.query:
             self._note(
                 "search_widened",
-                f"the server reads only ASCII; it searched for {wide.criteria.query!r} instead of "
+                f"the server supports only ASCII; it searched for {wide.criteria.query!r} "
+                "instead of "
                 "query, so that some of these messages may not match",
             )
         found = await self._filter_candidates(request, result.newest(MAX_COMPARED))

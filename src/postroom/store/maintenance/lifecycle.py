@@ -37,17 +37,17 @@ MIGRATED = "SELECT name, value FROM metadata WHERE name IN ('migrated', 'migrate
 CANNOT_SEND = "SELECT 1 FROM metadata WHERE name IN ('migrated', 'backup')"
 
 INCOMPLETE = (
-    "`postroom migrate` has not finished here, and mail is incomplete; run it again with the same "
-    "--from and --to, or empty this place"
+    "`postroom migrate` has not finished here, so mail is incomplete; run it again with the same "
+    "--from and --to, or empty this location"
 )
 _MIGRATED_TO: Mapping[Kind, str] = {
     "PostgreSQL": "this mail was migrated to PostgreSQL{place}: set POSTROOM_DATABASE_URL to its "
-    "address, also where an MCP client starts Postroom",
-    "folder": "this mail was migrated to another folder{place}: name that one with --data, without "
-    "POSTROOM_DATABASE_URL, also where an MCP client starts Postroom",
+    "address, also in the settings of MCP clients",
+    "folder": "this mail was migrated to another folder{place}: use that folder with --data, and "
+    "unset POSTROOM_DATABASE_URL, also in the settings of MCP clients",
 }
 _HOW_TO_UNDO = (
-    "To undo it, run `postroom migrate` from there into an empty place; if it is lost, see "
+    "To undo it, run `postroom migrate` from there into an empty location; if it is lost, see "
     "docs/how-to/operations.md, Moving an installation"
 )
 CANNOT_SEND_ERROR = (
@@ -122,9 +122,9 @@ _LOOKS = 30
 """How many seconds to wait for a holder that may have stopped: its lease expires."""
 
 UNTIL = "SELECT until FROM leases WHERE name = :name"
-RUNNING = "another `postroom migrate` into this place is running; wait for it, or stop it"
+RUNNING = "another `postroom migrate` into this location is running; wait for it, or stop it"
 LEASE_LOST = (
-    "another `postroom migrate` into this place has taken over or finished; this one has stopped"
+    "another `postroom migrate` into this location has taken over or finished; this one has stopped"
 )
 
 
@@ -190,30 +190,31 @@ REQUIRED = {
     "messages y WHERE y.number = x.message AND y.inbox = x.inbox": {
         "attachment {} belongs to no message": "attachments.id",
         "text of message number {} belongs to no message": "bodies.message",
-        "text to search of message number {} belongs to no message": "search_texts.message",
-        "a label is on message number {}, which does not exist": "message_labels.message",
-        "message number {} is in a mailbox, and does not exist": "message_mailboxes.message",
-        "message number {} is in the outbox, and does not exist": "outbox.message",
-        "a place at a provider holds message number {}, which is not in its account": (
+        "searchable text of message number {} belongs to no message": "search_texts.message",
+        "a label refers to message number {}, which does not exist": "message_labels.message",
+        "a mailbox contains message number {}, which does not exist": "message_mailboxes.message",
+        "the outbox contains message number {}, which does not exist": "outbox.message",
+        "a location at a provider refers to message number {}, which is not in its account": (
             f"{_PLACED}.message"
         ),
     },
     "messages y WHERE y.number = x.message": {
-        "a change of {} waits, and its message does not exist": f"{_PUSHED}.message_id",
+        "a pending change of {} refers to a message that does not exist": f"{_PUSHED}.message_id",
     },
     "messages y WHERE y.thread = x.number AND +y.inbox = x.inbox": {
         "thread {} has no message": "threads.id"
     },
     "messages y WHERE y.number = x.item": {
-        "the index holds message number {}, which does not exist": f"{_INDEXED.format('mail')}.item"
+        "the index contains message number {}, which does not "
+        "exist": f"{_INDEXED.format('mail')}.item"
     },
     f"bodies y WHERE {_ITS_MESSAGE}": {"message {} has no text": "messages.id"},
-    f"search_texts y WHERE {_ITS_MESSAGE}": {"message {} has no text to search": "messages.id"},
+    f"search_texts y WHERE {_ITS_MESSAGE}": {"message {} has no searchable text": "messages.id"},
     f"{_MAILBOX} WHERE {_ITS_MESSAGE}": {"message {} is in no mailbox": "messages.id"},
     "threads y WHERE y.number = x.thread AND y.inbox = x.inbox": {
         "message {} is in no thread": "messages.id",
-        "thread id {} leads to no thread": "thread_aliases.id",
-        "thread reference {} leads to no thread": "thread_ids.internet_id",
+        "thread id {} refers to no thread": "thread_aliases.id",
+        "thread reference {} refers to no thread": "thread_ids.internet_id",
     },
     "inboxes y WHERE y.number = x.inbox": {
         "message {} is in no inbox": "messages.id",
@@ -221,18 +222,18 @@ REQUIRED = {
         "the address {} belongs to no inbox": "identities.email",
     },
     "inboxes y WHERE y.number = x.inbox AND y.account_id = x.id": {
-        "account {} feeds no inbox": "accounts.id",
+        "account {} has no inbox": "accounts.id",
     },
     "identities y WHERE y.inbox = x.number": {"inbox {} has no address to send from": "inboxes.id"},
     "accounts y WHERE y.id = x.account_id": {
-        "inbox {} is fed by an account that does not exist": f"{_SYNCED_INBOXES}.id",
+        "inbox {} belongs to an account that does not exist": f"{_SYNCED_INBOXES}.id",
     },
     "accounts y WHERE y.number = x.account": {
-        "a place at a provider ({}) belongs to no account": "remote_messages.key",
-        "a change of {} waits for an account that does not exist": "pushes.message_id",
+        "a location at a provider ({}) belongs to no account": "remote_messages.key",
+        "a pending change of {} belongs to an account that does not exist": "pushes.message_id",
     },
     "memories y WHERE y.number = x.item": {
-        "the index holds memory number {}, which does not exist": (
+        "the index contains memory number {}, which does not exist": (
             f"{_INDEXED.format('memories')}.item"
         ),
     },
@@ -258,7 +259,7 @@ CHECKS = {
         for required, places in REQUIRED.items()
         for sentence, place in places.items()
     },
-    "thread {} counts its messages wrong": """
+    "thread {} has a wrong message count": """
         SELECT t.id FROM threads t
           LEFT JOIN (SELECT thread, count(*) AS n, min(date) AS a, max(date) AS z FROM messages
                       WHERE is_hidden = 0 GROUP BY thread) m ON m.thread = t.number

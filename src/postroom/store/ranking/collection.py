@@ -22,10 +22,7 @@ from postroom.store.ranking.index import find_collection, inboxes_of_messages
 from postroom.store.sql.statements import any_of, from_text
 from postroom.store.transaction import Row, Transaction
 
-CURSOR_OUTDATED = (
-    "cursor: what it was made from has changed too much since; start again without it, from the"
-    " first page"
-)
+CURSOR_OUTDATED = "cursor: the ranking has changed too much since; start again from the first page"
 _KEY_PARTS, _STATE_PARTS = 2, 6
 """The parts of a cursor: the last document, and `RankingState.cursor_part` without counts."""
 

@@ -56,7 +56,7 @@ def everywhere() -> list[click.Parameter]:
     return [
         _option("--data", metavar="FOLDER", help="The data folder.", is_eager=True),
         _option("-o", "--output", type=formats, help="The output format.", is_eager=True),
-        _option("--wide", is_flag=True, default=None, help="Show every column, uncut."),
+        _option("--wide", is_flag=True, default=None, help="Show every column in full."),
     ]
 
 

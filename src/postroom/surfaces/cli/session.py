@@ -123,7 +123,7 @@ class Session:
         if self.data is not None and self.url is not None:
             raise InvalidInput("--url and --data cannot be combined; drop one")
         if self.url is None and (self.key or self.key_file) and not self._own_settings.url:
-            raise InvalidInput("--key and --key-file are for a server; name it with --url")
+            raise InvalidInput("--key and --key-file need a server; add --url")
         return self.url or (None if self.data is not None else self._own_settings.url)
 
     def _refuse_server(self) -> None:
@@ -136,8 +136,8 @@ class Session:
         command = f"`{ctx.command_path}`" if ctx is not None else "this command"
         what_to_do = "drop --url" if self.url else "unset POSTROOM_URL, or give --data"
         raise InvalidInput(
-            f"{command} works on the data folder of this machine, not at a server; {what_to_do}, "
-            "or run it where the server is"
+            f"{command} works on a local data folder, not on a server; {what_to_do}, "
+            "or run it on the server's machine"
         )
 
     def _key_of_server(self) -> str | None:
@@ -356,7 +356,7 @@ def check_writable(folder: Path) -> None:
             raise Conflict(_not_writable(folder, parent, "cannot be created"))
         return
     if not folder.is_dir():
-        raise Conflict(f"{folder.absolute()} is a file; name a folder with --data")
+        raise Conflict(f"{folder.absolute()} is a file; choose a folder with --data")
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         raise Conflict(_not_writable(folder, folder, "cannot be written to"))
     database = folder / DATABASE

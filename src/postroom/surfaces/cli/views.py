@@ -188,9 +188,9 @@ def warnings_of(message: Body) -> list[str]:
         count = sum(found["removed_characters"].values())
         words.append(f"{_counted(count, 'invisible character')} removed from it")
     if found.get("text_differs"):
-        words.append("its plain text and its HTML say different things")
+        words.append("its plain text and its HTML differ")
     words += [
-        f"the attachment {name} is not of the type that its name says"
+        f"the attachment {name} does not have the type that its name suggests"
         for name in found.get("disguised_attachments", ())
     ]
     if found.get("tracking_pixels"):

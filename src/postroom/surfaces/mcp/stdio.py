@@ -102,7 +102,7 @@ def write_frame(message: types.JSONRPCMessage) -> bytes:
         return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
     except PydanticSerializationError:
         known = getattr(message, "id", None)
-        fault = Unreadable(types.INTERNAL_ERROR, "the answer cannot be written as JSON", known)
+        fault = Unreadable(types.INTERNAL_ERROR, "the result cannot be written as JSON", known)
         return write_frame(fault.reply)
 
 
@@ -240,7 +240,9 @@ class _Wire:
     def _next(self) -> types.JSONRPCMessage | None:
         for line in self.lines:
             if line is None:
-                raise Unreadable(types.INVALID_REQUEST, "this line is longer than a call may be")
+                raise Unreadable(
+                    types.INVALID_REQUEST, "this line exceeds the size limit of a call"
+                )
             if line.strip():
                 return read_frame(line)
         return None

@@ -81,7 +81,7 @@ class Tool:
     explain: Callable[[MailError], Body] = explain_error
     stamp: Callable[[Body, float], Body] = _unchanged
     outline: Callable[[Body], Body] = _unchanged
-    next_step: str = "ask for less: a smaller limit, or fewer extras"
+    next_step: str = "request less: a smaller limit, or fewer extras"
     never_truncated: bool = False
     cut: str = ""
     is_open_world: bool = False

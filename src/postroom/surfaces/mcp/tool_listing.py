@@ -96,7 +96,7 @@ def _check(toolset: str) -> None:
 
         close = difflib.get_close_matches(toolset, known, n=1)
         advice = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
-        raise InvalidInput(f"no toolset {toolset}; {advice}")
+        raise InvalidInput(f"there is no toolset {toolset}; {advice}")
 
 
 NAMESPACES = "namespaces"

@@ -20,13 +20,13 @@ UNLISTED_SEND_ARGUMENTS = frozenset(
 """Taken by every send, but not worth a place in the list: an answer that needs it names it."""
 
 NO_CURSOR = frozenset({"cursor"})
-"""The offset is enough to read on in lists that change little."""
+"""Lists that change little are continued by offset."""
 
 SEARCH_MESSAGES = Tool(
     "search_messages",
     "Search messages",
     messages.search_messages,
-    next_step="get_message shows a message in full; offset reads on in the list",
+    next_step="get_message shows a message in full; offset continues the list",
 )
 GET_MESSAGE = Tool(
     "get_message",
@@ -34,7 +34,7 @@ GET_MESSAGE = Tool(
     messages.get_message,
     shown_defaults=frozenset({"include_attachments"}),
     listed_fields=("id", "thread_id", *TEXT, "attachments"),
-    next_step="text_offset reads on in text, with fewer extras or a smaller max_chars; "
+    next_step="text_offset continues the text, with fewer extras or a smaller max_chars; "
     "list_attachments lists every attachment",
 )
 GET_THREAD = Tool(
@@ -43,7 +43,7 @@ GET_THREAD = Tool(
     threads.get_thread,
     listed_fields=("messages", "has_more"),
     next_step="get_message shows a message in full; before, with the id of the first message here, "
-    "reads further back",
+    "shows older ones",
 )
 
 INBOX_TOOLS = (
@@ -54,7 +54,7 @@ INBOX_TOOLS = (
         "List messages",
         messages.list_messages,
         hide=frozenset({"query", "subject", "flags", "mode", "sort", "cursor"}),
-        next_step="get_message shows a message in full; offset reads on in the list",
+        next_step="get_message shows a message in full; offset continues the list",
     ),
     SEARCH_MESSAGES,
     GET_MESSAGE,
@@ -63,7 +63,7 @@ INBOX_TOOLS = (
         "List threads",
         threads.list_threads,
         hide=NO_CURSOR,
-        next_step="get_thread shows a thread; offset reads on in the list",
+        next_step="get_thread shows a thread; offset continues the list",
     ),
     GET_THREAD,
     Tool(
@@ -71,14 +71,14 @@ INBOX_TOOLS = (
         "List attachments",
         attachments.list_attachments,
         hide=NO_CURSOR,
-        next_step="offset reads on in the list",
+        next_step="offset continues the list",
     ),
     Tool(
         "get_attachment_content",
         "Read an attachment",
         attachments.get_attachment_content,
         listed_fields=("content", "text", "content_type", "filename", "size"),
-        next_step="offset reads on in text",
+        next_step="offset continues the text",
         never_truncated=True,
         cut="text",
     ),
@@ -122,7 +122,7 @@ INBOX_TOOLS = (
         "Wait for a message",
         messages.wait_for_message,
         listed_fields=("timed_out", "extracted", "since"),
-        next_step="get_message with text_offset reads on in the text",
+        next_step="get_message with text_offset continues the text",
     ),
 )
 
@@ -183,8 +183,8 @@ MAIL_TOOLS = (
         "Write a draft",
         drafts.create_draft,
         listed_fields=("id",),
-        description="Write a mail that send_draft sends. Takes what send_message takes; "
-        "with in_reply_to, to and subject follow from it.",
+        description="Write a mail that send_draft sends. Takes the arguments of "
+        "send_message; in_reply_to sets to and subject.",
         hide=frozenset(
             {
                 *("body_html", "cc", "bcc", "attachments", "from", "thread_id", "inbox_id"),
@@ -234,14 +234,14 @@ MAIL_TOOLS = (
         "List rules",
         rules.list_rules,
         hide=frozenset({"cursor", "offset"}),
-        next_step="offset reads on in the list",
+        next_step="offset continues the list",
     ),
     Tool("delete_rule", "Delete a rule", rules.delete_rule, listed_fields=("yaml",)),
 )
 
 
 MEMORY = ("key", "text", "trust", "version")
-MEMORY_LIST_HINT = "memory_get reads one in full; offset reads on in the list"
+MEMORY_LIST_HINT = "memory_get reads one in full; offset continues the list"
 
 NO_TRUST_ARGUMENT = {"trust": None}
 """Only a person may raise trust, over REST or the CLI; tools refuse `trust`."""
@@ -259,7 +259,7 @@ MEMORY_TOOLS = (
         "Read a memory",
         memories.memory_get,
         listed_fields=(*MEMORY, "tags", "links", "next_offset"),
-        next_step="text_offset reads on in text, with a smaller max_chars",
+        next_step="text_offset continues the text, with a smaller max_chars",
     ),
     Tool(
         "memory_update",

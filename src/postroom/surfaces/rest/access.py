@@ -149,7 +149,8 @@ class AccessControl:
         host, origins = headers.get("host"), headers.getlist("origin")
         if host is not None and not self._is_ours(_host_of(f"//{host}")):
             raise Forbidden(
-                "this server does not answer to that Host; name it in POSTROOM_PUBLIC_URL"
+                "requests with this Host header are refused; set POSTROOM_PUBLIC_URL to "
+                "a URL with this host"
             )
         if self.admits_page(headers, scope):
             return
@@ -159,8 +160,8 @@ class AccessControl:
             return
         if not self._is_own_page(headers, scope):
             raise Forbidden(
-                "requests from pages of another origin may not change anything; a program sends "
-                "a key, or the header `X-Requested-With`"
+                "requests from pages of another origin may not change anything; programs must "
+                "send a key, or the header `X-Requested-With`"
             )
 
     def admits_page(self, headers: Headers, scope: Scope) -> bool:
@@ -246,7 +247,7 @@ class AccessControl:
         """
         client = scope.get("client")
         if not self.needs_key and client is not None and not is_loopback(client[0]):
-            raise Unauthenticated("without keys, only this machine is served")
+            raise Unauthenticated("without keys, only requests from this machine are allowed")
         has_key = any(name in headers for name in _KEY_HEADERS)
         is_keyed = self.needs_key or has_key
         caller = await self._bearer(headers, scope, resource) if is_keyed else self.app.agent

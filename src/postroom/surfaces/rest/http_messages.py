@@ -83,7 +83,7 @@ def read_object(body: bytes, content_type: str) -> dict[str, Any]:
     if not body:
         return {}
     if content_type.partition(";")[0].strip().lower() != "application/json":
-        raise Malformed("send JSON, and say so: `Content-Type: application/json`")
+        raise Malformed("send JSON with `Content-Type: application/json`")
     try:
         value = decode(body)
     except UnicodeDecodeError:

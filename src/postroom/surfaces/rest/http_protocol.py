@@ -60,8 +60,8 @@ HEAD_S = 30.0
 UNREAD_S = 300.0
 _TELL_EVERY_S = 60.0
 
-_NOT_HTTP = Malformed("this is not a request in HTTP/1.1, or its head is too long")
-_FULL = Unavailable("too many are connected; try again", retry_after=1)
+_NOT_HTTP = Malformed("this is not an HTTP/1.1 request, or its head is too long")
+_FULL = Unavailable("too many connections; try again", retry_after=1)
 
 
 class ConnectionLimit(ServerState):
@@ -199,7 +199,7 @@ class Protocol(H11Protocol):
 
     def _too_slow(self) -> None:
         if self._has_begun and not self.transport.is_closing():
-            late = f"the head of the request did not come in time: send it within {HEAD_S:g} s"
+            late = f"the request head was not received in time: send it within {HEAD_S:g} s"
             self.transport.write(_error_response(TooSlow(late)))
         self._close()
 

@@ -107,7 +107,7 @@ async def _reason(error: Exception, request: Request, access: AccessControl) -> 
     reason = str(error) if is_known else "the store does not answer; see the log"
     if await _may_see_details(request, access):
         return reason
-    return "not now; the log says why, and so does this page to whoever brings a key"
+    return "not ready; the reason is in the log, and in this response if the request has a key"
 
 
 async def _may_see_details(request: Request, access: AccessControl) -> bool:
@@ -161,8 +161,8 @@ async def _outbox(app: App) -> str:
         state = await app.services.store.outbox_state()
     except MailError:
         return ""
-    waiting = metrics.heading("outbox_waiting", "gauge", "Sent messages that are not out yet.")
-    paused = metrics.heading("outbox_paused", "gauge", "Whether the outbox holds mail back.")
+    waiting = metrics.heading("outbox_waiting", "gauge", "Messages that wait in the outbox.")
+    paused = metrics.heading("outbox_paused", "gauge", "Whether the outbox is paused.")
     return (
         f"{waiting}\npostroom_outbox_waiting {state.waiting}\n"
         f"{paused}\npostroom_outbox_paused {int(state.is_paused)}\n"

@@ -167,7 +167,7 @@ def listen(host: str, port: int) -> socket.socket:
         bound.close()
         if error.errno == errno.EADDRINUSE:
             raise Conflict(
-                f"port {port} of {host} is taken; stop the other program, or choose --port"
+                f"port {port} of {host} is in use; stop the other program, or choose --port"
             ) from None
         raise InvalidInput(f"host: cannot listen on {host}:{port}: {error.strerror}") from None
     bound.setblocking(False)

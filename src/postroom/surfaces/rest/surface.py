@@ -193,8 +193,8 @@ class Surface:
     async def _respond(self, request: Request, exchange: _Exchange) -> Response:
         resource, values = self._resources.find(segments_of(exchange.scope))
         if resource is None:
-            hint = f"what there is: {', '.join(sorted(self._pages))}"
-            hint = f"GET {_INDEX} lists what there is" if _INDEX in self._pages else hint
+            hint = f"the paths are: {', '.join(sorted(self._pages))}"
+            hint = f"GET {_INDEX} lists the paths" if _INDEX in self._pages else hint
             raise NotFound(f"{NOTHING_HERE}; {hint}")
         exchange.route = resource.path
         answer = resource.answers.get("GET" if request.method == "HEAD" else request.method)
@@ -202,7 +202,7 @@ class Surface:
             self._metrics.refuse("method_not_allowed")
             return problem(
                 "method_not_allowed",
-                f"{request.method} does nothing here; allowed are {resource.allowed}",
+                f"{request.method} is not supported here; allowed are {resource.allowed}",
                 exchange.scope,
                 headers={"Allow": resource.allowed},
             )

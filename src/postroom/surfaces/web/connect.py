@@ -162,8 +162,8 @@ def _oauth_request(request: PageRequest) -> dict[str, str]:
     given = {name: request.query[name] for name in _PARAMETERS if request.query.get(name)}
     if "client_id" not in given:
         raise InvalidInput(
-            "client_id: a program leads you here when it asks for access to this Postroom; this "
-            "link names none"
+            "client_id: a program opens this page to request access to Postroom; this link names "
+            "no program"
         )
     return {"issuer": request.base_url, **given}
 
@@ -218,7 +218,7 @@ async def decide(request: PageRequest) -> Redirect:
     given = _oauth_request(request)
     asked = await request.call(get_access_request, **given)
     if request.form.get("decision") != "allow":
-        refused = {"error": "access_denied", "error_description": "The person said no."}
+        refused = {"error": "access_denied", "error_description": "The user denied access."}
         return Redirect(_answer_url(request, asked.redirect_uri, **refused))
     grant = await request.call(grant_access, **given, **_choices(request))
     return Redirect(_answer_url(request, asked.redirect_uri, code=grant.code))

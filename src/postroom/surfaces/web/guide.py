@@ -123,7 +123,7 @@ def _not_found(path: str, why: str) -> Response:
     """A page for people, with links to those that they may have meant."""
     links = {"/": "Your mail"}
     if why != MISSING:
-        why = f"The guide has nothing at {path}. You may look for one of these:"
+        why = f"There is no page at {path}. These pages are similar:"
         links = {f"{PREFIX}/{name}": name for name in _similar(path)} | _STARTS | links
     items = (f'<li><a href="{escape(to)}">{escape(text)}</a></li>' for to, text in links.items())
     page = NOT_FOUND.format(why=escape(why), links="".join(items))

@@ -85,8 +85,8 @@ SCOPES = {
 }
 APPROVAL_WORDS = {
     "never": "Its messages are sent without approval.",
-    "risky": "Risky messages are held for approval: a new recipient, attachments or many "
-    "recipients outside, or after reading suspicious mail.",
+    "risky": "Risky messages are held for approval: a new recipient, attachments, many "
+    "external recipients, or after reading suspicious mail.",
     "always": "All messages to other servers are held for approval.",
 }
 EXPIRIES = {

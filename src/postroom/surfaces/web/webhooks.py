@@ -262,7 +262,9 @@ async def delivery(request: PageRequest) -> Values:
     webhook_id, delivery_id = request.path["webhook_id"], request.path["delivery_id"]
     webhook = await request.call(get_webhook, webhook_id=webhook_id)
     if not request.may(Scope.READ):
-        raise Forbidden("the body of a delivery says what arrived; your key needs the scope read")
+        raise Forbidden(
+            "the body of a delivery has data about incoming mail; your key needs the scope read"
+        )
     found = await request.call(get_delivery, webhook_id=webhook_id, delivery_id=delivery_id)
     body = None if found.body is None else json.dumps(
         json.loads(found.body), ensure_ascii=False, indent=2

@@ -69,7 +69,7 @@ async def test_a_mail_for_nobody_is_refused_in_the_code_after_which_a_provider_s
     answer = await post().to(stranger)
 
     assert (status, status) == (answer.status_code, answer.json()["status"])
-    assert "no inbox has an address" in answer.json()["detail"]
+    assert "no recipient of this mail" in answer.json()["detail"]
 
 
 def for_two() -> Post:

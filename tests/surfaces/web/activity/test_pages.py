@@ -167,7 +167,7 @@ async def test_events_are_chosen_by_type_and_inbox_and_read_page_by_page(
 @pytest.mark.parametrize(
     ("query", "says"),
     [
-        ("type=message.eaten", "there is no event message.eaten"),
+        ("type=message.eaten", "there is no event type message.eaten"),
         ("inbox=inb_no", "no inbox inb_no"),
         ("inbox=<script>", "no inbox <script>"),
         ("cursor=forged", "cursor: not valid for this list"),

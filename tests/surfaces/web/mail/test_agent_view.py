@@ -73,9 +73,9 @@ async def test_a_plain_part_that_says_what_the_html_hides_is_not_called_kept_out
     page = words(await owner.read(f"/mail/{message_id}?tab=agent"))
     document = (await owner.get(f"/mail/{message_id}/marked")).text
 
-    assert "the agent gets the same words elsewhere" in document
+    assert "the agent gets the same text elsewhere" in document
     assert "not given to the agent" not in document
-    assert "and the agent gets the same words elsewhere in the mail" in page
+    assert "and the agent gets the same text elsewhere in the mail" in page
     assert "This message also has a plain text version, and that is what agents get." in page
     assert SECRET in page
 
@@ -212,4 +212,4 @@ async def test_a_list_that_cannot_be_left_says_why(letters: Letters, owner: Pers
     refused = await owner.post(f"/mail/{plain}/unsubscribe")
 
     assert 409 == refused.status_code
-    assert "names no way to unsubscribe" in words(refused.text)
+    assert "has no way to unsubscribe" in words(refused.text)

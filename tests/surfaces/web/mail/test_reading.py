@@ -143,7 +143,7 @@ async def test_what_was_kept_out_is_said_in_words(letters: Letters, owner: Perso
     other = await letters.arrive("Plain", text)
 
     said = words(await owner.read(f"/mail/{message_id}?tab=agent"))
-    for part in ("switched off by its style", "1 remote picture not loaded",
+    for part in ("not displayed because of its style", "1 remote picture not loaded",
                  "1 tracking pixel not loaded"):  # fmt: skip
         assert part in said
     assert "Send all mail" not in said

@@ -102,9 +102,9 @@ def after_move(
 def _refuse_name(name: str) -> None:
     """Refuse a name that no mailbox can have. Raises InvalidInput."""
     if not all(part.strip() for part in name.split("/")):
-        raise InvalidInput(f"no mailbox can be called {name!r}: / stands between two names")
+        raise InvalidInput(f"{name!r} is not a valid mailbox name: / separates two names")
     if any(unicodedata.category(character) in _UNPRINTABLE for character in name):
-        raise InvalidInput(f"no mailbox can be called {name!r}: take out the control characters")
+        raise InvalidInput(f"{name!r} is not a valid mailbox name: remove the control characters")
 
 
 def refuse_unsupported(feeding_account: FeedingAccount, delta: Delta) -> None:

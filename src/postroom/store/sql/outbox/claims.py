@@ -290,7 +290,7 @@ def defer_mail(
 
 
 def _give_up(tx: Transaction, inbox: int, number: int, why: str, now: datetime) -> dict[str, int]:
-    detail = f"given up after 48 hours: {why}"
+    detail = f"abandoned after 48 hours: {why}"
     count = _set_open_recipients(tx, inbox, number, "bounced", detail, now)
     copy_to_sent(tx, inbox, number, now)
     return _requeued(tx, inbox, number, count, now)

@@ -60,8 +60,8 @@ _MAX_THREAD = 200
 def explain_hold(reasons: Sequence[str]) -> str:
     """What the caller whose mail is held is shown."""
     return (
-        f"held until a person approves it: {'; '.join(reasons)}. Go on with other work; wait_s or "
-        "waiting for mail tells the outcome, and cancelling it makes it a draft again"
+        f"held until a person approves it: {'; '.join(reasons)}. Continue with other work; wait_s "
+        "or waiting for mail returns the outcome, and cancelling it makes it a draft again"
     )
 
 
@@ -274,7 +274,7 @@ def approve_mail(
     it = {"inbox": row[0], "message": row[1]}
     due = max(row[5], seconds(decision.now))
     if not tx.run(RELEASE, **it, next_at=due, sha256=decision.sha256):
-        raise Conflict(f"{message_id} was already decided by somebody else")
+        raise Conflict(f"somebody else has already decided about {message_id}")
     addresses = _decided(tx, row[0], row[1], decision, "approved")
     status = "scheduled" if row[5] > seconds(decision.now) else "queued"
     set_recipients(tx, row[0], row[1], {a: Recipient(a, status) for a in addresses}, decision.now)

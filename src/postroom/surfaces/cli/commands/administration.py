@@ -65,8 +65,8 @@ def completion(shell: str) -> None:
 
 
 @click.command(
-    help="Check the whole audit log: that no entry was altered, removed, moved "
-    "or truncated. Exits with 1 if there is a problem."
+    help="Verify the whole audit log: that no entry was altered, removed or "
+    "moved. Exits with 1 if there is a problem."
 )
 @click.pass_obj
 def verify_audit(session: Session) -> int:
@@ -213,7 +213,7 @@ def _print_result(result: VerifyResult) -> None:
 
 @click.command(
     help="Print a link that signs you in to the web pages of the running server, once, within 10 "
-    "minutes. It is printed to a terminal only, because it lets its bearer approve held mail."
+    "minutes. It is printed to a terminal only, because anyone who has it can approve held mail."
 )
 @click.option("--host", metavar="ADDRESS", help="The address of the server.  [default: 127.0.0.1]")
 @click.option("--port", metavar="NUMBER", help="The port of the server.  [default: 8700]")
@@ -253,18 +253,18 @@ _NO_TERMINAL = (
 )
 
 
-@click.command(help="Let a held mail leave: shows it first, and asks.")
+@click.command(help="Approve a held mail: shows it first, and asks for confirmation.")
 @click.argument("message_id")
 @click.pass_obj
 def approve(session: Session, *, message_id: str) -> int:
     from postroom.operations.outgoing.approvals import approve_message
 
-    return _decide(session, approve_message, message_id, "Let this mail leave?")
+    return _decide(session, approve_message, message_id, "Send this mail?")
 
 
-@click.command(help="Keep a held mail from leaving: shows it first, and asks.")
+@click.command(help="Reject a held mail: shows it first, and asks for confirmation.")
 @click.argument("message_id")
-@click.option("--note", metavar="TEXT", help="Why. The note is shown to its sender.")
+@click.option("--note", metavar="TEXT", help="The reason. It is shown to the sender of the mail.")
 @click.pass_obj
 def reject(session: Session, *, message_id: str, note: str | None) -> int:
     from postroom.operations.outgoing.approvals import reject_message

@@ -30,7 +30,8 @@ _HOLDS_KEY = (
 
 
 @click.command(
-    help="Migrate all mail from a data folder to PostgreSQL, back, or between two of a kind. Stop "
+    help="Migrate all mail from a data folder to PostgreSQL or back, or between "
+    "two data folders or databases. Stop "
     "the servers of the source first; the source cannot be opened afterwards. If it is "
     "interrupted, run it again: it continues where it stopped. At the end every row is compared."
 )
@@ -57,9 +58,9 @@ def migrate(
     old, new = _settings_of(settings, source, from_blobs), _settings_of(settings, target, to_blobs)
     is_same_folder = old.data_dir.resolve() == new.data_dir.resolve()
     if old.database_url == new.database_url and is_same_folder:
-        raise InvalidInput("to: this is the same place as --from; name another one")
+        raise InvalidInput("to: this is the same location as --from; choose another one")
     if old.database_url is None and not (old.data_dir / "postroom.db").is_file():
-        raise InvalidInput(f"from: there is no mail in {old.data_dir}")
+        raise InvalidInput(f"from: {old.data_dir} contains no mail")
     for one in (old, new):
         check_owner(one.data_dir)
         check_writable(one.data_dir)

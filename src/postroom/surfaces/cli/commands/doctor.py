@@ -92,7 +92,7 @@ def _database_fix(settings: Settings, error: Exception) -> str:
     if isinstance(error, TooNew):
         return f"install the version that created it, or a newer one; this is {__version__}"
     if isinstance(error, Conflict | TooOld):
-        return "follow the message; no data is damaged"
+        return "do what the message says; no data is damaged"
     if settings.database_url is None:
         return "run `postroom verify`; restore a backup if the file is damaged"
     return "check POSTROOM_DATABASE_URL, and that its user owns the database"
@@ -133,15 +133,19 @@ async def _server(settings: Settings, address: str) -> CheckResult:
     status, body = await _ask(settings)
     if status is None:
         fix = "stop it, or choose another port with --port or POSTROOM_PORT"
-        return problem("port", f"{address} is taken by {taken_by(settings.port)}", fix)
+        return problem("port", f"{address} is used by {taken_by(settings.port)}", fix)
     if status != 200:
         detail = f"Postroom on {address} is not ready: {body.get('detail', status)}"
         return problem("port", detail, "see its log")
     version, installation = body.get("version"), body.get("installation")
     if installation is None:
-        return ok("port", f"Postroom is listening on {address}; it tells its data to no stranger")
+        return ok(
+            "port", f"Postroom is listening on {address}; it does not disclose its data folder"
+        )
     if installation != await _own_installation(settings):
-        detail = f"Postroom {version} is listening on {address}, with other data than this folder"
+        detail = (
+            f"Postroom {version} is listening on {address}, with different data than this folder"
+        )
         fix = "choose another port with --port, or name its folder with --data"
         return warning("port", detail, fix)
     if version != __version__:
@@ -211,7 +215,7 @@ async def _smtp_port(settings: Settings) -> CheckResult:
     if b"Postroom" in greeting:
         return ok("smtp", f"Postroom receives mail on {settings.smtp_listen}")
     fix = "stop it, or choose another address with --smtp or POSTROOM_SMTP_LISTEN"
-    return warning("smtp", f"{settings.smtp_listen} is taken by {taken_by(int(port))}", fix)
+    return warning("smtp", f"{settings.smtp_listen} is used by {taken_by(int(port))}", fix)
 
 
 def taken_by(port: int) -> str:
@@ -222,7 +226,7 @@ def taken_by(port: int) -> str:
             if any(os.readlink(path) in sockets for path in (process / "fd").iterdir()):
                 name = (process / "comm").read_text().strip()
                 return f"{name} (process {process.name})"
-    return "a program that does not answer as Postroom does"
+    return "a program that is not Postroom"
 
 
 def _inodes(port: int) -> Iterator[str]:

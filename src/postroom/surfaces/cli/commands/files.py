@@ -55,7 +55,7 @@ _KINDS = click.Choice(["mbox", "maildir", "eml"])
 
 @click.command(
     help="Import mail from mbox files, Maildirs, .eml files and folders of them, and from .tar and "
-    ".zip archives of mail; .xz and .gz are decompressed. What is refused is named, and the exit "
+    ".zip archives of mail; .xz and .gz are decompressed. Refused files are listed, and the exit "
     "code is 10. It can be interrupted: run it again to continue; duplicates are skipped."
 )
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
@@ -82,7 +82,7 @@ _KINDS = click.Choice(["mbox", "maildir", "eml"])
     show_default=True,
     help="Number of mails per transaction.",
 )
-@click.option("--force", is_flag=True, help="Import files without a header of a mail as well.")
+@click.option("--force", is_flag=True, help="Also import files without a mail header.")
 @click.option("--verbose", is_flag=True, help="Report each batch that is stored.")
 @click.pass_obj
 def import_(
@@ -160,7 +160,7 @@ def _print_import(outcome: ImportResult) -> None:
     if untold:
         print(f"refused: {untold} more", file=sys.stderr)
     if any(problem.problem == NO_HEADER for problem in outcome.problems):
-        print("--force imports files without a header of a mail as well", file=sys.stderr)
+        print("--force also imports files without a mail header", file=sys.stderr)
     print(
         f"{outcome.read} mails read: {outcome.stored} stored, {outcome.duplicates} duplicates, "
         f"{outcome.refused} refused"
@@ -230,8 +230,8 @@ async def find_inbox(app: App, name: str, *, create: bool) -> Inbox:
 
 
 @click.command(
-    help="Import memories from a file of `memory export`, one JSON object per line. What came "
-    "from mail stays marked. - is standard input."
+    help="Import memories from a file of `memory export`, one JSON object per line. Memories "
+    "from mail keep their trust. - is standard input."
 )
 @click.argument("path", metavar="PATH")
 @click.pass_obj
@@ -314,8 +314,8 @@ def read_rules(path: str) -> list[Definition]:
 
 
 @click.command(
-    help="Check rules in files. Problems are listed with line and column; conditions that never "
-    "match are warned about."
+    help="Check rules in files. Problems are listed with line and column; there are warnings "
+    "about conditions that never match."
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.pass_obj

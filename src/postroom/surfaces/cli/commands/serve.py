@@ -337,7 +337,7 @@ async def _without_health_port(app: App) -> None:
 
 
 @click.command(
-    help="Serve an MCP client over stdin and stdout. No server has to be running. "
+    help="Serve an MCP client over stdin and stdout. No server needs to be running. "
     "The client has the owner's rights, or those of the key in POSTROOM_KEY or --key-file."
 )
 @_toolsets
@@ -404,7 +404,8 @@ def _key_of_client(settings: Settings, key: str | None, key_file: str | None) ->
 
 
 @click.command(
-    help="Replace the owner's key. The old one stops working at once. The new one is shown on a "
+    help="Replace the owner's key. The old one stops working immediately. The new "
+    "one is shown on a "
     "terminal; otherwise it is written to owner.key in the data folder."
 )
 @click.pass_obj

@@ -20,9 +20,9 @@ _BY_CHARACTERS = (
 _REMOVED = {
     "tag": "tag characters, in which whole sentences can be hidden",
     "variation": "variation selectors, in which bytes can be hidden",
-    "direction": "marks that turn the reading direction around",
+    "direction": "marks that reverse the reading direction",
     "zero_width": "characters without a width",
-    "filler": "fillers that look like nothing",
+    "filler": "filler characters that look blank",
     "control": "control characters",
     "format": "invisible format characters",
 }
@@ -66,7 +66,7 @@ def _hidden(security: dict[str, Any], marks: Sequence[Mark]) -> Iterator[MailNot
             here = [mark for mark in marks if mark.kind == "invisible"][:_MAX_MARKS]
         end = "so the agent does not get it"
         if any(mark.is_in_agent_text for mark in here):
-            end = "and the agent gets the same words elsewhere in the mail"
+            end = "and the agent gets the same text elsewhere in the mail"
         yield MailNote(
             f"Hidden text: {_number(found['chars'], 'character')}{times}",
             f"A reader cannot see it: {how_hidden(found['reason'])}. It may be meant for a "
@@ -122,7 +122,7 @@ _AUTH = {
     "spf": "Did the mail come from a server that the domain of the envelope sender allows?",
     "dkim": "Is it signed, and unchanged since?",
     "dmarc": "Does one of the two cover the domain in From?",
-    "arc": "What did a server that passed it on find?",
+    "arc": "What did a server that forwarded it find?",
 }
 _TONES = {"pass": "good", "fail": "bad", "permerror": "bad", "softfail": "warn"}
 _MAX_LETTERS = 80
@@ -144,7 +144,7 @@ def verdict_on_sender(mail: Message) -> MailNote:
         )
     if mail.auth.get("aligned") or auth["dmarc"] == "pass":
         how = "Signed by" if auth["dkim"] == "pass" else "Sent by a server of"
-        why = f"It really comes from {domain}. That says nothing about whether {domain} is honest."
+        why = f"It was really sent by {domain}. This does not mean that {domain} is trustworthy."
         return MailNote(f"{how} {domain}", why, "good")
     why = "Anyone can put any address into From"
     if set(auth.values()) == {"unknown"}:
@@ -192,7 +192,7 @@ def _disguises(security: dict[str, Any]) -> Iterator[MailNote]:
         )
     if security.get("text_differs"):
         yield MailNote(
-            "The plain text and the HTML say different things",
+            "The plain text and the HTML differ",
             "A person reads the HTML, a machine often reads the plain text.",
             "bad",
         )
