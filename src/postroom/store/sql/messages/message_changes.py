@@ -402,7 +402,8 @@ def refuse_unfinished(tx: Transaction, inbox: int, number: int, message_id: str)
     row = tx.one(f"{UNFINISHED} AND message = :number", inbox=inbox, number=number)
     if row is not None:
         raise Conflict(
-            f"{message_id} has not left yet; cancel_message makes it a draft, which can be removed"
+            f"{message_id} has not been sent yet; cancel_message makes it a draft, "
+            "which can be removed"
         )
 
 
