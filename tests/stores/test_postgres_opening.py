@@ -146,7 +146,7 @@ def test_what_no_patience_mends_is_said_at_once(
     """Else this would take for ever."""
     monkeypatch.setattr(engines, "RETRY_S", float("inf"))
 
-    with pytest.raises(Unavailable, match="does not exist"):
+    with pytest.raises(Unavailable, match="does not exist; check POSTROOM_DATABASE_URL"):
         PostgresEngine.open(database_url + "_and_no_more")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -11,7 +12,9 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from postroom.errors import Unavailable
+from postroom.store import thread_pool
 from postroom.store.postgres import connection as connections
+from postroom.store.postgres import engine as engines
 from postroom.store.postgres import liveness
 from postroom.store.postgres.engine import PostgresEngine
 from postroom.store.transaction import Transaction
@@ -36,6 +39,60 @@ async def test_a_server_that_stays_away_is_unavailable(
     monkeypatch.undo()
     await engine.write(lambda tx: put(tx, "again"))
     assert ["again"] == await names(engine)
+
+
+class PassingTime:
+    """The time of an engine, which passes only while it pauses between two attempts."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.may_pause = threading.Event()
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.may_pause.wait()
+        self.now_s += seconds
+
+
+async def test_the_answer_comes_within_the_patience_for_who_waited_behind_another_too(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(url: str) -> object:
+        if not attempts:
+            asyncio.run_coroutine_threadsafe(queue(), loop)
+        attempts.append(url)
+        raise psycopg.OperationalError("connection refused")
+
+    async def queue() -> None:
+        waiting.append(asyncio.create_task(engine.write(lambda tx: put(tx, "second"))))
+        while engine._writing._jobs.empty():  # noqa: ASYNC110 - a queue has no event
+            await asyncio.sleep(0)
+        time.may_pause.set()
+
+    engine = await asyncio.to_thread(PostgresEngine.open, database_url, patience_s=2.0)
+    time, attempts, loop = PassingTime(), list[str](), asyncio.get_running_loop()
+    waiting = list[asyncio.Task[None]]()
+    monkeypatch.setattr(engines, "time", time)
+    monkeypatch.setattr(thread_pool, "time", time)
+    monkeypatch.setattr(liveness, "connect", away)
+    monkeypatch.setattr(engine._liveness, "look_s", 3600)
+
+    with pytest.raises(Unavailable, match="does not answer"):
+        await engine.write(lambda tx: put(tx, "first"))
+    with pytest.raises(Unavailable, match="does not answer"):
+        await waiting[0]
+    written_s = time.now_s
+    with pytest.raises(Unavailable, match="does not answer"):
+        await names(engine)
+
+    assert 1.5 < written_s < 2.2
+    assert 1.5 < time.now_s - written_s < 2
+    monkeypatch.undo()
+    await engine.write(lambda tx: put(tx, "again"))
+    assert ["again"] == await names(engine)
+    await engine.close()
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -122,6 +123,7 @@ class Job:
     """A write, and its result."""
 
     work: Callable[[Transaction], Any]
+    queued_at: float
     future: Future[Any] = field(default_factory=Future)
     result: Any = None
     error: BaseException | None = None
@@ -144,7 +146,7 @@ class WriteQueue:
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
         """Run *work* in the next commit and return its result."""
-        job = Job(work)
+        job = Job(work, time.monotonic())
         self._jobs.put(job)
         result: T = await asyncio.wrap_future(job.future)
         return result

@@ -16,6 +16,7 @@ from postroom import __version__
 from postroom.model.account import Identity
 from postroom.model.event import AuditRecord
 from postroom.store.postgres import engine
+from postroom.surfaces.cli.commands import doctor
 from postroom.surfaces.cli.session import Session
 from tests.mails import mail
 from tests.servers import s3
@@ -357,6 +358,26 @@ def test_the_doctor_knows_our_own_server(postroom, data, monkeypatch):
     assert detail_of(result, "port").endswith("with this data")
 
 
+def test_the_doctor_knows_our_own_server_while_it_waits_for_the_database(
+    postroom, data, monkeypatch
+):
+    with running(data) as server:
+        monkeypatch.setenv("POSTROOM_PORT", server.url.rpartition(":")[2])
+        responses = iter([(None, {}), (200, {"status": "ok"})])
+
+        async def ask(_settings, _path):
+            return next(responses)
+
+        monkeypatch.setattr(doctor, "_ask", ask)
+        result = postroom("doctor", "-o", "json")
+
+    assert ("problem", True) == (
+        checks(result)["port"][0],
+        "is not ready" in detail_of(result, "port"),
+    )
+    assert "stop it" not in checks(result)["port"][1]
+
+
 def test_the_doctor_tells_a_server_with_other_data(postroom, inbox, tmp_path, monkeypatch):
     with running(tmp_path / "other") as server:
         monkeypatch.setenv("POSTROOM_PORT", server.url.rpartition(":")[2])
@@ -460,7 +481,9 @@ def test_the_doctor_tells_a_database_that_does_not_answer(postroom, data, monkey
 
     result = postroom("doctor", "-o", "json")
 
-    assert "POSTROOM_DATABASE_URL" in checks(result)["database"][1]
+    status, fix = checks(result)["database"]
+    assert ("problem", True) == (status, fix.startswith("check POSTROOM_DATABASE_URL"))
+    assert "server runs" in fix
 
 
 def test_the_doctor_tells_that_the_outbox_is_paused(postroom, inbox, monkeypatch):

@@ -73,6 +73,7 @@ class Writer:
         self._mark = 0
         self._connection: psycopg.Connection | None = None
         self._stuck_writer = StuckWriter()
+        self._has_failed = False
         self.is_stopping = self.is_guarded = False
 
     def commit(self, batch: list[Job]) -> None:
@@ -80,7 +81,9 @@ class Writer:
         self._mark += 1
         try:
             self._commit(batch)
+            self._has_failed = False
         except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
+            self._has_failed = True
             self.close()
             log.warning("write.failed", extra={"error": str(error)})
             for job in batch:
@@ -93,7 +96,9 @@ class Writer:
             self._connection = None
 
     def _commit(self, batch: list[Job]) -> None:
-        deadline, is_retry = time.monotonic() + self.patience_s, False
+        # Who waited for a batch that failed has waited for the server already.
+        began = min(job.queued_at for job in batch) if self._has_failed else time.monotonic()
+        deadline, is_retry = began + self.patience_s, False
         while True:
             try:
                 self._attempt(batch, is_retry=is_retry)
@@ -170,6 +175,9 @@ def _run(connection: psycopg.Connection, job: Job) -> set[Topic]:
 
 
 T = TypeVar("T")
+_PATIENCE_USED = 0.9
+"""The share of the patience that is waited; the rest is for the last attempt and the response."""
+
 _READERS = 6
 _MAX_WAITING = 1_000
 
@@ -181,6 +189,7 @@ class PostgresEngine:
     """
 
     def __init__(self, url: str, patience_s: float = RETRY_S) -> None:
+        patience_s *= _PATIENCE_USED
         self._hosts, self._patience_s = (hosts := Hosts(url)), patience_s
         self.notifier = PostgresNotifier(hosts)
         self._local = threading.local()
@@ -319,7 +328,8 @@ def _unusable(error: psycopg.Error) -> Exception:
     if not isinstance(error, psycopg.OperationalError):
         return translated(error)
     reason = str(error).splitlines()[0]
-    return Unavailable(f"the database cannot be used: {reason}", retry_after=2)
+    fix = "check POSTROOM_DATABASE_URL, and that its server runs and has this database and user"
+    return Unavailable(f"the database cannot be used: {reason}; {fix}", retry_after=2)
 
 
 CHANNEL = "postroom"

@@ -85,7 +85,9 @@ async def _installation(settings: Settings) -> AsyncIterator[CheckResult]:
             for check in INSTALLATION.values():
                 yield await check(app.services, settings)
     except (MailError, OSError) as error:
-        yield problem("database", str(error), _database_fix(settings, error))
+        detail, has_advice, advice = str(error).partition("; check ")
+        fix = f"check {advice}" if has_advice else _database_fix(settings, error)
+        yield problem("database", detail, fix)
 
 
 def _database_fix(settings: Settings, error: Exception) -> str:
@@ -130,7 +132,10 @@ async def _http_port(settings: Settings) -> CheckResult:
 
 async def _server(settings: Settings, address: str) -> CheckResult:
     """Who answers on the port: this installation, another one, or another program."""
-    status, body = await _ask(settings)
+    status, body = await _ask(settings, "/readyz")
+    if status is None and (await _ask(settings, "/healthz"))[0] == 200:
+        detail = f"Postroom on {address} is not ready: no answer within {_RESPONSE_S:.0f} seconds"
+        return problem("port", detail, "see its log, and what is said of the database below")
     if status is None:
         fix = "stop it, or choose another port with --port or POSTROOM_PORT"
         return problem("port", f"{address} is used by {taken_by(settings.port)}", fix)
@@ -169,13 +174,13 @@ async def _own_installation(settings: Settings) -> str | None:
     return None
 
 
-async def _ask(settings: Settings) -> tuple[int | None, dict[str, Any]]:
-    """Status and body of /readyz; no status if no Postroom answers."""
+async def _ask(settings: Settings, path: str) -> tuple[int | None, dict[str, Any]]:
+    """Status and body of a response; no status if no Postroom answers."""
     from postroom.config.settings import base_url
 
     host = base_url(settings.host, settings.port).removeprefix("http://")
     key = settings.api_key or read_key(settings.data_dir)
-    lines = ["GET /readyz HTTP/1.1", f"Host: {host}", "Connection: close"]
+    lines = [f"GET {path} HTTP/1.1", f"Host: {host}", "Connection: close"]
     lines += [f"X-API-Key: {key}"] if key else []
     try:
         async with asyncio.timeout(_RESPONSE_S):
