@@ -162,6 +162,19 @@ def test_a_reader_that_leaves_is_no_error(data, postroom, receive):
     assert (141, b"") == (done.returncode, done.stderr)
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&-", "<&- >&- 2>&-"])
+def test_a_caller_that_closed_its_streams_is_no_error(data, inbox, closed):
+    words = command("inbox", "list")
+    shell = ["sh", "-c", f'"$@" {closed}', "sh", *words]
+
+    done = subprocess.run(
+        shell, env=environment(data), capture_output=True, timeout=300, check=False
+    )
+
+    assert (0, b"") == (done.returncode, done.stderr)
+    assert (">&-" in closed) == (not done.stdout)
+
+
 def test_a_command_says_why_the_database_refused(process, database_url):
     made = process("inbox", "create", POSTROOM_DATABASE_URL=database_url)
     assert 0 == made.code, made.err

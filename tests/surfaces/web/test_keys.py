@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -11,6 +12,7 @@ import pytest
 from postroom.calls.authentication import authenticate
 from postroom.errors import Unauthenticated
 from postroom.model.key import Caller
+from tests.strangers import NO_ACCOUNT
 from tests.surfaces.web.conftest import Office, Person, words
 
 _KEY = re.compile(r"pk_[\w-]{20,}")
@@ -60,6 +62,32 @@ async def test_a_key_is_limited_to_what_is_ticked(office: Office, owner: Person)
     assert not made.inboxes.sees(await office.new_inbox("other"))
     assert (True, False) == (made.namespaces.sees("shop"), made.namespaces.sees("default"))
     assert "shop@postroom.localhost" in await owner.read("/keys")
+
+
+@pytest.mark.parametrize(
+    ("limits", "access"),
+    [
+        ({}, "inboxes: all · accounts: all · memories: all"),
+        (
+            {"limit_inboxes": "some", "more_inboxes": "shop@postroom.localhost"},
+            "inboxes: shop@postroom.localhost · accounts: none · memories: none",
+        ),
+        (
+            {"limit_accounts": "some", "more_accounts": "work"},
+            "inboxes: none · accounts: work · memories: none",
+        ),
+    ],
+)
+async def test_what_a_key_sees_is_named(
+    office: Office, owner: Person, limits: dict[str, Any], access: str
+) -> None:
+    await office.new_inbox("shop")
+    account = replace(NO_ACCOUNT, inbox_id="inb_work")
+    await office.app.services.store.add_account(account, "Work")
+
+    key_id = (await caller_of(office, (await make(owner, **limits)).text)).key_id
+
+    assert access in words(await owner.read(f"/keys/{key_id}"))
 
 
 async def test_only_these_and_no_tick_means_none(office: Office, owner: Person) -> None:

@@ -16,7 +16,7 @@ from postroom.model.inbox import Inbox
 from postroom.model.key import ALL_SCOPES, Key, Scope
 from postroom.model.mail.approval import APPROVALS
 from postroom.model.page import Page as Rows
-from postroom.model.view import Everything, View
+from postroom.model.view import EVERYTHING, NOTHING, Everything, View
 from postroom.operations.accounts import list_accounts
 from postroom.operations.health import verify_audit
 from postroom.operations.inboxes import list_inboxes
@@ -134,12 +134,17 @@ async def keys(request: PageRequest) -> Values:
 def _facts(key: Key, inboxes: Mapping[str, str]) -> Values:
     return {
         "may": may_do(key),
-        "inboxes": _names(key.inboxes, inboxes),
-        "accounts": _names(key.accounts, {}),
+        "inboxes": _names(_seen_beside(key.inboxes, key.accounts), inboxes),
+        "accounts": _names(_seen_beside(key.accounts, key.inboxes), {}),
         "namespaces": _names(key.namespaces, {}),
         "sends": Scope.SEND in key.scopes,
         "policy": APPROVAL_WORDS[key.approval],
     }
+
+
+def _seen_beside(view: View, other: View) -> View:
+    """The inboxes or accounts of a key: one that is limited to some of these sees none of those."""
+    return NOTHING if view == EVERYTHING != other else view
 
 
 @dataclass(frozen=True, slots=True)
