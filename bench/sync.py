@@ -154,6 +154,7 @@ async def news(dovecot: Dovecot, folder: Path) -> tuple[list[float], list[float]
     """How long a mail, and a flag, that the server has from another client takes to be found."""
     async with open_app(read_settings(settings(folder)).settings) as app:
         await compact_all(app.services)  # which a server does by itself
+        await asyncio.sleep(1)  # `synced_at`, for which `in_step` waits, counts whole seconds
         work = asyncio.create_task(SyncScheduler(app.services).run())
         client = imaplib.IMAP4("127.0.0.1", dovecot.imap)
         client.login("alice", PASSWORD)
