@@ -94,7 +94,7 @@ def unreachable(url: str, error: Exception) -> MailError:
 
 
 def error_of(url: str, response: httpx2.Response) -> MailError:
-    """The error in an answer; one that is not ours tells what answered."""
+    """The error in a response; for a response of another program, it names the program."""
     body = read_json(response.content)
     status = response.status_code
     if not isinstance(body, dict) or not isinstance(body.get("code"), str):
@@ -126,7 +126,7 @@ def not_ours(url: str, response: httpx2.Response) -> MailError:
 
 
 def read_json(content: bytes) -> Any:
-    """The JSON of an answer; None if it is none."""
+    """The JSON of a response; None if it is not JSON."""
     try:
         return decode(content)
     except (DecodeError, UnicodeDecodeError, RecursionError):
@@ -155,7 +155,7 @@ def check_url(url: str) -> str:
 
 
 def not_a_url(url: str) -> InvalidInput:
-    """The error for an address that is none."""
+    """The error for an invalid address."""
     return InvalidInput(f"{url} is not the address of a server, such as http://mail:8700")
 
 

@@ -29,7 +29,7 @@ class Download(msgspec.Struct, frozen=True, kw_only=True):
     content_type: str
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the bytes to a file; in a folder, under the last part of their own name."""
+        """Write the bytes to a file; in a folder, under the last part of the attachment's name."""
         target = Path(path)
         if target.is_dir():
             target /= Path(self.filename.replace("\\", "/")).name or "attachment"

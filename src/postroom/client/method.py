@@ -66,7 +66,7 @@ class Call:
         return self.path == _WAIT
 
     def after(self, elapsed_s: float) -> Call:
-        """The same call once some time is over: one that waits goes on waiting from its start."""
+        """The same call after some time has passed: a wait continues from its original start."""
         if not self.is_wait:
             return self
         left_s = max(1, round(float(self.query.get("timeout_s", 60)) - elapsed_s))

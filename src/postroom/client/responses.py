@@ -17,7 +17,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_
     """A value of an answer. Members that this version does not know are left out."""
 
     untrusted: bool = False
-    """Whether the answer carries the words of whoever wrote a mail: data, never instructions."""
+    """Whether the response contains text from the sender of a mail: data, never instructions."""
 
     SECRETS: ClassVar[frozenset[str]] = frozenset()
     """The fields that `repr` hides, so that no log or notebook keeps them."""

@@ -1,7 +1,7 @@
 """Reads and checks settings and live IMAP accounts, and records the origin of each value.
 
 The accounts are in the variables of contract 002: MAIL_IMAP_<ACCOUNT>_HOST and so on. The name of
-an account is what stands in the middle, in lower case.
+an account is the part in the middle, in lower case.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def _unknown(entry: _Entry) -> str:
 
 
 def in_file(name: str) -> str:
-    """How a setting is spelled in the file: limits have a table of their own."""
+    """How a setting is spelled in the file: limits are in a separate table."""
     return name.replace("limit_", "limits.", 1) if name.startswith("limit_") else name
 
 

@@ -139,7 +139,7 @@ def _addresses_in(notice_text: str, notice_recipients: set[str]) -> list[str]:
 
 
 def _line_before(notice_text: str, at: int) -> str:
-    """What stands before a place on its line, up to a limit."""
+    """The part of a line before a position, up to a limit."""
     first = max(0, at - _MAX_LINE_CHARS)
     return notice_text[max(notice_text.rfind("\n", first, at) + 1, first) : at]
 
@@ -206,7 +206,7 @@ _MAX_NOTICE_RECIPIENTS = 500
 
 
 def read_cloud_notice(text: str) -> Report | None:
-    """The report in an Amazon SES notification, None if the text is none."""
+    """The report in an Amazon SES notification; None for any other text."""
     text = text[:_MAX_NOTICE_CHARS]
     if wrapped := _WRAPPED_NOTICE.match(text):  # the text of an Amazon SNS message
         text = text[wrapped.end() :].replace('\\"', '"')
@@ -260,7 +260,7 @@ def read_deliveries(
     charset: str = "",
     original: bytes = b"",
 ) -> tuple[ReportRecipient, ...]:
-    """The recipients of the status parts, else those that the text tells of.
+    """The recipients of the status parts, else those that the text mentions.
 
     `charset` is the one of the notice, which raw text in a status part is in too; `original` is
     the attached mail.

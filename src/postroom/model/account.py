@@ -141,7 +141,7 @@ DeviceAnswer = Literal["authorization_pending", "slow_down"]
 
 @dataclass(frozen=True, slots=True)
 class StartedSignIn:
-    """A sign-in that a person goes on with at `url`; `sign_in` names it, encrypted.
+    """A sign-in that a person continues at `url`; `sign_in` identifies it, encrypted.
 
     With a `user_code` it is a sign-in on any device, which is asked about every `interval_s`.
     """
@@ -157,7 +157,7 @@ class StartedSignIn:
 
 @dataclass(frozen=True, slots=True)
 class SignInProgress:
-    """The account once a person has signed in; before, the sign-in to go on with."""
+    """The account once a person has signed in; before that, the sign-in to continue."""
 
     account: Account | None
     started: StartedSignIn | None = None

@@ -87,7 +87,7 @@ class EventStream:
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """The message that was waited for, or where to go on waiting."""
+    """The message that was waited for, or the position from which to continue."""
 
     message: Message | None
     timed_out: bool

@@ -62,7 +62,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class AddressRights:
-    """Which addresses an inbox may get, besides plus-addresses of its own.
+    """Which addresses an inbox may get, besides its own plus-addresses.
 
     `reserved_names` speak for the domain; `business_names` are those of them that do not prove its
     ownership (info, marketing, sales, support). `tags_of_others` are plus-addresses of another

@@ -93,7 +93,7 @@ class MessageHtml:
 
 @dataclass(frozen=True, slots=True)
 class DownloadLink:
-    """An address that gives some bytes to whoever has it, until it expires."""
+    """A URL from which anyone can download some bytes until it expires."""
 
     url: str
     expires_at: datetime
@@ -162,7 +162,7 @@ _PREHEADER_CHARS = 250
 
 
 def findings_in(security: Mapping[str, Any], *, is_list: bool) -> tuple[str, ...]:
-    """The findings that make a mail suspicious to whoever sends after reading it.
+    """The findings that make a mail suspicious when somebody sends after reading it.
 
     One short hidden text is usual in list mail: it is the preview that mail programs show.
     """
@@ -363,7 +363,7 @@ MarkKind = Literal["hidden", "invisible", "pixel", "picture", "quoted", "signatu
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that an agent does not get: where it stands (`number`), what, and why.
+    """Something that an agent does not get: its position (`number`), what, and why.
 
     `is_in_agent_text` says that the same words are in the text that the agent gets, by another way.
     """

@@ -248,7 +248,7 @@ _SERVERS = ("host", "port", "security", "smtp_host", "smtp_port", "smtp_security
 
 
 class AddAccount(Credentials):
-    """Add a mailbox at a provider: its mail is synced with an inbox of its own.
+    """Add a mailbox at a provider: its mail is synced with a new inbox.
 
     The login is tried first; nothing is kept if it does not work.
     """

@@ -170,7 +170,7 @@ def _as_text(value: object) -> object:
 
 
 class MemoryFulltextSearch(MemoryFilter):
-    """Search memories by keywords, stemmed and ignoring case; matches are in " "<mark> in `excerpt`."""
+    """Search memories by keywords, stemmed and ignoring case; `excerpt` has <mark> tags."""
 
     keywords: Annotated[
         str,

@@ -208,7 +208,7 @@ class _Cell:
             self.attempts.remove(began)
 
     def record(self, outcomes: Mapping[str, Outcome], now: float) -> None:
-        """Note whether it took or refused anything for good, which is an answer."""
+        """Record whether it accepted or permanently rejected anything: then it responds."""
         self.is_failing = all(o.result in ("deferred", "unknown") for o in outcomes.values())
         self.paused_until = now + PAUSE_S
 

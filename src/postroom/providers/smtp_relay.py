@@ -90,7 +90,7 @@ _UNKNOWN = (
 
 
 class _Refusal(Exception):
-    """The outcome for all recipients without one of their own."""
+    """The outcome for all recipients that have none yet."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.detail)

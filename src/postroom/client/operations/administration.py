@@ -42,7 +42,7 @@ class AdministrationOperations:
         insecure: bool | None = None,
         scopes: Sequence[Literal["read", "draft", "send"]] | None = None,
     ) -> Account:
-        """Add a mailbox at a provider: its mail is synced with an inbox of its own.
+        """Add a mailbox at a provider: its mail is synced with a new inbox.
 
         The login is tried first; nothing is kept if it does not work.
 

@@ -81,7 +81,7 @@ class InboxesOperations:
 
     @operation("DELETE", "/v1/inboxes/{inbox_id}")
     def delete_inbox(self, inbox_id: str, *, force: bool | None = None) -> None:
-        """Delete an inbox for good.
+        """Delete an inbox permanently.
 
         An inbox with mail needs force.
 
@@ -308,7 +308,7 @@ class InboxesOperations:
 
     @operation("POST", "/v1/threads/{thread_id}/split")
     def split_thread(self, thread_id: str, message_ids: Sequence[str]) -> Thread:
-        """Take messages out of a thread into a new one of their own.
+        """Move messages from a thread into a new one.
 
         Args:
             thread_id: The thread.
@@ -372,9 +372,9 @@ class InboxesOperations:
 
     @operation("GET", "/v1/attachments/{attachment_id}/link")
     def link_attachment(self, attachment_id: str, *, lasting_s: int | None = None) -> DownloadLink:
-        """Get an address from which an attachment can be fetched for a while, without a key.
+        """Get a temporary URL of an attachment that needs no key.
 
-        Only where mail is kept in a bucket; whoever has the address can read the attachment.
+        Only if mail is stored in a bucket; anyone who has the URL can read the attachment.
 
         Args:
             attachment_id: The attachment.

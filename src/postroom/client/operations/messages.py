@@ -255,10 +255,9 @@ class MessagesOperations:
 
     @operation("GET", "/v1/messages/{message_id}/link")
     def link_message(self, message_id: str, *, lasting_s: int | None = None) -> DownloadLink:
-        """Get an address from which the source of a message can be fetched for a while, without
-        a key.
+        """Get a temporary URL of the source of a message that needs no key.
 
-        Only where mail is kept in a bucket; whoever has the address can read the message.
+        Only if mail is stored in a bucket; anyone who has the URL can read the message.
 
         Args:
             message_id: The message.

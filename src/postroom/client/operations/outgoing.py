@@ -182,7 +182,7 @@ class OutgoingOperations:
 
     @operation("POST", "/v1/outbox/{message_id}/approve")
     def approve_message(self, message_id: str, sha256: str) -> Sent:
-        """Let a held mail leave: exactly the mail with this sha256, once.
+        """Approve a held mail: exactly the mail with this sha256 is sent, once.
 
         Args:
             message_id: The message.
@@ -191,7 +191,7 @@ class OutgoingOperations:
 
     @operation("POST", "/v1/outbox/{message_id}/reject")
     def reject_message(self, message_id: str, sha256: str, *, note: str | None = None) -> Sent:
-        """Keep a held mail from leaving, for good.
+        """Reject a held mail: it is never sent.
 
         The note is shown to its sender.
 

@@ -69,7 +69,7 @@ class AttachmentText(Value, frozen=True):
 
 
 class DownloadLink(Value, frozen=True):
-    """An address that gives some bytes to whoever has it, until it expires."""
+    """A URL from which anyone can download some bytes until it expires."""
 
     url: str = ""
     expires_at: datetime = ABSENT

@@ -308,7 +308,7 @@ class Unsubscribed(Value, frozen=True):
 
 
 class Waited(Value, frozen=True):
-    """The message that was waited for, or where to go on waiting."""
+    """The message that was waited for, or the position from which to continue."""
 
     message: Message | None = None
     timed_out: bool = False

@@ -27,7 +27,7 @@ Values = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class TextPosition:
-    """Where text stands in the flow: pixels from the top, and from the top of the box that clips.
+    """The position of text in the flow: pixels from the top, and from the top of the clipping box.
 
     `clip_y` is a lower bound, estimated from the lines and heights above.
     """
@@ -327,7 +327,7 @@ class _Builder:
 
 
 def _is_plain(box: Box) -> bool:
-    """Whether text in a box shows wherever it stands."""
+    """Whether text in a box is visible at any position."""
     is_near = -20 <= box.x + box.indent <= WIDTH and -20 <= box.y <= WIDTH
     return is_near and box.clip is None and not box.is_fixed and box.is_in_flow
 

@@ -308,7 +308,7 @@ def _hidden_by_spacing(style: Style) -> str:
 
 
 def _is_crowded(inherited: Mapping[str, str], size: float) -> bool:
-    """Whether letters or words stand on top of each other, or beyond the page."""
+    """Whether letters or words overlap, or are outside the page."""
     base = Base(size, size)
     letter = length(inherited.get("letter-spacing", "0"), base) or 0.0
     word = length(inherited.get("word-spacing", "0"), base) or 0.0

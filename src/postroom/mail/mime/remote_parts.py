@@ -18,7 +18,7 @@ _STUB_BYTES = 1_200
 """A plain text as short as this may only say that there is HTML."""
 
 _HTML_BYTES = 24 * 1024
-"""What stands before the first word of an HTML mail: styles, and more styles."""
+"""The length of what precedes the first word of an HTML mail, mostly styles."""
 
 
 @dataclass(slots=True)

@@ -177,7 +177,7 @@ class _QuotedLines:
             self.quoted = [False] * len(self.lines)
 
     def _unquote_torn_ends(self) -> None:
-        """`> wrote:` is no quotation if its `<` stands in the lines above."""
+        """`> wrote:` is no quotation if its `<` is in the lines above."""
         for index in self._verb_lines:
             line = self.lines[index]
             if self.quoted[index] and line.rstrip().endswith((":", "：")) and len(line) <= 60:
@@ -303,7 +303,7 @@ class _QuotedLines:
         return above if above >= 0 and is_rule(self.lines[above]) else index
 
     def _attribution_cut(self, index: int) -> int:
-        """Where all is quoted after an attribution without quote marks; -1 if it is none."""
+        """Where all is quoted after an attribution without quote marks; -1 otherwise."""
         if self._quote_follows(index) or not self._looks_left:
             return -1
         self._looks_left -= 1
@@ -328,7 +328,7 @@ class _QuotedLines:
     def _lines_above(self, last: int, *, is_torn: bool = False) -> tuple[int, str]:
         """The few lines that end with `last`, up to an empty or quoted one.
 
-        In a torn attribution empty lines stand between short ones, and are crossed.
+        A broken attribution may have empty lines between short ones; these are skipped.
         """
         first, chars = last, len(self.lines[last])
         most = _MAX_TORN_LINES if is_torn else _MAX_ATTRIBUTION_LINES
@@ -364,7 +364,7 @@ class _QuotedLines:
         return not ending or ending.endswith((":", "：")) or self._is_alone(last)
 
     def _may_have_verb(self, first: int, last: int) -> bool:
-        """False if no word for writing stands in these lines; before any line was split."""
+        """False if these lines have no verb of writing; before any line was split."""
         at = bisect_left(self._verb_lines, first)
         return at < len(self._verb_lines) and self._verb_lines[at] <= last
 
@@ -394,7 +394,7 @@ class _QuotedLines:
             index += self._mark_attribution_above(index) + 1
 
     def _next_quotation(self, first: int, cut: int) -> int:
-        """The next quoted line above the cut that stands below one that is not, else -1."""
+        """The next quoted line above the cut whose previous line is not quoted, else -1."""
         try:
             above = self.quoted.index(False, max(first - 1, 0), cut)
             return self.quoted.index(True, above, cut)

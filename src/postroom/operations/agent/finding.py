@@ -33,7 +33,7 @@ def _as_list(value: object) -> object:
 
 
 Ids = Annotated[list[Id], BeforeValidator(_as_list)]
-"""Ids; a single one may stand without a list."""
+"""Ids; a single one may be given without a list."""
 
 _MAX_ADDRESSES = 5
 _MAX_NAME = 100
@@ -124,7 +124,7 @@ _PLACES = {"anywhere": "*", "all": "*", "spam": "Junk", "bin": "Trash", "drafts"
 
 
 def with_operators(data: Any) -> Any:
-    """Arguments with those that the operators in q stand for; an argument of its own wins.
+    """Arguments with those that the operators in q represent; a separate argument takes precedence.
 
     Dates may be like those of operators too: `yesterday`, `7d`.
     """
@@ -150,7 +150,7 @@ def _dates(data: Arguments, now: datetime) -> Arguments:
 
 
 def split_operators(text: str, now: datetime) -> tuple[str, Arguments]:
-    """The text without its operators, and the arguments that these stand for."""
+    """The text without its operators, and the arguments that these represent."""
     found: Arguments = {}
 
     def take(match: re.Match[str]) -> str:
@@ -169,7 +169,7 @@ def split_operators(text: str, now: datetime) -> tuple[str, Arguments]:
 
 
 Read = Callable[[str, datetime], Arguments | None]
-"""What the value of an operator means, given the time now; None if it makes no sense."""
+"""What the value of an operator means, given the time now; None if it is invalid."""
 
 
 def _as(name: str) -> Read:

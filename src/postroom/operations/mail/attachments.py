@@ -232,7 +232,7 @@ def _how_to_get_bytes(attachment: Attachment) -> str:
 
 
 def _cut(whole: AttachmentText, offset: int, max_chars: int) -> AttachmentText:
-    """A part of a text, with where to read on."""
+    """A part of a text, with the offset of the next part."""
     total = len(whole.text)
     end = min(total, offset + max_chars)
     is_part = offset > 0 or end < total
@@ -261,9 +261,9 @@ async def download_attachment(ctx: RequestContext, request: DownloadAttachment) 
 
 
 class LinkAttachment(Request):
-    """Get an address from which an attachment can be fetched for a while, without a key.
+    """Get a temporary URL of an attachment that needs no key.
 
-    Only where mail is kept in a bucket; whoever has the address can read the attachment.
+    Only if mail is stored in a bucket; anyone who has the URL can read the attachment.
     """
 
     attachment_id: AttachmentId
@@ -292,9 +292,9 @@ async def download_message(ctx: RequestContext, request: DownloadMessage) -> Dow
 
 
 class LinkMessage(Request):
-    """Get an address from which the source of a message can be fetched for a while, without a key.
+    """Get a temporary URL of the source of a message that needs no key.
 
-    Only where mail is kept in a bucket; whoever has the address can read the message.
+    Only if mail is stored in a bucket; anyone who has the URL can read the message.
     """
 
     message_id: MessageId

@@ -98,7 +98,7 @@ async def merge_threads(ctx: RequestContext, request: MergeThreads) -> Thread:
 
 
 class SplitThread(Request):
-    """Take messages out of a thread into a new one of their own."""
+    """Move messages from a thread into a new one."""
 
     thread_id: ThreadId
     message_ids: Annotated[

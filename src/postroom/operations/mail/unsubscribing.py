@@ -67,7 +67,7 @@ def _allowed(message: Message, ways: UnsubscribeOptions) -> UnsubscribeOptions:
 
 
 def _without_click(message: Message, ways: UnsubscribeOptions) -> UnsubscribeOptions:
-    """Only the mail: whoever wrote the headers may not be the sender (RFC 8058 §4)."""
+    """Only the mail: the headers may not be written by the sender (RFC 8058 §4)."""
     if ways.mail is None:
         raise Conflict(
             f"no valid DKIM signature of {message.id} covers its unsubscribe headers, and it "

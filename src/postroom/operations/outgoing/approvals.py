@@ -198,7 +198,7 @@ async def _held(ctx: RequestContext, message_id: str) -> Message:
 
 
 class ApproveMessage(Request):
-    """Let a held mail leave: exactly the mail with this sha256, once."""
+    """Approve a held mail: exactly the mail with this sha256 is sent, once."""
 
     message_id: MessageId
     sha256: _SHA256
@@ -217,7 +217,7 @@ async def approve_message(ctx: RequestContext, request: ApproveMessage) -> Sent:
 
 
 class RejectMessage(Request):
-    """Keep a held mail from leaving, for good. The note is shown to its sender."""
+    """Reject a held mail: it is never sent. The note is shown to its sender."""
 
     message_id: MessageId
     sha256: _SHA256

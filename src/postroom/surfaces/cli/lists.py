@@ -1,4 +1,4 @@
-"""Pages of rows as tables: which columns each kind of row has, and what stands in them."""
+"""Pages of rows as tables: which columns each kind of row has, and their content."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def table_of(kind: type, rows: list[Row], screen: Screen) -> list[str]:
 
 
 def _cell(kind: type, row: Row, name: str, *, is_compact: bool) -> str:
-    """What stands in one cell."""
+    """The content of one cell."""
     words = scope_words(kind, row, name)
     if words is not None:
         return words

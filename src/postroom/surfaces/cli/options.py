@@ -210,7 +210,7 @@ def parameters_of(fields: list[Field]) -> list[click.Parameter]:
     metavar = " ".join(f"[{f.name.upper()}]" + ("..." if f.is_list else "") for f in plain)
 
     def complete(ctx: click.Context, param: click.Parameter, begun: str) -> list[CompletionItem]:
-        """Complete the argument that stands at this place, unless its option gave it."""
+        """Complete the argument at this position, unless its option was given."""
         left = [f for f in plain if not ctx.params.get(f.name)]
         at = min(len(ctx.params.get("alone") or ()), len(left) - 1)
         found = left[at].complete if left else None

@@ -189,7 +189,7 @@ _TITLES = {
 
 
 def lines_of(columns: Sequence[Column], rows: Sequence[Sequence[str]], screen: Screen) -> list[str]:
-    """The lines of a table. Columns in which nothing stands are left out on a terminal."""
+    """The lines of a table. Empty columns are left out on a terminal."""
     titles = [column.title for column in columns]
     if not screen.is_terminal:
         return ["\t".join(row) for row in (titles, *rows)]

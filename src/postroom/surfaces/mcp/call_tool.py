@@ -185,7 +185,7 @@ def _shaped(tool: Tool, result: Any) -> Body:
     if "untrusted" in body and not is_inert(text.encode()):
         body = presented(body)
         text = as_text(body)
-    # Base64 and sources have limits of their own.
+    # Base64 and sources have separate limits.
     is_whole = tool.never_truncated and tool.cut not in body
     return body if is_whole or len(text) <= MAX_CHARS else fit(body, tool.next_step)
 

@@ -199,7 +199,7 @@ def _after_search(data: Body) -> Body:
     where = {"account_id": data["account_id"], "mailbox": data["mailbox"]}
     if "next_cursor" in data:
         where["cursor"] = data["next_cursor"]
-        instruction = "Read a message with imap_get_message, or go on to the next page"
+        instruction = "Read a message with imap_get_message, or continue with the next page"
         return _step(instruction, "imap_search_messages", **where)
     if data["messages"]:
         first = data["messages"][0]["message_id"]

@@ -232,7 +232,7 @@ def held_in(result: Mapping[str, Any]) -> str | None:
 
 
 def offer_approval(session: ServerSession, url: str, message_id: str) -> None:
-    """Ask the client to show the page, if it can; the caller goes on."""
+    """Ask the client to show the page, if it can; the call continues."""
     can = session.client_capabilities
     if can is None or can.elicitation is None or can.elicitation.url is None:
         return

@@ -124,7 +124,7 @@ Outgoing = MemoryObjectSendStream[SessionMessage]
 
 @asynccontextmanager
 async def stdio_streams(most_bytes: int) -> AsyncIterator[tuple[Incoming, Outgoing]]:
-    """Take over stdin and stdout; a line over *most_bytes* is refused and passed over.
+    """Take over stdin and stdout; a line over *most_bytes* is refused and skipped.
 
     When nobody reads stdout any more, what runs inside is cancelled.
     """

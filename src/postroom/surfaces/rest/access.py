@@ -87,7 +87,7 @@ ACTOR = "postroom.actor"
 """The key in a request's scope for the id of its key, for the access log."""
 
 CHALLENGE = "postroom.challenge"
-"""The key in a request's scope for the header `WWW-Authenticate`, if it has one of its own."""
+"""The key in a request's scope for the header `WWW-Authenticate`, if it has a specific one."""
 
 _FORWARDED = (
     "cdn-loop",
@@ -338,14 +338,14 @@ def _origin_of(url: str) -> str:
 def _has_own_header(headers: Headers) -> bool:
     """Whether there is a header that no page of another origin can add.
 
-    A login of the scheme Basic is none: browsers add it automatically.
+    Credentials of the scheme Basic are not a key: browsers add them automatically.
     """
     scheme = headers.get("authorization", "").partition(" ")[0].lower()
     return scheme == "bearer" or "x-api-key" in headers or "x-requested-with" in headers
 
 
 def _presented(headers: Headers) -> str | None:
-    """The key of a request; a proxy may use `Authorization` for a scheme of its own."""
+    """The key of a request; a proxy may use `Authorization` for its own scheme."""
     scheme, _, bearer = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return bearer.strip() or None

@@ -5,7 +5,7 @@
     the head of another request                     75 s, and 30 s from its first byte
     a client to read the response                   5 minutes
 
-A request body has limits of its own (`admission/spool.py`). A request that is being
+A request body has separate limits (`admission/spool.py`). A request that is being
 answered has none: it may be a stream of events, or a call that waits for mail. At the limit of
 connections, the one that we have waited for longest is closed for the next.
 

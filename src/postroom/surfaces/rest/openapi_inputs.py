@@ -38,7 +38,7 @@ def object_schema(model: type[Request], names: Iterable[str]) -> Schema:
 
 
 def argument_schema(info: FieldInfo) -> Schema:
-    """One argument, as exact as its types and what stands beside them can say."""
+    """One argument, as exact as its types and their metadata allow."""
     return _sharpen(field_schema(info), info.annotation, info.metadata)
 
 
@@ -85,7 +85,7 @@ def _nullable(info: FieldInfo, schema: Schema) -> Schema:
 
 _RAW_TYPES = ("message/rfc822", "application/octet-stream")
 _LAST = {"limit": 1, "offset": 2, "next": 3}
-"""What pages need stands after what is asked for."""
+"""Arguments of pages come after the other arguments."""
 _HEADER_TEXT = "^[!-~](?:[ -~]*[!-~])?$"
 
 

@@ -55,7 +55,7 @@ def build(
     no_auth: bool = False,
     attempts: Attempts | None = None,
 ) -> ASGIApp:
-    """The application: the table, its pages, and other applications under a path of their own.
+    """The application: the table, its pages, and other applications under separate paths.
 
     A mounted application gets its requests as they came, with the whole path, once Host and
     Origin are checked; who asks is its own business. A server runs the lifespan of the whole
