@@ -22,7 +22,7 @@ _ANY = "application/octet-stream"
 
 
 class Download(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes, with the name and type they came with. The name is the sender's: do not trust it."""
+    """Bytes with their name and type. The name was chosen by the sender: do not trust it."""
 
     content: bytes
     filename: str
@@ -70,7 +70,7 @@ def _read(path: Path) -> bytes:
 
 
 def as_inputs(files: Any) -> list[Any]:
-    """Attachments as the server takes them."""
+    """Attachments in the form that the server accepts."""
     given = [files] if isinstance(files, (str, os.PathLike, Mapping, Attachment)) else files
     return [_as_input(one) for one in given]
 

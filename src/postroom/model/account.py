@@ -29,9 +29,9 @@ class RefusedChange:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A login at a provider, whose mail is kept in one inbox.
+    """A login at a provider, whose mail is synced with one inbox.
 
-    `synced` counts the messages that are here. `total` is what the provider counts, if it does,
+    `synced` counts the stored messages. `total` is what the provider counts, if it does,
     until all was read once; after that it would only be old. `detail` says what is wrong and what
     to do; `last_refusal` is what the provider refused last, which needs nothing to be done.
     """
@@ -60,9 +60,9 @@ class RateLimits:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What can be done with the mail of one account, or of the local inboxes.
+    """The features that one account, or the local inboxes, support.
 
-    `has_labels` says whether labels reach the provider; if not, they are kept here only.
+    `has_labels` says whether labels reach the provider; if not, they are stored in Postroom only.
     """
 
     provider: str
@@ -96,7 +96,7 @@ class CapabilityReport(Capabilities):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """An address one may send from. The signature is HTML, made harmless."""
+    """An address to send from. The signature is sanitised HTML."""
 
     id: str
     email: str

@@ -57,7 +57,7 @@ class AttachmentContent:
 
 @dataclass(frozen=True, slots=True)
 class AttachmentText:
-    """The text of an attachment that its reader sees; `warnings` say what was left out."""
+    """The text of an attachment that its reader sees; `warnings` list what was omitted."""
 
     text: str
     content_type: str
@@ -187,7 +187,7 @@ def findings_of(details: Mapping[str, Any]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class MessageRow:
-    """A message in a list: what it takes to choose one, without bodies."""
+    """A message in a list, without bodies."""
 
     id: str
     thread_id: str
@@ -214,7 +214,7 @@ class MessageRow:
 
 @dataclass(frozen=True, slots=True)
 class ThreadMessage(MessageRow):
-    """A message inside its thread: a row with what it adds to the thread."""
+    """A message inside its thread: a row with its new text."""
 
     new_text: str = ""
     text: str | None = None
@@ -310,7 +310,7 @@ class ActionResult:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What became of a mail at arrival. `hint` says why it is a duplicate, and what to do."""
+    """The outcome of an arrival. `hint` says why it is a duplicate, and what to do."""
 
     message_id: str
     thread_id: str

@@ -286,7 +286,7 @@ async def run_rule_plan(ctx: RequestContext, request: RunRulePlan) -> DryRunPlan
 
 
 class GetRulePlan(Paged):
-    """Read on in a plan: its messages, newest first, each with actions and reasons."""
+    """Read further pages of a plan: its messages, newest first, with actions and reasons."""
 
     plan_id: PlanId
 
@@ -381,7 +381,7 @@ def _is_hidden(ctx: RequestContext, action: Action) -> bool:
 
 
 class UpdateRule(Request):
-    """Switch a rule on or off, or let it run earlier or later."""
+    """Enable or disable a rule, or change its position."""
 
     constraints = (change_of(("enabled", "position"), "give enabled or position, or both"),)
     rule_id: RuleId

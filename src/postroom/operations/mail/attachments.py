@@ -246,7 +246,7 @@ def _cut(whole: AttachmentText, offset: int, max_chars: int) -> AttachmentText:
 
 
 class DownloadAttachment(Request):
-    """Download an attachment as it is."""
+    """Download the bytes of an attachment."""
 
     attachment_id: AttachmentId
 
@@ -279,7 +279,7 @@ async def link_attachment(ctx: RequestContext, request: LinkAttachment) -> Downl
 
 
 class DownloadMessage(Request):
-    """Download the source of a message, byte for byte as it came."""
+    """Download the source of a message, byte for byte."""
 
     message_id: MessageId
 

@@ -78,7 +78,7 @@ def _fit_message(message: ThreadMessage, cut: int) -> ThreadMessage:
 
 
 class MergeThreads(Request):
-    """Put several threads of one inbox together into the first of them."""
+    """Merge several threads of one inbox into the first of them."""
 
     thread_ids: Annotated[
         list[Id],

@@ -28,7 +28,7 @@ _UNCHECKED = (
 class Unsubscribe(Request):
     """Unsubscribe from the mailing list that sent a message, by one click or by mail.
 
-    A list that offers only a web page is refused: a person must open it.
+    A list that offers only a web page is refused, because a person must open it.
     """
 
     message_id: MessageId

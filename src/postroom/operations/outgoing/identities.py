@@ -135,7 +135,7 @@ async def update_identity(ctx: RequestContext, request: UpdateIdentity) -> Ident
 
 
 class DeleteIdentity(Request):
-    """Take an alias away from its inbox; what it has received stays there."""
+    """Remove an alias from its inbox; mail it has received stays there."""
 
     identity_id: IdentityId
 
