@@ -152,7 +152,7 @@ async def in_process(
     )
     try:
         async with asyncio.timeout(bounds.wall_s):
-            return await _converse(process, data, bounds.answer_bytes)
+            return await _communicate(process, data, bounds.answer_bytes)
     except TimeoutError:
         raise WorkFailed(f"not finished within {bounds.wall_s:g} seconds") from None
     finally:
@@ -161,7 +161,7 @@ async def in_process(
             await process.wait()
 
 
-async def _converse(process: asyncio.subprocess.Process, data: bytes, max_bytes: int) -> str:
+async def _communicate(process: asyncio.subprocess.Process, data: bytes, max_bytes: int) -> str:
     assert process.stdin is not None
     assert process.stdout is not None
     sending = asyncio.ensure_future(_send(process.stdin, data))

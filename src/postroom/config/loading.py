@@ -219,8 +219,8 @@ def _configuration(
     limits = {name[7:]: value for name, value in placed.items() if name.startswith("limits.")}
     plain = {name: value for name, value in placed.items() if not name.startswith("limits.")}
     settings = Settings(**plain, limits=Limits(**limits), imap=imap)
-    standing = (_value_of(setting, settings, read) for setting in SETTINGS)
-    return Configuration(settings, (*standing, *live))
+    values = (_value_of(setting, settings, read) for setting in SETTINGS)
+    return Configuration(settings, (*values, *live))
 
 
 def _value_of(setting: Setting, settings: Settings, read: Mapping[str, Value]) -> Value:

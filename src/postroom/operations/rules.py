@@ -177,7 +177,7 @@ def check_values(ctx: RequestContext, actions: Iterable[Action]) -> None:
     """Check the values of actions. Raises InvalidInput."""
     for action in actions:
         if action.type == "webhook" and not action.value.startswith("whk_"):
-            ctx.poster.check(action.value)
+            ctx.webhook_client.check(action.value)
         if action.type == "remember":
             parse_request(MemoryAdd, {"key": action.key, "text": action.value})
 

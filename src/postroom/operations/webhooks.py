@@ -170,7 +170,7 @@ class CreateWebhook(Request):
 @operation(Scope.ADMIN)
 async def create_webhook(ctx: RequestContext, request: CreateWebhook) -> Webhook:
     needs_read(ctx, "a webhook receives data about incoming mail")
-    ctx.poster.check(request.url)
+    ctx.webhook_client.check(request.url)
     for inbox_id in request.inboxes or ():
         await inbox_of(ctx, inbox_id)
     if request.inboxes is None:
@@ -244,7 +244,7 @@ class UpdateWebhook(Request):
 @operation(Scope.ADMIN)
 async def update_webhook(ctx: RequestContext, request: UpdateWebhook) -> Webhook:
     if request.url is not None:
-        ctx.poster.check(request.url)
+        ctx.webhook_client.check(request.url)
     types = None if request.types is None else tuple(dict.fromkeys(request.types))
     change = WebhookChange(request.url, types, request.enabled)
     return await ctx.store.update_webhook(request.webhook_id, change, ctx.visible)

@@ -230,7 +230,7 @@ async def _send(
     )
     await restore_blobs(ctx, [mail])
     if sent.status == "held":
-        await tell_owner(ctx, sent, inbox)
+        await notify_owner(ctx, sent, inbox)
     return sent
 
 
@@ -341,7 +341,7 @@ class HeldNotice(SendOptions):
     inbox_id: str
 
 
-async def tell_owner(ctx: RequestContext, sent: Sent, inbox: Inbox) -> None:
+async def notify_owner(ctx: RequestContext, sent: Sent, inbox: Inbox) -> None:
     """Tell the owner that a mail is held, if the settings name an address.
 
     The notice says nothing that the mail says. It is no reason to fail if it cannot be sent.

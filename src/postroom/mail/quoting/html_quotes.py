@@ -134,13 +134,13 @@ def _has_rest(body: LexborNode, marked: list[LexborNode]) -> bool:
         is_open = node.mem_id not in ids and (node.tag or "") not in _SILENT
         if is_open and node.tag == "-text" and (node.text_content or "").strip():
             return True
-        node = _next_node(node, body, goes_in=is_open)
+        node = _next_node(node, body, enters=is_open)
     return True
 
 
-def _next_node(node: LexborNode, body: LexborNode, *, goes_in: bool) -> LexborNode | None:
+def _next_node(node: LexborNode, body: LexborNode, *, enters: bool) -> LexborNode | None:
     """The next node in the order of the document."""
-    if goes_in and node.first_child is not None:
+    if enters and node.first_child is not None:
         return node.first_child
     at: LexborNode | None = node
     while at is not None and at.mem_id != body.mem_id:

@@ -240,8 +240,8 @@ def _hidden_texts(removed: str, runs: list[str]) -> list[HiddenText]:
         found.append(
             hidden_text("variation selectors", decode_selectors(selectors), len(selectors))
         )
-    if telling := next(filter(None, map(_compiled(_MIN_PAYLOAD).search, runs)), None):
-        found.append(hidden_text("zero-width characters", telling[0], len(telling[0])))
+    if payload := next(filter(None, map(_compiled(_MIN_PAYLOAD).search, runs)), None):
+        found.append(hidden_text("zero-width characters", payload[0], len(payload[0])))
     if overrides := "".join(_compiled(_OVERRIDES).findall(removed)):
         found.append(hidden_text("direction override", overrides, len(overrides)))
     return found

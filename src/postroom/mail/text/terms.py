@@ -105,8 +105,10 @@ def terms_of(text: str) -> list[str]:
 
 def question_terms(text: str) -> list[str]:
     """The terms of a question without the words that every question has, if any are left."""
-    telling = [word for word in _split_words(text) if word.lower() not in STOP_WORDS]
-    return list(dict.fromkeys(t for word in telling for t in word_terms(word))) or terms_of(text)
+    significant = [word for word in _split_words(text) if word.lower() not in STOP_WORDS]
+    return list(dict.fromkeys(t for word in significant for t in word_terms(word))) or terms_of(
+        text
+    )
 
 
 def _split_words(text: str) -> list[str]:

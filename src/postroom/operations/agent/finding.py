@@ -159,10 +159,10 @@ def split_operators(text: str, now: datetime) -> tuple[str, Arguments]:
         arguments = read(value, now) if value.strip() else None
         if arguments is None:
             return match[0]
-        sought = arguments.pop("q", "")
+        wanted = arguments.pop("q", "")
         for name, new in arguments.items():
             found[name] = [*found.get(name, ()), *new] if isinstance(new, list) else new
-        return f" {sought} "
+        return f" {wanted} "
 
     rest = _OPERATOR.sub(take, text)
     return " ".join(rest.split()) if rest != text else text, found
@@ -351,8 +351,8 @@ def _snippet_for(row: MessageRow, message: Message, q: str) -> str:
     files = " ".join(file.filename for file in message.attachments)
     seen = fold(f"{row.subject} {row.snippet} {row.from_name} {row.from_address} {files}")
     excerpt = row.excerpt or ""
-    sought = words_of(fold(_significant_words(q) or q)) if excerpt else ()
-    is_seen = fold(excerpt.strip("… ")) in seen or all(word in seen for word in sought)
+    wanted = words_of(fold(_significant_words(q) or q)) if excerpt else ()
+    is_seen = fold(excerpt.strip("… ")) in seen or all(word in seen for word in wanted)
     return row.snippet if is_seen else excerpt
 
 

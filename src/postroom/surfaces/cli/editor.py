@@ -18,7 +18,7 @@ from postroom.config.loading import preference
 from postroom.errors import InvalidInput
 from postroom.surfaces.cli.backends import Backend, Body, with_whole_ids
 from postroom.surfaces.cli.session import Session
-from postroom.surfaces.cli.terminal import inert
+from postroom.surfaces.cli.terminal import without_controls
 
 COMMANDS = {"send_message": "send", "create_draft": "draft create"}
 """Operations whose mail has a head to fill in."""
@@ -96,7 +96,7 @@ def _retry_command(
         option = session.options.get(name, f"--{name}")
         for one in value if isinstance(value, list) else [value]:
             words += [option] if one is True else [option, str(one)]
-    return inert(shlex.join([*words, "--text-file", str(path)]))
+    return without_controls(shlex.join([*words, "--text-file", str(path)]))
 
 
 async def _original(backend: Backend, message_id: str) -> str:
@@ -108,8 +108,10 @@ async def _original(backend: Backend, message_id: str) -> str:
         return ""
     mail: Body = await backend.body(get_message, asked)
     sender = f"{mail['from_name']} <{mail['from_address']}>".strip()
-    lines = inert(mail["text"])[:_QUOTED_CHARS].rstrip().split("\n")
-    return "\n".join([f"#\n# {sender}: {inert(mail['subject'])}", *(f"# > {x}" for x in lines)])
+    lines = without_controls(mail["text"])[:_QUOTED_CHARS].rstrip().split("\n")
+    return "\n".join(
+        [f"#\n# {sender}: {without_controls(mail['subject'])}", *(f"# > {x}" for x in lines)]
+    )
 
 
 def _template(arguments: dict[str, Any], head: tuple[str, ...], quoted: str) -> str:

@@ -56,11 +56,11 @@ def fit(body: Body, next_step: str, most_chars: int = MAX_CHARS) -> Body:
     if len(as_text(body)) <= most_chars:
         return body
     budget = most_chars - _NOTES_CHARS
-    cutter = _Cutter(_largest_share(body, budget))
-    short: Body = cutter.shorten(body, "")
-    cutter.notes |= _drop_rows(short, budget)
-    _mend_offset(body, short)
-    cut = [f"{path}: {what}" for path, what in cutter.notes.items()]
+    shortener = _Shortener(_largest_share(body, budget))
+    short: Body = shortener.shorten(body, "")
+    shortener.notes |= _drop_rows(short, budget)
+    _repair_offset(body, short)
+    cut = [f"{path}: {what}" for path, what in shortener.notes.items()]
     rest = len(cut) - _MAX_NOTES
     cut = [*cut[:_MAX_NOTES], f"and {rest} more"] if rest > 0 else cut
     return {**short, "truncated": True, "cut": cut, "go_on": next_step}
@@ -71,7 +71,7 @@ def _largest_share(body: Body, budget: int) -> int:
     low, high = _LEAST, budget
     while high - low > low // 32:
         middle = (low + high + 1) // 2
-        if len(as_text(_Cutter(middle).shorten(body, ""))) <= budget:
+        if len(as_text(_Shortener(middle).shorten(body, ""))) <= budget:
             low = middle
         else:
             high = middle - 1
@@ -79,7 +79,7 @@ def _largest_share(body: Body, budget: int) -> int:
 
 
 @dataclass(slots=True)
-class _Cutter:
+class _Shortener:
     """Shortens every text and every list to one share, and keeps note of it."""
 
     share: int
@@ -99,7 +99,7 @@ class _Cutter:
             return text
         self.notes[path] = f"{self.share} characters of {len(text)}"
         short = text[: self.share]
-        return _mend_html(short) if path.endswith("excerpt") else short
+        return _repair_html(short) if path.endswith("excerpt") else short
 
     def _list(self, items: list[Any], path: str) -> list[Any]:
         short = [self.shorten(item, f"{path}[]") for item in items]
@@ -126,7 +126,7 @@ class _Cutter:
         return short
 
 
-def _mend_html(short: str) -> str:
+def _repair_html(short: str) -> str:
     """An excerpt that may be HTML without half of a tag or character at its end, and closed."""
     whole = _HALF.sub("", short)
     return whole + "</mark>" if whole.count("<mark>") > whole.count("</mark>") else whole
@@ -150,7 +150,7 @@ def _drop_rows(short: Body, budget: int) -> dict[str, str]:
     return {name: f"{len(kept)} of {len(rows)}"}
 
 
-def _mend_offset(body: Body, short: Body) -> None:
+def _repair_offset(body: Body, short: Body) -> None:
     """Let `next_offset` point to where the text of a message ends now."""
     whole, part = body.get("text"), short.get("text")
     if not isinstance(whole, str) or not isinstance(part, str) or whole == part:

@@ -173,14 +173,14 @@ def input_schema(tool: Tool) -> Schema:
 
 def _argument(tool: Tool, argument: str, schema: Schema) -> Schema:
     """An argument without the bounds; what is inside a list is explained by the list's example."""
-    tells_off = argument in tool.shown_defaults
+    shows_default = argument in tool.shown_defaults
     slim = {name: value for name, value in schema.items() if name not in _BOUNDS}
     slim |= {"description": tool.descriptions[argument]} if argument in tool.descriptions else {}
     if slim.get("minimum") in (0, 1):
         del slim["minimum"]
     if "maximum" in slim and (tool.is_brief or slim["maximum"] >= 2**53):
         del slim["maximum"]
-    if slim.get("default") is False and not tells_off:
+    if slim.get("default") is False and not shows_default:
         del slim["default"]
     if "items" in slim:
         slim["items"] = _outline(slim["items"])

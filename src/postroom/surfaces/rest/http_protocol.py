@@ -58,7 +58,7 @@ BACKLOG = 2_048
 
 HEAD_S = 30.0
 UNREAD_S = 300.0
-_TELL_EVERY_S = 60.0
+_LOG_EVERY_S = 60.0
 
 _NOT_HTTP = Malformed("this is not an HTTP/1.1 request, or its head is too long")
 _FULL = Unavailable("too many connections; try again", retry_after=1)
@@ -72,7 +72,7 @@ class ConnectionLimit(ServerState):
         self.most = most
         self.waited_for: dict[Protocol, None] = {}
         """Ordered by waiting time, longest first."""
-        self._told_at = float("-inf")
+        self._logged_at = float("-inf")
 
     def enforce(self, now: float) -> None:
         """Close the longest-waiting connection at the limit; never one that is being answered."""
@@ -80,8 +80,8 @@ class ConnectionLimit(ServerState):
             return
         if waited_for := next(iter(self.waited_for), None):
             waited_for.close_for_limit()
-        if now >= self._told_at + _TELL_EVERY_S:
-            self._told_at = now
+        if now >= self._logged_at + _LOG_EVERY_S:
+            self._logged_at = now
             log.warning("connections.full", extra={"most": self.most})
 
 

@@ -39,19 +39,19 @@ def object_schema(model: type[Request], names: Iterable[str]) -> Schema:
 
 def argument_schema(info: FieldInfo) -> Schema:
     """One argument, as exact as its types and their metadata allow."""
-    return _sharpen(field_schema(info), info.annotation, info.metadata)
+    return _with_constraints(field_schema(info), info.annotation, info.metadata)
 
 
 _OF_FIELD = ("description", "examples", "minProperties")
 """What is said of an argument that is an object, besides its members."""
 
 
-def _sharpen(schema: Schema, annotation: Any, metadata: Sequence[Any]) -> Schema:
+def _with_constraints(schema: Schema, annotation: Any, metadata: Sequence[Any]) -> Schema:
     kind, inner = _without_none(annotation)
     for accepts in (item for item in (*inner, *metadata) if isinstance(item, Accepts)):
         schema = {k: v for k, v in {**schema, **accepts.schema}.items() if v is not None}
     if get_origin(kind) is list:
-        items = _sharpen(schema["items"], get_args(kind)[0], ())
+        items = _with_constraints(schema["items"], get_args(kind)[0], ())
         return {**schema, "items": items}
     if isinstance(kind, type) and issubclass(kind, Request):
         return {

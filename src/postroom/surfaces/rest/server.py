@@ -124,13 +124,13 @@ async def serve_on(
 @contextlib.contextmanager
 def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
     loop = asyncio.get_running_loop()
-    told_at: float | None = None
+    signalled_at: float | None = None
 
     def stop() -> None:
         # In a group of processes each is told by whoever ends it, and again by the parent.
-        nonlocal told_at
-        told_at = told_at or loop.time()
-        server.force_exit = loop.time() > told_at + FORCE_STOP_S
+        nonlocal signalled_at
+        signalled_at = signalled_at or loop.time()
+        server.force_exit = loop.time() > signalled_at + FORCE_STOP_S
         server.should_exit = True
 
     signals = (signal.SIGTERM, signal.SIGINT)
