@@ -58,7 +58,7 @@ def files(ctx: click.Context, param: click.Parameter, begun: str) -> list[Comple
 
 
 def completes(name: str, choices: Sequence[str] = ()) -> Complete | None:
-    """What completes the values of an argument; None if nothing does."""
+    """The completer of an argument's values; None if there is none."""
     if choices:
         return lambda ctx, param, begun: [
             CompletionItem(one) for one in choices if one.startswith(begun)
@@ -69,7 +69,10 @@ def completes(name: str, choices: Sequence[str] = ()) -> Complete | None:
 
 
 def stored(session: Session | None, name: str, begun: str) -> list[CompletionItem]:
-    """Values that are stored, newest first. Silent: a completion must not disturb what is typed."""
+    """Values that are stored, newest first.
+
+    Errors are ignored, because a completion must not disturb typing.
+    """
     if session is None:
         return []
     try:

@@ -34,7 +34,7 @@ _QUOTED_CHARS = 20_000
 def wants_editor(
     session: Session, operation: Operation[Any, Any], arguments: dict[str, Any]
 ) -> bool:
-    """Whether a person at a terminal gave no text for a mail."""
+    """Whether a person at a terminal must write the text of a mail."""
     is_composing = operation.name in COMMANDS or operation.name == REPLY
     has_text = "body_text" in arguments or "body_html" in arguments
     is_person = sys.stdin.isatty() and sys.stdout.isatty() and not session.as_json
@@ -69,7 +69,7 @@ def write(
 def kept_unless_done(
     session: Session, operation: Operation[Any, Any], arguments: dict[str, Any]
 ) -> Iterator[Callable[[], None]]:
-    """Keep the written text in a file, unless what the block is given is called."""
+    """Keep the written text in a file, unless the block calls the function that it gets."""
     is_done = False
 
     def done() -> None:
@@ -155,7 +155,7 @@ def _editor() -> list[str]:
 
 
 def _edited(editor: list[str], template: str) -> str:
-    """What a person made of a text. Raises InvalidInput."""
+    """The text after a person has edited it. Raises InvalidInput."""
     path = _file(template)
     ended = subprocess.run([*editor, str(path)], check=False)
     try:

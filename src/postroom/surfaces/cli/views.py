@@ -123,7 +123,7 @@ def _show_message(text: Text, kind: Any, message: Body) -> None:
 
 
 def _show_held(text: Text, kind: Any, mail: Body) -> None:
-    """A held mail for the person who decides: who gets it and why it is held come first."""
+    """A held mail for the person who decides: recipients and reasons first."""
     time = whole_time if text.screen.is_terminal else str
     hold = mail["hold"]
     rows = {
@@ -174,7 +174,7 @@ def _paragraphs(text: Text, words: str) -> list[str]:
 
 
 def warnings_of(message: Body) -> list[str]:
-    """What is suspicious about a message, in plain words."""
+    """Explanations of what is suspicious about a message."""
     found, auth = message["security"], message["auth"]
     words = [f"the sender may not be who it seems: {one}" for one in found.get("lookalike", ())]
     if found.get("imitates"):

@@ -39,7 +39,7 @@ _ROWS = ("messages", "matched_messages", "results")
 
 
 def as_text(value: Any) -> str:
-    """Compact JSON; half of a surrogate pair, which UTF-8 has no bytes for, is replaced."""
+    """Compact JSON; unpaired surrogates, which UTF-8 cannot encode, are replaced."""
     try:
         return encode(value).decode()
     except UnicodeEncodeError:
@@ -48,7 +48,7 @@ def as_text(value: Any) -> str:
 
 
 def fit(body: Body, next_step: str, most_chars: int = MAX_CHARS) -> Body:
-    """Cut the largest parts of an answer until it fits; small parts stay whole.
+    """Truncate the largest parts of a response until it fits; small parts stay complete.
 
     Then `truncated` is true, `cut` names what was cut, and `go_on` holds `next_step`:
     how to read the rest.
@@ -67,7 +67,7 @@ def fit(body: Body, next_step: str, most_chars: int = MAX_CHARS) -> Body:
 
 
 def _largest_share(body: Body, budget: int) -> int:
-    """How long each part may be at most so that all of them find room, to a few per cent."""
+    """The maximum length of each part so that all of them fit, to a few per cent."""
     low, high = _LEAST, budget
     while high - low > low // 32:
         middle = (low + high + 1) // 2
@@ -80,7 +80,7 @@ def _largest_share(body: Body, budget: int) -> int:
 
 @dataclass(slots=True)
 class _Shortener:
-    """Shortens every text and every list to one share, and keeps note of it."""
+    """Shortens every text and every list to one share, and records this."""
 
     share: int
     notes: dict[str, str] = field(default_factory=dict)
@@ -127,13 +127,13 @@ class _Shortener:
 
 
 def _repair_html(short: str) -> str:
-    """An excerpt that may be HTML without half of a tag or character at its end, and closed."""
+    """An excerpt that may be HTML, without a partial tag or character at its end, and closed."""
     whole = _HALF.sub("", short)
     return whole + "</mark>" if whole.count("<mark>") > whole.count("</mark>") else whole
 
 
 def _drop_rows(short: Body, budget: int) -> dict[str, str]:
-    """Leave out rows when even short ones are too many: the last of a page, a thread's oldest."""
+    """Drop rows if even short ones are too many: the last of a page, the oldest of a thread."""
     name = next((name for name in _ROWS if name in short), "results")
     rows = short.get(name) or []
     over = len(as_text(short)) - budget
@@ -151,7 +151,7 @@ def _drop_rows(short: Body, budget: int) -> dict[str, str]:
 
 
 def _repair_offset(body: Body, short: Body) -> None:
-    """Let `next_offset` point to where the text of a message ends now."""
+    """Set `next_offset` to the new end of the text of a message."""
     whole, part = body.get("text"), short.get("text")
     if not isinstance(whole, str) or not isinstance(part, str) or whole == part:
         return
@@ -232,7 +232,7 @@ class Ends:
     last: bytes = b""
 
     async def of(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Everything as it comes."""
+        """Handles every JSON event."""
         async for chunk in chunks:
             self.first += chunk[: END_BYTES - len(self.first)]
             self.last = (self.last + chunk[-END_BYTES:])[-END_BYTES:]

@@ -94,7 +94,7 @@ class Tool:
 
     @property
     def needs(self) -> frozenset[str]:
-        """What a caller must have so that the tool is of use; see `rights_of`."""
+        """The rights that a caller needs for the tool; see `rights_of`."""
         of_memories = "namespace" in self.operation.request.model_fields
         scopes = filter(None, (self.operation.scope, self.operation.also))
         return frozenset((OR.join(scopes), *((NAMESPACES,) if of_memories else ())))
@@ -127,7 +127,10 @@ class Tool:
         }
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What the operation is asked. Raises InvalidInput for what the tool does not take."""
+        """The arguments of the operation.
+
+        Raises InvalidInput for arguments that the tool does not have.
+        """
         for name in given:
             if name in self.other_tools:
                 raise InvalidInput(f"{name}: {self.name} takes none; use {self.other_tools[name]}")

@@ -88,8 +88,8 @@ class ConnectionLimit(ServerState):
 class _Strict(h11.Connection):
     """Refuses a request that says twice how long it is (RFC 9112 §6.1), or whose head is too long.
 
-    Whoever passed the first on may have believed the other length; then what we take for the next
-    request would be a part of this. The second h11 refuses only if it comes in pieces.
+    A proxy may have used the other length; part of this body would then be taken for the next
+    request. The second h11 refuses only if it comes in pieces.
     """
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
@@ -168,7 +168,7 @@ class Protocol(H11Protocol):
         self._close()
 
     def close_for_limit(self) -> None:
-        """Close at once, to make room for another connection."""
+        """Close immediately, for another connection."""
         self.server_state.waited_for.pop(self, None)
         if self._has_begun:
             self.transport.write(_error_response(_FULL))
@@ -186,7 +186,7 @@ class Protocol(H11Protocol):
         return self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
 
     def _update_waiting(self) -> None:
-        """See whether it is our turn now, or theirs."""
+        """Check whether it is our turn now, or the client's."""
         if self._is_being_answered and not self.flow.write_paused:
             self.server_state.waited_for.pop(self, None)
         elif not self.transport.is_closing():

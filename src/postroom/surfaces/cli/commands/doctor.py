@@ -1,4 +1,4 @@
-"""`doctor`: check the installation and what is around it, and say how to fix each problem."""
+"""`doctor`: check the installation and its environment, and say how to fix each problem."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ async def _http_port(settings: Settings) -> CheckResult:
 
 
 async def _server(settings: Settings, address: str) -> CheckResult:
-    """Who answers on the port: this installation, another one, or another program."""
+    """What answers on the port: this installation, another one, or another program."""
     status, body = await _ask(settings)
     if status is None:
         fix = "stop it, or choose another port with --port or POSTROOM_PORT"
@@ -170,7 +170,7 @@ async def _own_installation(settings: Settings) -> str | None:
 
 
 async def _ask(settings: Settings) -> tuple[int | None, dict[str, Any]]:
-    """Status and body of /readyz; no status if no Postroom answers."""
+    """Status and body of /readyz; no status if it is not a Postroom server."""
     from postroom.config.settings import base_url
 
     host = base_url(settings.host, settings.port).removeprefix("http://")
