@@ -217,9 +217,9 @@ class App:
         assert isinstance(self.services.providers, Accounts)
         client = self.services.providers.oauth_client(provider, scopes)
         if device:
-            visit = await oauth_client.start_device_sign_in(client)
-            show(f"Open {visit.url} and type {visit.user_code}")
-            return await oauth_client.finish_device_sign_in(client, visit)
+            started = await oauth_client.start_device_sign_in(client)
+            show(f"Open {started.url} and type {started.user_code}")
+            return await oauth_client.finish_device_sign_in(client, started)
         if ask is None:
             return await oauth_client.sign_in_with_browser(client, lambda url: show(f"Open {url}"))
         pasted = oauth_client.start_sign_in(client, UNUSED_REDIRECT)
@@ -343,7 +343,7 @@ async def _open_services(
 ) -> Services:
     """The services of the settings; *closing* closes those that need it."""
     from postroom.providers.allowed_hosts import AddressGuard
-    from postroom.providers.http_clients import HttpPoster
+    from postroom.providers.http_clients import HttpWebhookClient
 
     calls, parser = CallCounts(store.count_calls), Parser(settings.limits)
     closing.push_async_callback(calls.close)
@@ -363,7 +363,7 @@ async def _open_services(
         cell=settings.cell,
         cell_domains=frozenset(domain for domain, _ in settings.cell_relays),
         catch_all=settings.catch_all,
-        poster=HttpPoster(AddressGuard(settings.webhook_allow)),
+        webhook_client=HttpWebhookClient(AddressGuard(settings.webhook_allow)),
         inbound=make_inbound(settings, store),
         has_relay=settings.relay_url is not None,
         embedder=embedder,

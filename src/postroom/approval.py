@@ -93,7 +93,8 @@ def suspicious_mail(mail: RiskFacts, policy: Policy) -> tuple[str, ...]:
 def disclosure(mail: RiskFacts, policy: Policy) -> tuple[str, ...]:
     """Memories about somebody else that the mail repeats.
 
-    They are not named: whoever sees the mail may not see their namespace. The sender is told.
+    They are not named, because a person who sees the mail may not see their namespace. The sender
+    sees them.
     """
     return ("it repeats a memory about somebody else",) if mail.disclosures else ()
 

@@ -1,4 +1,4 @@
-"""Running blocking work: in a pool of threads, in a thread of its own if it may hang, or in a
+"""Running blocking work: in a pool of threads, in a separate thread if it may hang, or in a
 process that can be killed.
 
 Our work does not share threads with DNS lookups: asyncio runs those in its default pool, and a few
@@ -47,7 +47,7 @@ async def finish_threads() -> None:
 
 
 async def in_own_thread(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run *work* that may hang in a thread of its own.
+    """Run *work* that may hang in a separate thread.
 
     A cancelled call leaves the thread behind; it blocks neither other work nor the end of the
     process.
@@ -152,7 +152,7 @@ async def in_process(
     )
     try:
         async with asyncio.timeout(bounds.wall_s):
-            return await _converse(process, data, bounds.answer_bytes)
+            return await _communicate(process, data, bounds.answer_bytes)
     except TimeoutError:
         raise WorkFailed(f"not finished within {bounds.wall_s:g} seconds") from None
     finally:
@@ -161,7 +161,7 @@ async def in_process(
             await process.wait()
 
 
-async def _converse(process: asyncio.subprocess.Process, data: bytes, max_bytes: int) -> str:
+async def _communicate(process: asyncio.subprocess.Process, data: bytes, max_bytes: int) -> str:
     assert process.stdin is not None
     assert process.stdout is not None
     sending = asyncio.ensure_future(_send(process.stdin, data))

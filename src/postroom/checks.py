@@ -220,18 +220,18 @@ async def _addresses(services: Services, _settings: Settings) -> CheckResult:
         for address in await services.store.questionable_addresses()
         if address.account_id is None or address.email.rpartition("@")[2] in served
     ]
-    doubtful = [(one, by) for one, by in found if one.belongs_to or by != OWNER_KEY_ID]
-    if not doubtful:
+    questionable = [(one, by) for one, by in found if one.belongs_to or by != OWNER_KEY_ID]
+    if not questionable:
         names = ", ".join(one.email for one, _ in found)
         kept = f"; reserved names that the owner created: {names}" if names else ""
         return ok("addresses", f"no conflicts{kept}")
-    told = "; ".join(_doubt(one, by) for one, by in doubtful[:_MAX_NAMED])
-    more = f";{_more(len(doubtful))}" if len(doubtful) > _MAX_NAMED else ""
+    described = "; ".join(_describe(one, by) for one, by in questionable[:_MAX_NAMED])
+    more = f";{_more(len(questionable))}" if len(questionable) > _MAX_NAMED else ""
     fix = "`postroom identity delete ID` removes an alias, `postroom inbox delete ID` an inbox"
-    return warning("addresses", f"{told}{more}", f"if this is not intended: {fix}")
+    return warning("addresses", f"{described}{more}", f"if this is not intended: {fix}")
 
 
-def _doubt(address: QuestionableAddress, maker: str) -> str:
+def _describe(address: QuestionableAddress, maker: str) -> str:
     where = f"{address.identity_id} of {address.inbox_id}, created by {maker}"
     if address.belongs_to is None:
         return f"{address.email} ({where}) is a reserved name"
@@ -254,15 +254,15 @@ async def _maker(services: Services, address: QuestionableAddress) -> str:
 
 
 async def _rules(services: Services, _settings: Settings) -> CheckResult:
-    doubts = [*await _idle(services), *await _without_rights(services)]
+    problems = [*await _idle(services), *await _without_rights(services)]
     dropped = await _dropped_at_upgrades(services)
-    details = [detail for detail, _ in doubts] or [
+    details = [detail for detail, _ in problems] or [
         "every enabled rule has the rights for its actions"
     ]
     detail = "; ".join([*details, *([dropped] if dropped else [])])
-    if not doubts:
+    if not problems:
         return ok("rules", detail)
-    return warning("rules", detail, "; ".join(fix for _, fix in doubts))
+    return warning("rules", detail, "; ".join(fix for _, fix in problems))
 
 
 async def _outbox(services: Services, _settings: Settings) -> CheckResult:

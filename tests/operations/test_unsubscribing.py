@@ -55,7 +55,7 @@ def poster() -> Poster:
 
 @pytest.fixture
 def asking(ctx: RequestContext, poster: Poster) -> RequestContext:
-    return replace(ctx, poster=poster, trust=Trust(frozenset({"mx.example"})))
+    return replace(ctx, webhook_client=poster, trust=Trust(frozenset({"mx.example"})))
 
 
 def ways(*targets: str) -> tuple[str, str]:

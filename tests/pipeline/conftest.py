@@ -14,7 +14,7 @@ from postroom.config import read_settings
 from postroom.model.inbox import Inbox
 from postroom.model.key import OWNER
 from postroom.providers.allowed_hosts import AddressGuard
-from postroom.providers.http_clients import HttpPoster
+from postroom.providers.http_clients import HttpWebhookClient
 from tests.mails import new_inbox
 from tests.pipeline.clock import Clock
 from tests.pipeline.receiver import LOOPBACK, Receiver, receiving
@@ -47,7 +47,9 @@ async def receiver() -> AsyncIterator[Receiver]:
 def open_ctx(app: App, clock: Clock) -> RequestContext:
     """The installation, which may speak to this machine."""
     services = replace(
-        app.services, poster=HttpPoster(AddressGuard(LOOPBACK), timeout_s=60), clock=clock
+        app.services,
+        webhook_client=HttpWebhookClient(AddressGuard(LOOPBACK), timeout_s=60),
+        clock=clock,
     )
     return replace(app, services=services).context(OWNER)
 

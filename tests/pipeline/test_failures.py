@@ -33,7 +33,7 @@ from postroom.pipeline.sync import SyncScheduler
 from postroom.pipeline.webhooks import Webhooks
 from postroom.ports.provider import Provider
 from postroom.providers.allowed_hosts import AddressGuard
-from postroom.providers.http_clients import HttpPoster
+from postroom.providers.http_clients import HttpWebhookClient
 from postroom.providers.smtp_relay import SmtpRelay, parse_relay_url
 from postroom.store.store import Store
 from postroom.surfaces.mcp.call_tool import call_tool
@@ -262,8 +262,8 @@ async def a_mailbox_that_cannot_be(scene: Scene) -> None:
 
 
 async def tell(scene: Scene, name: str) -> None:
-    poster = HttpPoster(AddressGuard((ip_network("127.0.0.0/8"),)), timeout_s=2)
-    scene.change(poster=poster)
+    poster = HttpWebhookClient(AddressGuard((ip_network("127.0.0.0/8"),)), timeout_s=2)
+    scene.change(webhook_client=poster)
     hook = {"url": "http://127.0.0.1:9/hook", "types": ["message.received"]}
     await call(scene.ctx, create_webhook, hook)
     inbox = (await scene.ctx.store.inboxes_at(["bo@postroom.localhost"])).popitem()[1]

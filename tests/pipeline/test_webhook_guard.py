@@ -9,7 +9,7 @@ import pytest
 from postroom.errors import InvalidInput
 from postroom.model.event import WebhookResponse
 from postroom.providers.allowed_hosts import AddressGuard, parse_target
-from postroom.providers.http_clients import HttpPoster
+from postroom.providers.http_clients import HttpWebhookClient
 
 PRIVATE = [
     "127.0.0.1", "127.1", "127.0.0.2", "0.0.0.0", "0", "10.0.0.1", "10.255.255.255", "172.16.0.1",
@@ -57,7 +57,7 @@ def test_the_world_is_open(address: str) -> None:
 
 
 async def test_nobody_at_the_url_is_said_in_plain_words() -> None:
-    posted = await HttpPoster(AddressGuard((ip_network("127.0.0.0/8"),))).post(
+    posted = await HttpWebhookClient(AddressGuard((ip_network("127.0.0.0/8"),))).post(
         "http://127.0.0.1:1/", {}, b""
     )
 
@@ -65,7 +65,7 @@ async def test_nobody_at_the_url_is_said_in_plain_words() -> None:
 
 
 async def test_a_name_that_leads_into_the_local_network_is_refused_when_it_is_called() -> None:
-    posted = await HttpPoster().post("http://localhost:1/", {}, b"")
+    posted = await HttpWebhookClient().post("http://localhost:1/", {}, b"")
 
     assert (None, True) == (posted.code, posted.detail.startswith("refused"))
 

@@ -17,7 +17,7 @@ from postroom.model.inbox import Inbox
 from postroom.operations.webhooks import create_webhook, list_deliveries, redeliver
 from postroom.pipeline.webhooks import Webhooks, wait_after
 from postroom.providers.allowed_hosts import AddressGuard
-from postroom.providers.http_clients import HttpPoster
+from postroom.providers.http_clients import HttpWebhookClient
 from tests.mails import deliver, mail, new_inbox
 from tests.pipeline.clock import Clock
 from tests.pipeline.receiver import LOOPBACK, Receiver, settled, telling
@@ -87,13 +87,13 @@ async def test_an_answer_that_is_still_to_come_is_waited_for(
 async def test_whatever_goes_wrong_is_a_failed_attempt(
     open_ctx: RequestContext, inbox: Inbox, receiver: Receiver
 ) -> None:
-    class Broken(HttpPoster):
+    class Broken(HttpWebhookClient):
         async def post(self, url: str, headers: object, body: bytes) -> WebhookResponse:
             raise RuntimeError
 
     webhook = await call(open_ctx, create_webhook, {"url": receiver.url})
     await deliver(open_ctx, inbox, mail())
-    async with telling(replace(open_ctx, poster=Broken())):
+    async with telling(replace(open_ctx, webhook_client=Broken())):
         await tried(open_ctx, webhook, 1)
 
     [delivery] = (await call(open_ctx, list_deliveries, {"webhook_id": webhook.id})).results
@@ -103,7 +103,9 @@ async def test_whatever_goes_wrong_is_a_failed_attempt(
 async def test_a_receiver_that_never_answers_holds_up_itself_alone(
     open_ctx: RequestContext, inbox: Inbox, receiver: Receiver
 ) -> None:
-    patient = replace(open_ctx, poster=HttpPoster(AddressGuard(LOOPBACK), timeout_s=3600))
+    patient = replace(
+        open_ctx, webhook_client=HttpWebhookClient(AddressGuard(LOOPBACK), timeout_s=3600)
+    )
     others = [await new_inbox(open_ctx, f"other{number}") for number in range(70)]
     async with silent() as (url, held):
         await call(open_ctx, create_webhook, {"url": url})

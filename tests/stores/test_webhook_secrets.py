@@ -197,7 +197,9 @@ async def test_without_its_key_a_webhook_waits_and_is_not_lost(
     await deliver(services, inbox, mail("News"))
     other = Store(services.store.engine, AuditHmac(b"x" * 32))  # type: ignore[attr-defined]
     [job] = await claimed(other)
-    posted = await Webhooks(replace(services, store=other, poster=NoWebhookClient()))._attempt(job)
+    posted = await Webhooks(
+        replace(services, store=other, webhook_client=NoWebhookClient())
+    )._attempt(job)
     assert ((), None) == (job.secrets, posted.code)
     assert "postroom webhook renew whk_1" in posted.detail
     later = NOW + timedelta(days=1)

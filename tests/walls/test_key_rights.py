@@ -80,7 +80,7 @@ async def arrive(shared: Shared) -> None:
 async def posted(shared: Shared) -> list[str]:
     """The URLs that are told of all there is to tell."""
     receiver = Receiver()
-    worker = Webhooks(replace(shared.app.services, poster=receiver))  # type: ignore[arg-type]
+    worker = Webhooks(replace(shared.app.services, webhook_client=receiver))  # type: ignore[arg-type]
     while True:
         await worker._start_due("here")
         tasks = list(worker._active)

@@ -45,7 +45,7 @@ def new_secret(cell: str | None = None) -> str:
 
 
 _OF_CELL = re.compile(r"p[ko]_([a-z0-9]{1,16})_[\w-]{43}", re.ASCII)
-"""A key or token that names its cell; one that names none is shorter than the shortest of these."""
+"""A key or token that contains a cell name; one without is shorter than the shortest of these."""
 
 
 def cell_of(secret: str) -> str | None:

@@ -295,7 +295,7 @@ _PLAIN = {"list_type": "must be a list", "model_type": "must be an object"}
 
 
 def _path(place: tuple[str | int, ...]) -> str:
-    """Where a value stands: `attachments[0].filename`."""
+    """The path of a value: `attachments[0].filename`."""
     parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
     return "".join(parts).removeprefix(".")
 

@@ -36,7 +36,7 @@ from postroom.model.values import dataclass
 from postroom.pipeline.services import Services
 
 UNUSED_CLIENT_LIFETIME = timedelta(days=1)
-"""How long a client that registered may take to be let in."""
+"""How long a registered client may take until a person grants access."""
 
 MAX_ID_CHARS, MAX_URI_CHARS, MAX_URIS = 500, 1_000, 20
 _NAME_CHARS = 80

@@ -1,4 +1,4 @@
-"""The clients: `Postroom`, whose methods wait, and `AsyncPostroom`, whose methods are awaited."""
+"""The clients: `Postroom`, whose methods block, and `AsyncPostroom` for asyncio."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Operations(
 class Postroom(Operations, Waiting):
     """A client of a Postroom server. Its methods are the operations of the REST API.
 
-    *retries* is how often a request is sent again after a failure that may pass; *timeout_s* is
-    how long an answer may take. A client may be shared by threads.
+    *retries* is how often a request is retried after a temporary failure; *timeout_s* is how
+    long a response may take. A client may be shared by threads.
 
     Raises:
         MailError: every method raises the errors of `postroom.errors`.
@@ -57,7 +57,7 @@ class Postroom(Operations, Waiting):
         self._connection = Connection(url, key, timeout_s, retries)
 
     def perform(self, call: Call) -> Any:
-        """Send a call and return its answer. Raises MailError."""
+        """Send a call and return its response. Raises MailError."""
         answer = answer_of(call, self._connection.send(call), self._connection.url)
         if isinstance(answer, Page):
             answer.__dict__["follow"] = lambda cursor: self.perform(call.at(cursor))
@@ -84,7 +84,7 @@ class Postroom(Operations, Waiting):
 
 
 class AsyncPostroom(Operations, Awaited):
-    """The same client for asyncio: its methods are awaited, and lists are for `async for`."""
+    """The same client for asyncio: with coroutines, and `async for` over lists."""
 
     def __init__(
         self, url: str = LOCAL, key: str | None = None, *, retries: int = 2, timeout_s: float = 60
@@ -94,7 +94,7 @@ class AsyncPostroom(Operations, Awaited):
         self._connection = AsyncConnection(url, key, timeout_s, retries)
 
     async def perform(self, call: Call) -> Any:
-        """Send a call and return its answer. Raises MailError."""
+        """Send a call and return its response. Raises MailError."""
         if get_origin(call.result) is Page:
             call = replace(call, result=cast(Any, AsyncPage)[get_args(call.result)])
         answer = answer_of(call, await self._connection.send(call), self._connection.url)
@@ -126,7 +126,7 @@ class AsyncPostroom(Operations, Awaited):
 
 
 def answer_of(call: Call, response: httpx2.Response, url: str) -> Any:
-    """The value in an answer. Raises InvalidInput if no Postroom answers so."""
+    """The value in a response. Raises InvalidInput if it is not from Postroom."""
     from postroom.client.connection import filename_of, not_ours, read_json
 
     if call.result is Download:
@@ -143,7 +143,7 @@ def answer_of(call: Call, response: httpx2.Response, url: str) -> Any:
 
 
 def _shape_of(result: Any, body: Any) -> Any:
-    """The shape of an answer; of several, the one that has the most of its members."""
+    """The type of a response; of several, the one with most of its members."""
     if not isinstance(result, UnionType):
         return result
     members = set(body if isinstance(body, dict) else ())
@@ -151,7 +151,7 @@ def _shape_of(result: Any, body: Any) -> Any:
 
 
 def latest_event(call: Call) -> Call:
-    """The call that tells after which event a stream starts, so that a cut loses none."""
+    """The call that returns the event after which a stream starts, so that none is lost."""
     kept = {name: value for name, value in call.query.items() if name == "inbox_id"}
     query = {**kept, "sort": "newest", "limit": 1}
     return Call("GET", "/v1/events", Page[Event], query=query)

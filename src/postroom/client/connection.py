@@ -1,4 +1,4 @@
-"""HTTP between a client and a server: sending, trying again, reading answers and errors.
+"""HTTP between a client and a server: sending, retrying, reading responses and errors.
 
 What is done is decided in `exchange`, a generator that sends nothing itself: it yields a request to
 send or the seconds to wait. `Connection` and `AsyncConnection` carry that out.
@@ -38,7 +38,7 @@ Exchange = Generator[Call | float, _Reply, httpx2.Response]
 
 
 def exchange(call: Call, url: str, retries: int) -> Exchange:
-    """Send a call until it is answered, or until it is not worth trying again. Raises MailError."""
+    """Send a call, with retries while they may help. Raises MailError."""
     start = time.monotonic()
     for attempt in range(retries + 1):
         elapsed = time.monotonic() - start
@@ -83,7 +83,7 @@ def retry_after(response: httpx2.Response) -> int | None:
 
 
 def unreachable(url: str, error: Exception) -> MailError:
-    """The error of a request that was not answered."""
+    """The error of a request without response."""
     if isinstance(error, (httpx2.UnsupportedProtocol, httpx2.InvalidURL)):
         return not_a_url(url)
     if isinstance(error, httpx2.TimeoutException):
@@ -94,7 +94,7 @@ def unreachable(url: str, error: Exception) -> MailError:
 
 
 def error_of(url: str, response: httpx2.Response) -> MailError:
-    """The error in an answer; one that is not ours tells what answered."""
+    """The error in a response; for a response of another program, it names the program."""
     body = read_json(response.content)
     status = response.status_code
     if not isinstance(body, dict) or not isinstance(body.get("code"), str):
@@ -112,7 +112,7 @@ def error_of(url: str, response: httpx2.Response) -> MailError:
 
 
 def not_ours(url: str, response: httpx2.Response) -> MailError:
-    """The error of an answer that no Postroom gives."""
+    """The error for a response that is not from Postroom."""
     status = response.status_code
     media_type = response.headers.get("content-type", "no content type").partition(";")[0]
     if status in _AGAIN:
@@ -126,7 +126,7 @@ def not_ours(url: str, response: httpx2.Response) -> MailError:
 
 
 def read_json(content: bytes) -> Any:
-    """The JSON of an answer; None if it is none."""
+    """The JSON of a response; None if it is not JSON."""
     try:
         return decode(content)
     except (DecodeError, UnicodeDecodeError, RecursionError):
@@ -155,7 +155,7 @@ def check_url(url: str) -> str:
 
 
 def not_a_url(url: str) -> InvalidInput:
-    """The error for an address that is none."""
+    """The error for an invalid address."""
     return InvalidInput(f"{url} is not the address of a server, such as http://mail:8700")
 
 
@@ -186,14 +186,14 @@ def request_of(http: Any, url: str, call: Call, timeout_s: float) -> httpx2.Requ
 
 
 class Connection:
-    """A connection that is waited for."""
+    """A connection with blocking methods."""
 
     def __init__(self, url: str, key: str | None, timeout_s: float, retries: int) -> None:
         self.url, self._timeout_s, self._retries = check_url(url), timeout_s, retries
         self._http = httpx2.Client(headers=headers_of(key), follow_redirects=False)
 
     def send(self, call: Call) -> httpx2.Response:
-        """Send a call and read its answer. Raises MailError."""
+        """Send a call and read its response. Raises MailError."""
         steps = exchange(call, self.url, self._retries)
         reply: _Reply = None
         while True:
@@ -211,7 +211,7 @@ class Connection:
                 reply = error
 
     def stream(self, call: Call) -> Lines:
-        """Send a call and leave its answer open. Raises MailError."""
+        """Send a call and leave its response open. Raises MailError."""
         request = request_of(self._http, self.url, call, STREAM_S)
         try:
             response = self._http.send(request, stream=True)
@@ -228,7 +228,7 @@ class Connection:
 
 
 class Lines:
-    """An open answer, line by line."""
+    """An open response, line by line."""
 
     def __init__(self, url: str, response: httpx2.Response) -> None:
         self._url, self._response = url, response
@@ -245,14 +245,14 @@ class Lines:
 
 
 class AsyncConnection:
-    """A connection that is awaited."""
+    """A connection with coroutines."""
 
     def __init__(self, url: str, key: str | None, timeout_s: float, retries: int) -> None:
         self.url, self._timeout_s, self._retries = check_url(url), timeout_s, retries
         self._http = httpx2.AsyncClient(headers=headers_of(key), follow_redirects=False)
 
     async def send(self, call: Call) -> httpx2.Response:
-        """Send a call and read its answer. Raises MailError."""
+        """Send a call and read its response. Raises MailError."""
         steps = exchange(call, self.url, self._retries)
         reply: _Reply = None
         while True:
@@ -271,7 +271,7 @@ class AsyncConnection:
                 reply = error
 
     async def stream(self, call: Call) -> AsyncLines:
-        """Send a call and leave its answer open. Raises MailError."""
+        """Send a call and leave its response open. Raises MailError."""
         request = request_of(self._http, self.url, call, STREAM_S)
         try:
             response = await self._http.send(request, stream=True)
@@ -288,7 +288,7 @@ class AsyncConnection:
 
 
 class AsyncLines:
-    """An open answer, line by line."""
+    """An open response, line by line."""
 
     def __init__(self, url: str, response: httpx2.Response) -> None:
         self._url, self.response = url, response

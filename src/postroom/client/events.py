@@ -1,4 +1,4 @@
-"""Events: as a webhook was sent them, and as a stream that connects again where it was cut."""
+"""Events: in requests to webhooks, and as a stream that reconnects."""
 
 from __future__ import annotations
 
@@ -52,13 +52,12 @@ def verify_webhook(
     tolerance_s: int = 300,
     now: float | None = None,
 ) -> Webhook:
-    """Check the signature and the time of a request, and read it.
+    """Verify the signature and the time of a request, and parse it.
 
-    Pass the body as it came, byte for byte. After `renew_webhook`, pass the old secret too.
+    Pass the body exactly as received. After `renew_webhook`, pass the old secret too.
 
-    Raises:
-        Forbidden: the request was not signed with one of the secrets, or too long ago.
-        Malformed: the body is not what Postroom sends.
+    Raises: Forbidden: the request was not signed with one of the secrets, or too long ago.
+    Malformed: the body is not what Postroom sends.
     """
     lower = {name.lower(): value for name, value in headers.items()}
     identifier, sent_at = lower.get("webhook-id", ""), lower.get("webhook-timestamp", "")
@@ -102,7 +101,7 @@ class Position:
         self._failures = 0
 
     def read(self, line: str) -> Event | None:
-        """The event in a line, if there is one. Raises Unavailable for garbage."""
+        """The event in a line, if there is one. Raises Unavailable for invalid data."""
         if line.startswith(":"):
             self._failures = 0
         if not line.startswith("data:"):
@@ -128,7 +127,7 @@ CUT = Unavailable("the server ended the stream of events", retry_after=1)
 class EventStream:
     """Iterate over it for events; it ends when it is closed. It is open when you get it.
 
-    After a cut it connects again and continues with the next event.
+    If the connection breaks, it reconnects and continues with the next event.
     """
 
     def __init__(self, connect: Callable[[str | None], Any], position: Position) -> None:

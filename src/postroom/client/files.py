@@ -22,14 +22,14 @@ _ANY = "application/octet-stream"
 
 
 class Download(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes, with the name and type they came with. The name is the sender's: do not trust it."""
+    """Bytes with their name and type. The name was chosen by the sender: do not trust it."""
 
     content: bytes
     filename: str
     content_type: str
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the bytes to a file; in a folder, under the last part of their own name."""
+        """Write the bytes to a file; in a folder, under the last part of the attachment's name."""
         target = Path(path)
         if target.is_dir():
             target /= Path(self.filename.replace("\\", "/")).name or "attachment"
@@ -70,7 +70,7 @@ def _read(path: Path) -> bytes:
 
 
 def as_inputs(files: Any) -> list[Any]:
-    """Attachments as the server takes them."""
+    """Attachments in the form that the server accepts."""
     given = [files] if isinstance(files, (str, os.PathLike, Mapping, Attachment)) else files
     return [_as_input(one) for one in given]
 

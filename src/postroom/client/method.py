@@ -1,4 +1,4 @@
-"""Operations as methods: declared once, for the client that waits and the one that is awaited.
+"""Operations as methods: declared once, for both clients.
 
 A method has a signature and a description, and no body: `operation` turns its arguments into a
 `Call`, which the client carries out. Type checkers see the same signature on both clients, with
@@ -38,7 +38,7 @@ _IN_PATH = re.compile(r"{(\w+)}")
 
 @dataclass(frozen=True)
 class Call:
-    """A request that is not sent yet, and what it is answered with."""
+    """A request that was not sent yet, and the type of its response."""
 
     method: str
     path: str
@@ -62,11 +62,11 @@ class Call:
 
     @property
     def is_wait(self) -> bool:
-        """Whether it is answered only when a message arrives, or when its time is over."""
+        """Whether the response comes only when a message arrives or the timeout ends."""
         return self.path == _WAIT
 
     def after(self, elapsed_s: float) -> Call:
-        """The same call once some time is over: one that waits goes on waiting from its start."""
+        """The same call after some time has passed: a wait continues from its original start."""
         if not self.is_wait:
             return self
         left_s = max(1, round(float(self.query.get("timeout_s", 60)) - elapsed_s))
@@ -80,7 +80,7 @@ class Call:
 
 
 class Waiting(ABC):
-    """A client whose methods return when they are answered."""
+    """A client whose methods block until the response."""
 
     @abstractmethod
     def perform(self, call: Call) -> Any:
@@ -88,7 +88,7 @@ class Waiting(ABC):
 
 
 class Awaited(ABC):
-    """A client whose methods are awaited."""
+    """A client whose methods are coroutines."""
 
     @abstractmethod
     async def perform(self, call: Call) -> Any:
@@ -96,7 +96,7 @@ class Awaited(ABC):
 
 
 class _Declared(Generic[P]):
-    """What the three kinds of methods have in common."""
+    """The base of the three kinds of methods."""
 
     def __init__(
         self, declared: Callable[Concatenate[Any, P], Any], method: str, path: str, *, raw: bool
@@ -140,7 +140,7 @@ class _Declared(Generic[P]):
 
 
 class Operation(_Declared[P], Generic[P, T]):
-    """A method that is answered with a value."""
+    """A method that returns a value."""
 
     @overload
     def __get__(self, client: Waiting, owner: type | None = None) -> Callable[P, T]: ...
@@ -162,7 +162,7 @@ class Operation(_Declared[P], Generic[P, T]):
 
 
 class Pages(_Declared[P], Generic[P, T]):
-    """A method that is answered with a page of a list."""
+    """A method that returns a page of a list."""
 
     @overload
     def __get__(self, client: Waiting, owner: type | None = None) -> Callable[P, Page[T]]: ...
@@ -183,7 +183,7 @@ class Pages(_Declared[P], Generic[P, T]):
 
 
 class Stream(_Declared[P]):
-    """A method that is answered with events as they happen."""
+    """A method that yields events as they happen."""
 
     @overload
     def __get__(self, client: Waiting, owner: type | None = None) -> Callable[P, EventStream]: ...
@@ -222,7 +222,7 @@ def stream(
 
 
 def _plain(name: str, value: Any) -> Any:
-    """An argument as the server takes it."""
+    """An argument in the form that the server accepts."""
     if name == "attachments" and value is not None:
         return as_inputs(value)
     if isinstance(value, datetime):  # as everywhere in Python, one without a zone is local

@@ -1,4 +1,4 @@
-"""Answers: what their values share, and pages of lists, which fetch the next automatically."""
+"""Responses: the base of their values, and pages of lists, which fetch the next automatically."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ statuses and counts of what it changes, so that any other field may be absent.
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
-    """A value of an answer. Members that this version does not know are left out."""
+    """A value in a response. Members that this version does not know are ignored."""
 
     untrusted: bool = False
-    """Whether the answer carries the words of whoever wrote a mail: data, never instructions."""
+    """Whether the response contains text from the sender of a mail: data, never instructions."""
 
     SECRETS: ClassVar[frozenset[str]] = frozenset()
     """The fields that `repr` hides, so that no log or notebook keeps them."""
@@ -42,8 +42,8 @@ T = TypeVar("T")
 class PageFields(msgspec.Struct, Generic[T], kw_only=True, dict=True):
     """One page of a list.
 
-    A list takes `limit` (1 to 100, 50 if not given) and `offset`, or the `cursor` that the page
-    before has as `next_cursor`, which stays right while mail arrives.
+    A list takes `limit` (1 to 100, 50 if not given) and `offset`, or the `next_cursor` of the
+    previous page as `cursor`, which stays valid while mail arrives.
     """
 
     results: tuple[T, ...] = ()
@@ -61,7 +61,7 @@ class PageFields(msgspec.Struct, Generic[T], kw_only=True, dict=True):
 
 
 class Page(PageFields[T]):
-    """One page; iterating over it continues with the pages behind it."""
+    """One page; iterating over it also fetches the following pages."""
 
     def __iter__(self) -> Iterator[T]:
         page: Page[T] = self
@@ -77,7 +77,7 @@ class Page(PageFields[T]):
 
 
 class AsyncPage(PageFields[T]):
-    """One page; `async for` continues with the pages behind it."""
+    """One page; `async for` also fetches the following pages."""
 
     async def __aiter__(self) -> AsyncIterator[T]:
         page: AsyncPage[T] = self
@@ -94,7 +94,7 @@ class AsyncPage(PageFields[T]):
 
 
 class AsyncPages(Generic[T]):
-    """A list that was asked for: `await` gives its first page, `async for` everything in it."""
+    """A requested list: `await` returns its first page, `async for` yields all of its items."""
 
     def __init__(self, first: Callable[[], Awaitable[AsyncPage[T]]]) -> None:
         self._first = first

@@ -1,7 +1,7 @@
 """Reads and checks settings and live IMAP accounts, and records the origin of each value.
 
 The accounts are in the variables of contract 002: MAIL_IMAP_<ACCOUNT>_HOST and so on. The name of
-an account is what stands in the middle, in lower case.
+an account is the part in the middle, in lower case.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def _unknown(entry: _Entry) -> str:
 
 
 def in_file(name: str) -> str:
-    """How a setting is spelled in the file: limits have a table of their own."""
+    """How a setting is spelled in the file: limits are in a separate table."""
     return name.replace("limit_", "limits.", 1) if name.startswith("limit_") else name
 
 
@@ -219,8 +219,8 @@ def _configuration(
     limits = {name[7:]: value for name, value in placed.items() if name.startswith("limits.")}
     plain = {name: value for name, value in placed.items() if not name.startswith("limits.")}
     settings = Settings(**plain, limits=Limits(**limits), imap=imap)
-    standing = (_value_of(setting, settings, read) for setting in SETTINGS)
-    return Configuration(settings, (*standing, *live))
+    values = (_value_of(setting, settings, read) for setting in SETTINGS)
+    return Configuration(settings, (*values, *live))
 
 
 def _value_of(setting: Setting, settings: Settings, read: Mapping[str, Value]) -> Value:

@@ -389,7 +389,7 @@ def check_address(address: str, *, field: str) -> str:
 
 
 def _is_local(local: str) -> bool:
-    """Whether this can stand before the @; nothing in it may be invisible."""
+    """Whether this can be the part before the @; nothing in it may be invisible."""
     if len(local.encode()) > _MAX_LOCAL:
         return False
     if not local.isascii():
@@ -418,7 +418,7 @@ def check_name(name: str, *, field: str) -> str:
     """A display name that fits a header.
 
     Raises:
-        InvalidInput: for control characters and names beyond all measure.
+        InvalidInput: for control characters and names that are far too long.
     """
     refuse_controls(name, field)
     if len(name) > _MAX_NAME:

@@ -47,7 +47,7 @@ def find_reason(diagnostic: str, status: str, transcript: str = "") -> str:
         f"{text} {transcript[:_MAX_REASON_CHARS]}"
     ):
         return "expired"
-    if reason == "user_unknown" and _is_pretext(status, f"{text} {transcript}"):
+    if reason == "user_unknown" and _hides_spam_rejection(status, f"{text} {transcript}"):
         return "filtered"
     return reason or ("expired" if EXPIRED.search(text) else "undefined")
 
@@ -65,7 +65,7 @@ def _reason_of(text: str, status: str) -> str:
     return ""
 
 
-def _is_pretext(status: str, transcript: str) -> bool:
+def _hides_spam_rejection(status: str, transcript: str) -> bool:
     """Whether "user unknown" probably hides a spam rejection.
 
     It does if the server rejected after DATA, or if its status code is about policy and it did
@@ -139,7 +139,7 @@ def _addresses_in(notice_text: str, notice_recipients: set[str]) -> list[str]:
 
 
 def _line_before(notice_text: str, at: int) -> str:
-    """What stands before a place on its line, up to a limit."""
+    """The part of a line before a position, up to a limit."""
     first = max(0, at - _MAX_LINE_CHARS)
     return notice_text[max(notice_text.rfind("\n", first, at) + 1, first) : at]
 
@@ -188,8 +188,8 @@ def _paragraph_before_address(notice_text: str, address: str) -> str:
 def find_status(diagnostic: str) -> str:
     """The enhanced status code (RFC 3463) that says most: the last one that is not general."""
     found: list[str] = _STATUS.findall(diagnostic[:MAX_CHARS])
-    telling = [status for status in found if not status.endswith(".0.0")]
-    return (telling or found or [""])[-1]
+    specific = [status for status in found if not status.endswith(".0.0")]
+    return (specific or found or [""])[-1]
 
 
 _TYPE = re.compile(r'\s{0,9}\{\s{0,9}"notificationType"\s?:\s?"(Bounce|Complaint|Delivery)"')
@@ -206,7 +206,7 @@ _MAX_NOTICE_RECIPIENTS = 500
 
 
 def read_cloud_notice(text: str) -> Report | None:
-    """The report in an Amazon SES notification, None if the text is none."""
+    """The report in an Amazon SES notification; None for any other text."""
     text = text[:_MAX_NOTICE_CHARS]
     if wrapped := _WRAPPED_NOTICE.match(text):  # the text of an Amazon SNS message
         text = text[wrapped.end() :].replace('\\"', '"')
@@ -260,7 +260,7 @@ def read_deliveries(
     charset: str = "",
     original: bytes = b"",
 ) -> tuple[ReportRecipient, ...]:
-    """The recipients of the status parts, else those that the text tells of.
+    """The recipients of the status parts, else those that the text mentions.
 
     `charset` is the one of the notice, which raw text in a status part is in too; `original` is
     the attached mail.

@@ -138,7 +138,7 @@ def _has_control_characters(data: bytes) -> bool:
 
 
 def is_7bit(data: bytes, *, boundary: str) -> bool:
-    """Whether bytes can stand in a mail between two boundaries just as they are."""
+    """Whether bytes can be put into a mail between two boundaries unchanged."""
     return _7BIT.fullmatch(data) is not None and boundary.encode() not in data
 
 

@@ -106,7 +106,7 @@ def read_keys(text: str) -> dict[str, str]:
     """Read lines such as `dig TXT` and zone files have: a name, then its record.
 
     Raises:
-        ValueError: naming the line that is none.
+        ValueError: naming the invalid line.
     """
     keys: dict[str, str] = {}
     for number, line in _entries(text):
@@ -130,7 +130,7 @@ def _without_quotes(rest: str) -> str:
 
 
 def _entries(text: str) -> Iterator[tuple[int, str]]:
-    """Lines without comments; what stands in parentheses counts as one."""
+    """Lines without comments; the content of parentheses counts as one."""
     open_line, started = "", 0
     for number, line in enumerate(text.splitlines(), 1):
         line = " ".join(_without_comment(line).split())

@@ -49,7 +49,7 @@ _MAX_CHARS = 50_000
 _MAX_NUMBERS = 500
 _NEAR_CHARS = 160
 _LETTER = r"[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
-"""What a word goes on with. Chinese, Japanese and Korean put no space between words and numbers."""
+"""What continues a word. Chinese, Japanese and Korean put no space between words and numbers."""
 
 _CODE = re.compile(
     rf"(?:(?<!{_LETTER})(?<![.,/$€£#%&=@+:-])|(?<=[^\W\d_][:=]))"
@@ -167,7 +167,7 @@ def _code_points(candidate: _CodeCandidate, *, has_offer: bool) -> int:
 
 
 def _word_score(candidate: _CodeCandidate) -> int:
-    """How near the words are that tell of a code."""
+    """How near the words are that announce a code."""
     if NOUN.search(candidate.sentence_before):
         return 6
     is_used = USE.search(candidate.before[-30:]) is not None
@@ -238,7 +238,10 @@ def _is_amount(candidate: _CodeCandidate) -> bool:
 
 
 def _is_offer(candidate: _CodeCandidate) -> bool:
-    """Whether it is good for a discount. One with letters may stand apart from what it is for."""
+    """Whether it is good for a discount.
+
+    A code with letters may be apart from the discount that it is for.
+    """
     apart = (
         f"{candidate.beside}\n{candidate.after}" if any(c.isalpha() for c in candidate.code) else ""
     )
@@ -288,7 +291,7 @@ _MIN_LINK_SCORE = 4
 
 
 class _LinkCandidate(NamedTuple):
-    """A link, the words that go with it, their sentence, and what stands above since the last."""
+    """A link, the words that go with it, their sentence, and the text since the last link."""
 
     text: str
     url: str
@@ -341,7 +344,7 @@ def _link_points(link: _LinkCandidate, *, is_asking: bool) -> int:
 
 
 def _split_url(url: str) -> tuple[str, str]:
-    """Where a link leads, as a host and a path; and what it gives to whoever is there."""
+    """Where a link leads, as a host and a path; and the parameters that it passes."""
     place, *given = re.split(r"[?#]", url.partition("://")[2], maxsplit=1)
     return place[:_PLACE_CHARS], TRACKING.sub("", given[0]) if given else ""
 
@@ -358,7 +361,7 @@ def _is_harmful(link: _LinkCandidate) -> bool:
 
 
 def _is_secondary(link: _LinkCandidate) -> bool:
-    """Whether a link is one of those that stand below many mails."""
+    """Whether a link is one of those at the end of many mails."""
     is_usual = SECONDARY_PATH.search(_split_url(link.url)[0]) or SECONDARY.search(link.text)
     return bool(is_usual) and not _is_personal_action(link.url)
 
@@ -378,7 +381,7 @@ def _has_personal_id(path: str) -> bool:
 def _links_in_html(text: str, links: Iterable[Link]) -> Iterator[_LinkCandidate]:
     """The links of the HTML, each in its sentence if the text was made of it.
 
-    What stands above a button stands above all in its row.
+    Text above a button is above all buttons in its row.
     """
     end, above = 0, ""
     for link in links:
@@ -407,7 +410,7 @@ def _links_in_html(text: str, links: Iterable[Link]) -> Iterator[_LinkCandidate]
 
 
 def _lines_before_link(text: str) -> str:
-    """The lines before the first with a link: among them is a picture that is none of the text."""
+    """The lines before the first with a link: a picture among them is not part of the text."""
     lines = takewhile(lambda line: not _LINKED.search(line), text.split("\n"))
     return "\n".join(lines)
 

@@ -49,7 +49,7 @@ class HiddenText:
     """Text that a reader of the mail would not see, and why.
 
     Not the words: they were hidden so that only a machine reads them. `sha256` is theirs, so that
-    the same words are known again; `count` is how often they stand there.
+    the same words are known again; `count` is how often they occur.
     """
 
     reason: str

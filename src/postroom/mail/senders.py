@@ -182,9 +182,9 @@ def find_lookalikes(addresses: tuple[AddressLine, ...], *, is_list: bool) -> tup
         return ()
     found = ["more than one From address"] if len(senders) > 1 else []
     sender = senders[0]
-    found += [*_name_tricks(sender), *_domain_tricks(sender)]
+    found += [*_name_findings(sender), *_domain_findings(sender)]
     if not is_list:
-        found += _reply_to_tricks(sender, addresses)
+        found += _reply_to_findings(sender, addresses)
     return tuple(found)
 
 
@@ -256,7 +256,7 @@ def _is_similar(one: str, other: str) -> bool:
     )
 
 
-def _name_tricks(sender: AddressLine) -> list[str]:
+def _name_findings(sender: AddressLine) -> list[str]:
     name = sender.name[:500]
     claimed = _ADDRESS.search(name) if "@" in name else None
     if claimed and organizational_domain(claimed[1]) != organizational_domain(
@@ -268,7 +268,7 @@ def _name_tricks(sender: AddressLine) -> list[str]:
     return []
 
 
-def _domain_tricks(sender: AddressLine) -> list[str]:
+def _domain_findings(sender: AddressLine) -> list[str]:
     domain = _domain(sender.address)
     if domain.isascii() and "xn--" not in domain:
         return []
@@ -285,7 +285,7 @@ def _is_disguise(label: str) -> bool:
     return not label.isascii() and "LATIN" not in _scripts(label) and skeleton(label).isascii()
 
 
-def _reply_to_tricks(sender: AddressLine, addresses: tuple[AddressLine, ...]) -> list[str]:
+def _reply_to_findings(sender: AddressLine, addresses: tuple[AddressLine, ...]) -> list[str]:
     """Replies that go to somebody else's domain, unless it is the same person or a recipient."""
     own = organizational_domain(_domain(sender.address))
     local = sender.address.partition("@")[0].lower()
@@ -323,7 +323,7 @@ def _decode_label(label: str) -> str:
 
 def _is_mixed(word: str) -> bool:
     scripts = _scripts(word)
-    return len(scripts) > 1 and not any(scripts <= friends for friends in _COMPATIBLE_SCRIPTS)
+    return len(scripts) > 1 and not any(scripts <= compatible for compatible in _COMPATIBLE_SCRIPTS)
 
 
 def _scripts(word: str) -> set[str]:

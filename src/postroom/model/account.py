@@ -30,9 +30,9 @@ class RefusedChange:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A login at a provider, whose mail is kept in one inbox.
+    """A login at a provider, whose mail is synced with one inbox.
 
-    `synced` counts the messages that are here. `total` is what the provider counts, if it does,
+    `synced` counts the stored messages. `total` is what the provider counts, if it does,
     until all was read once; after that it would only be old. `detail` says what is wrong and what
     to do; `last_refusal` is what the provider refused last, which needs nothing to be done.
     """
@@ -61,9 +61,9 @@ class RateLimits:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What can be done with the mail of one account, or of the local inboxes.
+    """The features that one account, or the local inboxes, support.
 
-    `has_labels` says whether labels reach the provider; if not, they are kept here only.
+    `has_labels` says whether labels reach the provider; if not, they are stored in Postroom only.
     """
 
     provider: str
@@ -97,7 +97,7 @@ class CapabilityReport(Capabilities):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """An address one may send from. The signature is HTML, made harmless."""
+    """An address to send from. The signature is sanitised HTML."""
 
     id: str
     email: str
@@ -142,7 +142,7 @@ DeviceAnswer = Literal["authorization_pending", "slow_down"]
 
 @dataclass(frozen=True, slots=True)
 class StartedSignIn:
-    """A sign-in that a person goes on with at `url`; `sign_in` names it, encrypted.
+    """A sign-in that a person continues at `url`; `sign_in` identifies it, encrypted.
 
     With a `user_code` it is a sign-in on any device, which is asked about every `interval_s`.
     """
@@ -158,7 +158,7 @@ class StartedSignIn:
 
 @dataclass(frozen=True, slots=True)
 class SignInProgress:
-    """The account once a person has signed in; before, the sign-in to go on with."""
+    """The account once a person has signed in; before that, the sign-in to continue."""
 
     account: Account | None
     started: StartedSignIn | None = None

@@ -98,7 +98,7 @@ class ReadResult:
 
 @dataclass(frozen=True, slots=True)
 class SendOutcome:
-    """What became of an outgoing mail or a draft."""
+    """The outcome for an outgoing mail or a draft."""
 
     id: str
     status: str
@@ -111,7 +111,7 @@ class SendOutcome:
 
 @dataclass(frozen=True, slots=True)
 class SendOutcomes:
-    """What became of several mails, in the order of their ids."""
+    """The outcomes for several mails, in the order of their ids."""
 
     results: tuple[SendOutcome, ...]
 
@@ -129,7 +129,7 @@ class MemoryLine:
 
 @dataclass(frozen=True, slots=True)
 class MemoryOutcome:
-    """What became of a memory."""
+    """The outcome of a change of a memory."""
 
     key: str
     status: str

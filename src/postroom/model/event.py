@@ -41,7 +41,7 @@ FIRST = "evt_0"
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to a message, written in the transaction that made it happen."""
+    """Something that happened to a message, written in the same transaction."""
 
     id: str
     type: str
@@ -87,7 +87,7 @@ class EventStream:
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """The message that was waited for, or where to go on waiting."""
+    """The message that was waited for, or the position from which to continue."""
 
     message: Message | None
     timed_out: bool
@@ -243,7 +243,8 @@ class AuditRecord:
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One effect. `hash` depends on the entry, on all before it and on a key we keep elsewhere.
+    """One effect. `hash` depends on the entry, all previous entries and a key that is stored
+    elsewhere.
 
     `via` is null in entries of versions before schema 41.
     """

@@ -204,7 +204,7 @@ Outcome = Literal["ok", "partial", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """A failure on a live account; `code` is that of an error, or one of its own."""
+    """A failure on a live account; `code` is that of an error, or a code of live access."""
 
     code: str
     stage: str

@@ -29,7 +29,7 @@ Visible = View
 
 @dataclass(frozen=True, slots=True)
 class Inbox:
-    """An address whose mail we keep for an agent; local, or fed from an account."""
+    """An address whose mail is stored for an agent; local, or synced from an account."""
 
     id: str
     address: str
@@ -50,7 +50,7 @@ class Mailbox:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A name put on messages, and how many of the caller's messages carry it.
+    """A label, and how many of the caller's messages have it.
 
     `unread` have no flag `seen`.
     """
@@ -62,7 +62,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class AddressRights:
-    """Which addresses an inbox may get, besides plus-addresses of its own.
+    """Which addresses an inbox may get, besides its own plus-addresses.
 
     `reserved_names` speak for the domain; `business_names` are those of them that do not prove its
     ownership (info, marketing, sales, support). `tags_of_others` are plus-addresses of another

@@ -110,7 +110,7 @@ class Caller:
 
     @property
     def is_agent(self) -> bool:
-        """Whether this is the agent without a key of its own."""
+        """Whether this is the agent without its own key."""
         return self.key_id == AGENT_ID
 
     @property

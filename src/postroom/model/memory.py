@@ -76,7 +76,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Similar:
-    """A memory under another key that says nearly the same."""
+    """A memory under another key with nearly the same text."""
 
     key: str
     summary: str
@@ -98,7 +98,7 @@ class MemoryVersion:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A note kept under a key. `stale`: the mail it was learnt from is gone."""
+    """A note stored under a key. `stale`: the mail from which it was derived was removed."""
 
     namespace: str
     key: str
@@ -185,7 +185,7 @@ class Unembedded:
 
 @dataclass(frozen=True, slots=True)
 class RecalledMemory:
-    """A memory shown beside mail: what we noted before, not what the mail says."""
+    """A memory shown beside mail: an earlier note, not part of the mail."""
 
     namespace: str
     key: str

@@ -69,7 +69,7 @@ PlanState = Literal["open", "applied", "undone"]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule that is kept. `inboxes` are those it was made for, and the only ones it runs on."""
+    """A saved rule. `inboxes` are those it was created for, and the only ones on which it runs."""
 
     id: str
     name: str

@@ -62,7 +62,7 @@ class Credentials(Request):
 
 
 class ListAccounts(Paged):
-    """List the accounts whose mail is kept here: how far each is, and what is wrong with it."""
+    """List the synced accounts with their progress and problems."""
 
 
 @operation(Scope.READ)
@@ -72,7 +72,7 @@ async def list_accounts(ctx: RequestContext, request: ListAccounts) -> Page[Acco
 
 
 class GetAccount(Request):
-    """Get one account: how far it is, and what is wrong with it."""
+    """Get one account with its progress and problems."""
 
     account_id: AccountId
 
@@ -83,7 +83,7 @@ async def get_account(ctx: RequestContext, request: GetAccount) -> Account:
 
 
 class LogInAccount(Credentials):
-    """Give an account another password or other tokens. They are tried first."""
+    """Replace the password or tokens of an account. The new login is tested first."""
 
     account_id: AccountId
 
@@ -129,7 +129,7 @@ def options_after_check(account: Account, found: Capabilities) -> dict[str, Any]
 
 
 class SyncAccount(Request):
-    """Sync an account now instead of waiting for the next time."""
+    """Sync an account now."""
 
     account_id: AccountId
 
@@ -142,7 +142,7 @@ async def sync_account(ctx: RequestContext, request: SyncAccount) -> Account:
 
 
 class RemoveAccount(Request):
-    """Remove an account with its inbox and the mail that is kept here.
+    """Remove an account with its inbox and its stored mail.
 
     Nothing changes at the provider.
     """
@@ -248,9 +248,9 @@ _SERVERS = ("host", "port", "security", "smtp_host", "smtp_port", "smtp_security
 
 
 class AddAccount(Credentials):
-    """Add a mailbox at a provider: its mail is synced with an inbox of its own.
+    """Add a mailbox at a provider: its mail is synced with a new inbox.
 
-    The login is tried first; nothing is kept if it does not work.
+    The login is tested first; nothing is stored if it fails.
     """
 
     account_id: Annotated[AccountId, argument("A name for it.", "work")]

@@ -46,7 +46,7 @@ def refuse_partial_view(ctx: RequestContext) -> None:
 
 
 class GetLoad(Request):
-    """Tell what waits, what has failed since the start, and how much space is left."""
+    """Show what waits, what has failed since the start, and how much space is left."""
 
 
 @operation(Scope.ADMIN)
@@ -62,7 +62,7 @@ async def get_load(ctx: RequestContext, request: GetLoad) -> Load:
 
 
 class GetHealth(Request):
-    """Run the checks of `postroom doctor`, and tell sizes, queues and processes."""
+    """Run the checks of `postroom doctor`, and show sizes, queues and processes."""
 
 
 @operation(Scope.ADMIN)
@@ -101,7 +101,7 @@ _BY_PEOPLE = ("web", "cli")
 
 
 class GetActivity(Request):
-    """Count what happened per day, in UTC: mail in and out, rules and calls of tools."""
+    """Count the activity per day, in UTC: mail received and sent, rules, tool calls."""
 
     days: Annotated[int, argument("How many days, today included.", 14, ge=1, le=MAX_DAYS)] = 14
 

@@ -117,7 +117,7 @@ async def rename_inbox(ctx: RequestContext, request: RenameInbox) -> Inbox:
 
 
 class DeleteInbox(Request):
-    """Delete an inbox for good. An inbox with mail needs force."""
+    """Delete an inbox permanently. An inbox with mail needs force."""
 
     inbox_id: InboxId
     force: Annotated[bool, argument("Delete its mail with it.", True)] = False

@@ -205,7 +205,7 @@ def _check_approver(ctx: RequestContext, scopes: list[Scope]) -> None:
 
 
 class ListKeys(Paged):
-    """List the keys, oldest first; the secrets themselves are not kept."""
+    """List the keys, oldest first; secrets are not stored."""
 
 
 @operation(Scope.ADMIN)
@@ -225,7 +225,7 @@ async def _with_sign_in(ctx: RequestContext, keys: Sequence[Key]) -> tuple[Key, 
 
 
 class GetKey(Request):
-    """Get one key; the secret itself is not kept."""
+    """Get one key; its secret is not stored."""
 
     key_id: KeyId
 
@@ -290,7 +290,7 @@ async def _changed_policy(ctx: RequestContext, request: UpdateKey) -> Policy | N
 
 
 class DeleteKey(Request):
-    """Revoke a key at once."""
+    """Revoke a key immediately."""
 
     key_id: KeyId
 

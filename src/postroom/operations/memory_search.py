@@ -121,9 +121,9 @@ async def list_namespaces(ctx: RequestContext, request: ListNamespaces) -> Page[
 
 
 class MemorySearch(MemoryFilter):
-    """Search memories by meaning and by words, most relevant first. Use
+    """Search memories by meaning and by words, most relevant first.
 
-    a natural question. `relevance` is 0 to 1. memory_get reads one in full.
+    Use a natural question. `relevance` is 0 to 1. memory_get reads one in full.
     """
 
     query: Annotated[
@@ -170,7 +170,7 @@ def _as_text(value: object) -> object:
 
 
 class MemoryFulltextSearch(MemoryFilter):
-    """Search memories by keywords, stemmed and ignoring case; matches are in " "<mark> in `excerpt`."""
+    """Search memories by keywords, stemmed and ignoring case; `excerpt` has <mark> tags."""
 
     keywords: Annotated[
         str,

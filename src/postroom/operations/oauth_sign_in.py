@@ -1,7 +1,7 @@
 """Signing in to an account at Google or Microsoft with a browser, in two steps.
 
-Between the steps nothing is stored: what is needed to go on is encrypted for the caller and given
-to them, so that any process of the server can go on. The first step gives a code to type on any
+Between the steps nothing is stored: the state is encrypted for the caller and returned to them,
+so that any process of the server can continue. The first step gives a code to type on any
 device (RFC 8628), or a URL whose `state` is this encrypted text (RFC 6749, 7636).
 """
 

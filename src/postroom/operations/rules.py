@@ -189,7 +189,7 @@ def check_values(ctx: RequestContext, actions: Iterable[Action]) -> None:
     """Check the values of actions. Raises InvalidInput."""
     for action in actions:
         if action.type == "webhook" and not action.value.startswith("whk_"):
-            ctx.poster.check(action.value)
+            ctx.webhook_client.check(action.value)
         if action.type == "remember":
             parse_request(MemoryAdd, {"key": action.key, "text": action.value})
 
@@ -298,7 +298,7 @@ async def run_rule_plan(ctx: RequestContext, request: RunRulePlan) -> DryRunPlan
 
 
 class GetRulePlan(Paged):
-    """Read on in a plan: its messages, newest first, each with actions and reasons."""
+    """Read further pages of a plan: its messages, newest first, with actions and reasons."""
 
     plan_id: PlanId
 
@@ -393,7 +393,7 @@ def _is_hidden(ctx: RequestContext, action: Action) -> bool:
 
 
 class UpdateRule(Request):
-    """Switch a rule on or off, or let it run earlier or later."""
+    """Enable or disable a rule, or change its position."""
 
     constraints = (change_of(("enabled", "position"), "give enabled or position, or both"),)
     rule_id: RuleId

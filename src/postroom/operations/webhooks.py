@@ -93,9 +93,9 @@ async def list_events(ctx: RequestContext, request: ListEvents) -> Page[Event]:
 
 
 class StreamEvents(Request):
-    """Stream events as they happen, beginning after an event if one is named.
+    """Stream events as they happen, optionally after a given event.
 
-    Imported mail is left out.
+    Imported mail is not included.
     """
 
     inbox_id: _Inbox = None
@@ -170,7 +170,7 @@ class CreateWebhook(Request):
 @operation(Scope.ADMIN)
 async def create_webhook(ctx: RequestContext, request: CreateWebhook) -> Webhook:
     needs_read(ctx, "a webhook receives data about incoming mail")
-    ctx.poster.check(request.url)
+    ctx.webhook_client.check(request.url)
     for inbox_id in request.inboxes or ():
         await inbox_of(ctx, inbox_id)
     if request.inboxes is None:
@@ -222,7 +222,9 @@ async def get_webhook(ctx: RequestContext, request: GetWebhook) -> Webhook:
 
 
 class UpdateWebhook(Request):
-    """Change the URL or the types of a webhook, or disable it; it misses what happens meanwhile."""
+    """Change the URL or the types of a webhook, or disable it; events that happen meanwhile are not
+    delivered.
+    """
 
     constraints = (
         change_of(("url", "types", "enabled"), "give url, types or enabled: what to change"),
@@ -242,7 +244,7 @@ class UpdateWebhook(Request):
 @operation(Scope.ADMIN)
 async def update_webhook(ctx: RequestContext, request: UpdateWebhook) -> Webhook:
     if request.url is not None:
-        ctx.poster.check(request.url)
+        ctx.webhook_client.check(request.url)
     types = None if request.types is None else tuple(dict.fromkeys(request.types))
     change = WebhookChange(request.url, types, request.enabled)
     return await ctx.store.update_webhook(request.webhook_id, change, ctx.visible)
@@ -275,7 +277,7 @@ async def delete_webhook(ctx: RequestContext, request: DeleteWebhook) -> None:
 
 
 class RenewWebhook(Request):
-    """Give a webhook a new secret; for a day the old one signs as well.
+    """Create a new secret for a webhook; requests are also signed with the old one for a day.
 
     A webhook that stopped because its key lost a right resumes with your key, signed with the new
     secret only.

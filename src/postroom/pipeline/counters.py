@@ -3,8 +3,8 @@
     a part      number of words used, then the records
     a record    length of the name in bytes, number of values, the name (padded), the values
 
-The memory is one anonymous mapping, made before the processes are forked. Each process adds to a
-part of its own, without a lock; reading sums over all parts. A process that replaces a killed one
+The memory is one anonymous mapping, made before the processes are forked. Each process adds to
+its own part, without a lock; reading sums over all parts. A process that replaces a killed one
 continues with the values of its part. Everything is a word of 8 bytes, and the number of words used
 is written last, so that a reader never sees half of a record.
 docs/decisions/0003-metrics.md says why this is not a library.

@@ -64,7 +64,7 @@ class Subscription:
     is_behind: bool = False
 
     def add(self, watched: WatchedEvent) -> None:
-        """Queue an event; a subscriber with too long a queue reads on from the store."""
+        """Queue an event; a subscriber whose queue is too long continues from the store."""
         if self.queue.qsize() < _MAX_BEHIND:
             self.queue.put_nowait(watched)
         else:

@@ -310,7 +310,7 @@ _REPORTED_STATUS = {"failed": "bounced", "delivered": "delivered"}
 
 
 def _delivery_report(arrival: Arrival, parsed: ParsedMessage) -> DeliveryReport | None:
-    """The outcomes that a delivery report states; a delay is none.
+    """The outcomes that a delivery report states; a delay is not an outcome.
 
     A report has an empty envelope sender (RFC 3464 §2); one that has a sender could be forged.
     """

@@ -71,7 +71,7 @@ async def finish_embedding(services: Services, collection: CollectionName) -> No
         < max_count
     ):
         return
-    # One at a time: whoever waits finds it done.
+    # One at a time: the others find it done.
     async with services.embedding_lock:
         while await _embed_some(services, collection) or await _embed_outdated(
             services, services.embedder, collection

@@ -1,4 +1,4 @@
-"""The outbox worker: claims mail that is due, hands it to a sender, records the outcome."""
+"""The outbox worker: claims mail that is due, passes it to a sender, records the outcome."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class ClaimLost(MailError):
 
 @dataclass(eq=False)
 class Outbox:
-    """The outbox worker: hands over several mails at once and renews its claims meanwhile.
+    """The outbox worker: sends several mails concurrently and renews its claims meanwhile.
 
     Each route has its own limit, so that a slow relay delays only its own mail. Several processes
     may run a worker; each message is claimed by one. Without a sender and other cells it claims

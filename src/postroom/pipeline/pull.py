@@ -156,7 +156,7 @@ async def look_up(
 
 
 def batches(messages: Sequence[RemoteMessage]) -> list[list[RemoteMessage]]:
-    """Messages in batches of a bounded size; a larger message is a batch of its own."""
+    """Messages in batches of a bounded size; a larger message is a separate batch."""
     found: list[list[RemoteMessage]] = []
     size = 0
     for message in messages:

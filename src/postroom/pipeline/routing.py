@@ -79,19 +79,24 @@ async def route_all(
 
     The relay may be one of this process, or of a process that was running lately.
     """
-    goes_out = account_id is not None or services.has_relay
-    goes_out = goes_out or await services.store.has_heartbeat(RELAY_SEEN, services.clock())
-    return {address: _route(services, address, local, goes_out=goes_out) for address in addresses}
+    has_external_route = account_id is not None or services.has_relay
+    has_external_route = has_external_route or await services.store.has_heartbeat(
+        RELAY_SEEN, services.clock()
+    )
+    return {
+        address: _route(services, address, local, has_external_route=has_external_route)
+        for address in addresses
+    }
 
 
 def _route(
-    services: Services, address: str, local: Mapping[str, Inbox], *, goes_out: bool
+    services: Services, address: str, local: Mapping[str, Inbox], *, has_external_route: bool
 ) -> Recipient:
     if address.lower() in local:
         return Recipient(address, "delivered")
     if address.rpartition("@")[2].lower() in services.domains:
         return Recipient(address, "failed", "no inbox has this address")
-    if goes_out or address.rpartition("@")[2].lower() in services.cell_domains:
+    if has_external_route or address.rpartition("@")[2].lower() in services.cell_domains:
         return Recipient(address, "queued")
     return Recipient(address, "captured", "no relay is configured, so it was not sent")
 
@@ -137,7 +142,7 @@ class AccountSenders:
         """The sender of an account for one mail; None if the account is gone. Raises NoLogin."""
         account = await self.services.store.account(account_id, EVERYTHING)
         if account is None:
-            await _retire(self._senders.pop(account_id, None))
+            await _close_if_unused(self._senders.pop(account_id, None))
             yield None
             return
         entry = await self._current(account)
@@ -151,7 +156,7 @@ class AccountSenders:
     async def close(self) -> None:
         """Close all senders."""
         for account_id in list(self._senders):
-            await _retire(self._senders.pop(account_id, None))
+            await _close_if_unused(self._senders.pop(account_id, None))
 
     async def _current(self, account: Account) -> _OpenSender:
         login = await in_thread(self.services.providers.login_fingerprint, account.id)
@@ -163,11 +168,11 @@ class AccountSenders:
             return entry
         new = _OpenSender(self.services.providers.sender(account), made_from)
         self._senders[account.id] = new
-        await _retire(entry)
+        await _close_if_unused(entry)
         return new
 
 
-async def _retire(entry: _OpenSender | None) -> None:
+async def _close_if_unused(entry: _OpenSender | None) -> None:
     if entry is not None:
         entry.is_current = False
         await entry.close_if_unused()
@@ -208,7 +213,7 @@ class _Cell:
             self.attempts.remove(began)
 
     def record(self, outcomes: Mapping[str, Outcome], now: float) -> None:
-        """Note whether it took or refused anything for good, which is an answer."""
+        """Record whether it accepted or permanently rejected anything: then it responds."""
         self.is_failing = all(o.result in ("deferred", "unknown") for o in outcomes.values())
         self.paused_until = now + PAUSE_S
 

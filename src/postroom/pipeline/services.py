@@ -149,7 +149,7 @@ class Services:
     embedding_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     parser: Parser = field(default_factory=lambda: Parser(Limits()))
     text_extractor: TextExtractor = field(default_factory=TextExtractor)
-    poster: WebhookClient = field(default_factory=NoWebhookClient)
+    webhook_client: WebhookClient = field(default_factory=NoWebhookClient)
     inbound: Mapping[str, Inbound] = field(default_factory=dict)
     providers: Providers = field(default_factory=NoProviders)
     gate: Gate = Gate()
@@ -188,7 +188,7 @@ _RECENT = "lately"
 async def heartbeat(services: Services, roles: Sequence[Role]) -> AsyncIterator[None]:
     """Announce the roles of this process until the block ends."""
     holder = services.new_id("proc")
-    await _beat(services, roles, holder)
+    await _renew_heartbeats(services, roles, holder)
     renewing = asyncio.create_task(_renew(services, roles, holder))
     try:
         yield
@@ -202,10 +202,10 @@ async def heartbeat(services: Services, roles: Sequence[Role]) -> AsyncIterator[
 async def _renew(services: Services, roles: Sequence[Role], holder: str) -> None:
     while True:
         await asyncio.sleep(RENEW_S)
-        await _beat(services, roles, holder)
+        await _renew_heartbeats(services, roles, holder)
 
 
-async def _beat(services: Services, roles: Sequence[Role], holder: str) -> None:
+async def _renew_heartbeats(services: Services, roles: Sequence[Role], holder: str) -> None:
     try:
         for role in roles:
             await services.store.add_heartbeat(role, holder, now=services.clock(), lifetime=LEASE)

@@ -109,7 +109,7 @@ async def ping(
     now = services.clock()
     body = _body(PING, _moment(now), {"webhook_id": webhook_id})
     headers = signed_headers(services.new_id("evt"), int(now.timestamp()), body, secrets)
-    return await services.poster.post(url, headers, body)
+    return await services.webhook_client.post(url, headers, body)
 
 
 def wait_after(attempts: int) -> timedelta:
@@ -218,4 +218,4 @@ class Webhooks:
         body = await body_of(self.services, event)
         timestamp = int(self.services.clock().timestamp())
         headers = signed_headers(event.id, timestamp, body, job.secrets)
-        return await self.services.poster.post(job.url, headers, body)
+        return await self.services.webhook_client.post(job.url, headers, body)

@@ -90,13 +90,13 @@ class ImapSession(Protocol):
         """The flags as they are now; None if the message is gone."""
 
     async def copy(self, at: ImapLocator, mailbox: str) -> ImapLocator | None:
-        """Copy within the account; returns the new locator if the server tells it."""
+        """Copy within the account; returns the new locator if the server reports it."""
 
     async def move(self, at: ImapLocator, mailbox: str) -> ImapLocator | None:
         """Move in one step; only for servers with MOVE."""
 
     async def append(self, mailbox: str, message: ImapCopyOf) -> ImapLocator | None:
-        """Append a message to a mailbox; returns its locator if the server tells it."""
+        """Append a message to a mailbox; returns its locator if the server reports it."""
 
     async def expunge(self, at: ImapLocator) -> None:
         """Expunge this message, which has the flag deleted; only for servers with UIDPLUS."""

@@ -26,7 +26,7 @@ _STATUS = late_pattern(rb"HTTP/1\.[01] (\d{3})(?: ([ -~]{0,100}))?")
 
 
 @dataclass(frozen=True, slots=True)
-class HttpPoster:
+class HttpWebhookClient:
     """Posts to allowed addresses. Redirects are not followed."""
 
     guard: AddressGuard = field(default_factory=AddressGuard)

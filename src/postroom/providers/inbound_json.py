@@ -97,7 +97,7 @@ def _rebuild_mail(mail: dict[str, Any]) -> bytes:
 
 
 def _headers(mail: dict[str, Any]) -> list[Header]:
-    """All headers; `Headers` omits those with a field of their own. `MessageID` is Postmark's."""
+    """All headers; `Headers` omits those with a separate field. `MessageID` is Postmark's."""
     sender, name = text_of(mail.get("From")).strip(), text_of(mail.get("FromName")).strip()
     if name and _ADDRESS.fullmatch(sender):
         sender = f"{phrase(name)} <{sender}>"

@@ -90,7 +90,7 @@ _UNKNOWN = (
 
 
 class _Refusal(Exception):
-    """The outcome for all recipients without one of their own."""
+    """The outcome for all recipients that have none yet."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.detail)
@@ -106,8 +106,8 @@ class _Connection:
     idle_since: float = 0.0
 
     def is_usable(self, now: float) -> bool:
-        is_young = self.used < _MAX_MAILS_PER_CONNECTION and now - self.idle_since < IDLE_S
-        return self.client.is_connected and is_young
+        is_reusable = self.used < _MAX_MAILS_PER_CONNECTION and now - self.idle_since < IDLE_S
+        return self.client.is_connected and is_reusable
 
     async def hello(self) -> None:
         """Send EHLO, or HELO if the relay does not support that, unless `connect` has."""

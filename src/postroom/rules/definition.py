@@ -199,8 +199,8 @@ _NOT_UNDONE = frozenset({"webhook", "remember", "stop"})
 class Rights:
     """What an action needs: a scope, a namespace of memories, a webhook that may be seen.
 
-    What `discloses_mail` needs the scope `read` as well: otherwise whoever may not read mail would
-    have it sent to them.
+    An action that `discloses_mail` also needs the scope `read`: otherwise a caller who may not
+    read mail could have it sent to them.
     """
 
     scope: Scope | None

@@ -1,7 +1,7 @@
 """Parses rules: every problem is reported with its line and column.
 
-A reader of a part returns its value or raises Invalid. Lists and mappings go on with their other
-parts, so that a caller sees all problems at once.
+A reader of a part returns its value or raises Invalid. Lists and mappings continue with their
+other parts, so that a caller sees all problems together.
 """
 
 from __future__ import annotations

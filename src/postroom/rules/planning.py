@@ -329,7 +329,7 @@ class PlanDraft:
         return True
 
     def warnings(self, rule: Definition) -> Iterator[str]:
-        """Warnings for whoever applies the plan of a rule."""
+        """Warnings for the person who applies the plan of a rule."""
         yield from impossible_conditions(rule)
         limit = rule.safety.max_messages
         if self.total > limit:

@@ -48,7 +48,7 @@ _STORED = {
 
 
 class AttachmentInput(Request):
-    """A file to send: its content as base64, or the id of an attachment we hold."""
+    """A file to send: its content as base64, or the id of a stored attachment."""
 
     model_config = ConfigDict(title="Enclosure")  # the name in the published OpenAPI document
     constraints = (

@@ -194,7 +194,7 @@ class RuleMail(SendOptions):
 def caller_of(job: RuleJob) -> Caller:
     """The caller of a rule job: it sees one inbox and no memories.
 
-    All rules of one key share a send limit of their own, so that incoming mail cannot use up the
+    All rules of one key share a separate send limit, so that incoming mail cannot use up the
     limit of the key itself. Rules without a recorded key share one per inbox.
     """
     return Caller(

@@ -228,7 +228,7 @@ async def _send(
     )
     await restore_blobs(ctx, [mail])
     if sent.status == "held":
-        await tell_owner(ctx, sent, inbox)
+        await notify_owner(ctx, sent, inbox)
     return sent
 
 
@@ -334,15 +334,15 @@ _EVERY_S = 600
 
 
 class HeldNotice(SendOptions):
-    """Tells the owner that mail of an inbox waits."""
+    """Notifies the owner that mail of an inbox waits."""
 
     inbox_id: str
 
 
-async def tell_owner(ctx: RequestContext, sent: Sent, inbox: Inbox) -> None:
-    """Tell the owner that a mail is held, if the settings name an address.
+async def notify_owner(ctx: RequestContext, sent: Sent, inbox: Inbox) -> None:
+    """Notify the owner that a mail is held, if the settings name an address.
 
-    The notice says nothing that the mail says. It is no reason to fail if it cannot be sent.
+    The notice contains no text of the mail. If it cannot be sent, the operation does not fail.
     """
     if ctx.gate.notify is None or sent.status != "held" or sent.deduplicated:
         return

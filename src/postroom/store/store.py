@@ -68,7 +68,7 @@ _USE_NOTED_EVERY = timedelta(minutes=1)
 
 
 class Store(MemoryStore, WebhookStore):
-    """Everything that is stored, on any database that speaks SQL."""
+    """The store, on SQLite or PostgreSQL."""
 
     def __init__(self, engine: Engine, audit_hmac: AuditHmac) -> None:
         super().__init__(engine, audit_hmac)
@@ -374,7 +374,7 @@ class Store(MemoryStore, WebhookStore):
     ping = writes_unaudited(sql_installation.ping)
 
     async def installation_mark(self) -> str:
-        """Tells installations apart, without the id that their blobs are marked with."""
+        """A hash that identifies the installation, without the id in the mark of its blobs."""
         name = await self.ensure_installation_id()
         return hashlib.sha256(f"installation {name}".encode()).hexdigest()[:16]
 
@@ -412,7 +412,7 @@ class Store(MemoryStore, WebhookStore):
         return await compact(self.engine, BULK_POLICY if in_bulk else DEFAULT_POLICY)
 
     async def purge(self) -> None:
-        """Remove the words of removed messages from the search index now, not with time."""
+        """Remove the text of removed messages from the search index immediately."""
         await purge(self.engine)
 
     async def repair(self) -> int:

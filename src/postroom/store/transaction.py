@@ -170,7 +170,7 @@ class Subscriptions:
                 waiting.set_result(None)
 
     def close(self) -> None:
-        """Cancel everyone who waits, and everyone who will."""
+        """Cancel all current and future waits."""
         self.is_closed = True
         for waiting in self._waiting.values():
             waiting.cancel()

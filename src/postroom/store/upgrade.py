@@ -97,7 +97,7 @@ FOUND_INBOX = (
 """Tables with a trigger that filled in the inbox of a row, for programs that did not."""
 
 _ACTOR = "CASE a.actor WHEN 'agent' THEN 'owner' ELSE a.actor END"
-"""An agent without a key of its own acted for the owner."""
+"""An agent without its own key acted for the owner."""
 
 _LOST_RULE_JOBS = """
     FROM rule_jobs
@@ -148,7 +148,7 @@ SENDS_OF_AGENT: tuple[str, ...] = (
 )
 """The agent on stdio was the caller `owner`. It does not send again what it sent with an
 idempotency key; an hour earlier, the copy does not count for the hourly limit. What was sent
-minutes ago without a key is found under a caller of its own."""
+minutes ago without a key is found under a separate caller."""
 
 _FROM_33: tuple[str, ...] = (
     # A rule that was created by a key without inboxes ran on all of them.

@@ -56,7 +56,7 @@ def curl(url: str, key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Lines to copy: where they go, and a remark if there is one."""
+    """Settings to copy: where to put them, and an optional remark."""
 
     title: str
     text: str
@@ -65,7 +65,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A program that connects, and the ways in which it can."""
+    """A program that connects, and its ways to connect."""
 
     id: str
     title: str
@@ -96,7 +96,7 @@ def _over_rest(client_id: str, title: str, where: str, text: str) -> Client:
 
 
 def _locally(local: Mapping[str, Any] | None, text: str | None = None) -> tuple[Lines, ...]:
-    """The lines with which a client on this machine starts Postroom itself."""
+    """The settings with which a client on this machine starts Postroom itself."""
     if local is None:
         return ()
     words = "The client starts Postroom itself, on the same machine and data."

@@ -19,7 +19,7 @@ MAX_SMTP = 1_000
 
 
 def allow_files() -> None:
-    """Raise the limit of open files to the hard limit; shells set it to 1,024."""
+    """Raise the limit of open files to the hard limit; the usual soft limit is 1,024."""
     now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _bounded(most)
     if _bounded(now) < wanted:

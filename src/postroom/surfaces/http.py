@@ -1,6 +1,6 @@
 """HTTP for all surfaces: paths, kinds of errors, and responses that are streamed (files, events).
 
-No browser shows a file as a page of ours.
+Browsers never show a file as a page of this server.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def segments_of(scope: Scope) -> list[str]:
 
 
 def server_url(public_url: str | None, scope: Scope) -> str:
-    """Where programs reach this server: as configured, or as this request has reached it.
+    """The URL of this server: as configured, or as used by this request.
 
     Access control has checked the host of the request.
     """
@@ -125,7 +125,7 @@ _NAME = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
 
 
 def operations_named(error: MailError, names: Mapping[str, str]) -> dict[str, str]:
-    """The operations that an error advises, and what they are called here."""
+    """The operations that an error mentions, with their names on this surface."""
     return {name: names[name] for name in _NAME.findall(str(error)) if name in names}
 
 

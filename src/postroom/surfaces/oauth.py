@@ -71,7 +71,7 @@ def oauth_mounts(app: App) -> dict[str, ASGIApp]:
 
 
 class Endpoints:
-    """What each endpoint answers; limits are per address, because nobody has a key yet."""
+    """The endpoints; limits are per address, because callers have no key yet."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -121,7 +121,7 @@ class Endpoints:
         return serve
 
     async def register(self, _request: Request, body: bytes) -> Response:
-        """Register a client: a public one, whatever it asked for (RFC 7591 §3.2.1)."""
+        """Register a client, always as a public one (RFC 7591 §3.2.1)."""
         try:
             metadata = json.loads(body)
         except (ValueError, RecursionError):

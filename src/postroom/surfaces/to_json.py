@@ -116,7 +116,7 @@ def came_from_mail(result: Any) -> bool:
 
 @cache
 def carries_mail(result_type: Any) -> bool:
-    """Whether answers of this type carry the words of whoever wrote a mail."""
+    """Whether responses of this type contain text from the sender of a mail."""
     if is_page(result_type):
         return carries_mail(get_args(result_type)[0])
     if isinstance(result_type, UnionType):

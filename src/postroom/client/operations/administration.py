@@ -42,9 +42,9 @@ class AdministrationOperations:
         insecure: bool | None = None,
         scopes: Sequence[Literal["read", "draft", "send"]] | None = None,
     ) -> Account:
-        """Add a mailbox at a provider: its mail is synced with an inbox of its own.
+        """Add a mailbox at a provider: its mail is synced with a new inbox.
 
-        The login is tried first; nothing is kept if it does not work.
+        The login is tested first; nothing is stored if it fails.
 
         Args:
             account_id: A name for it.
@@ -72,11 +72,11 @@ class AdministrationOperations:
     def list_accounts(
         self, *, limit: int | None = None, offset: int | None = None, cursor: str | None = None
     ) -> Page[Account]:
-        """List the accounts whose mail is kept here: how far each is, and what is wrong with it."""
+        """List the synced accounts with their progress and problems."""
 
     @operation("DELETE", "/v1/accounts/{account_id}")
     def remove_account(self, account_id: str) -> None:
-        """Remove an account with its inbox and the mail that is kept here.
+        """Remove an account with its inbox and its stored mail.
 
         Nothing changes at the provider.
 
@@ -86,7 +86,7 @@ class AdministrationOperations:
 
     @operation("POST", "/v1/accounts/{account_id}/sync")
     def sync_account(self, account_id: str) -> Account:
-        """Sync an account now instead of waiting for the next time.
+        """Sync an account now.
 
         Args:
             account_id: The account.
@@ -110,9 +110,9 @@ class AdministrationOperations:
         refresh_token: str | None = None,
         token_expires_at: int | None = None,
     ) -> Account:
-        """Give an account another password or other tokens.
+        """Replace the password or tokens of an account.
 
-        They are tried first.
+        The new login is tested first.
 
         Args:
             account_id: The account.
@@ -163,7 +163,7 @@ class AdministrationOperations:
     def list_keys(
         self, *, limit: int | None = None, offset: int | None = None, cursor: str | None = None
     ) -> Page[Key]:
-        """List the keys, oldest first; the secrets themselves are not kept."""
+        """List the keys, oldest first; secrets are not stored."""
 
     @operation("PATCH", "/v1/keys/{key_id}")
     def update_key(
@@ -189,7 +189,7 @@ class AdministrationOperations:
 
     @operation("DELETE", "/v1/keys/{key_id}")
     def delete_key(self, key_id: str) -> None:
-        """Revoke a key at once.
+        """Revoke a key immediately.
 
         Args:
             key_id: The key.

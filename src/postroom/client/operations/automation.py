@@ -64,7 +64,7 @@ class AutomationOperations:
         enabled: bool | UnsetType | None = UNSET,
         position: int | UnsetType | None = UNSET,
     ) -> Rule:
-        """Switch a rule on or off, or let it run earlier or later.
+        """Enable or disable a rule, or change its position.
 
         Args:
             rule_id: The rule.
@@ -103,7 +103,7 @@ class AutomationOperations:
         offset: int | None = None,
         cursor: str | None = None,
     ) -> DryRunPlan:
-        """Read on in a plan: its messages, newest first, each with actions and reasons.
+        """Read further pages of a plan: its messages, newest first, with actions and reasons.
 
         Args:
             plan_id: The plan.
@@ -154,9 +154,9 @@ class AutomationOperations:
         types: Sequence[str] | None = None,
         since: str | None = None,
     ) -> EventStream:
-        """Stream events as they happen, beginning after an event if one is named.
+        """Stream events as they happen, optionally after a given event.
 
-        Imported mail is left out.
+        Imported mail is not included.
 
         Args:
             inbox_id: Only this inbox.
@@ -193,8 +193,8 @@ class AutomationOperations:
         types: Sequence[str] | UnsetType | None = UNSET,
         enabled: bool | UnsetType | None = UNSET,
     ) -> Webhook:
-        """Change the URL or the types of a webhook, or disable it; it misses what happens
-        meanwhile.
+        """Change the URL or the types of a webhook, or disable it; events that happen meanwhile
+        are not delivered.
 
         Args:
             webhook_id: The webhook.
@@ -222,7 +222,8 @@ class AutomationOperations:
 
     @operation("POST", "/v1/webhooks/{webhook_id}/renew")
     def renew_webhook(self, webhook_id: str) -> Webhook:
-        """Give a webhook a new secret; for a day the old one signs as well.
+        """Create a new secret for a webhook; requests are also signed with the old one for a
+        day.
 
         A webhook that stopped because its key lost a right resumes with your key, signed with
         the new secret only.

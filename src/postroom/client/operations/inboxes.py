@@ -81,7 +81,7 @@ class InboxesOperations:
 
     @operation("DELETE", "/v1/inboxes/{inbox_id}")
     def delete_inbox(self, inbox_id: str, *, force: bool | None = None) -> None:
-        """Delete an inbox for good.
+        """Delete an inbox permanently.
 
         An inbox with mail needs force.
 
@@ -107,7 +107,7 @@ class InboxesOperations:
         recipients: RecipientPatterns | UnsetType | None = UNSET,
         senders: SenderPatterns | UnsetType | None = UNSET,
     ) -> InboxPolicy:
-        """Set the policy of an inbox: approval, recipients, and whose mail it accepts.
+        """Set the policy of an inbox: approval, recipients and accepted senders.
 
         Args:
             inbox_id: The inbox.
@@ -118,7 +118,7 @@ class InboxesOperations:
 
     @operation("POST", "/v1/policy/test", raw=True)
     def check_policy(self, raw: bytes, *, key_id: str | None = None) -> Verdict:
-        """Say whether a mail would leave, wait for approval or be refused, and why.
+        """Say whether a mail would be sent, held for approval or refused, and why.
 
         Nothing is sent. The policies of this key, or of the caller, apply.
 
@@ -159,7 +159,7 @@ class InboxesOperations:
 
     @operation("DELETE", "/v1/labels/{label}")
     def delete_label(self, label: str) -> None:
-        """Take a label off all messages you may see; the messages stay.
+        """Remove a label from all messages you may see; the messages stay.
 
         Args:
             label: The label.
@@ -218,7 +218,7 @@ class InboxesOperations:
 
     @operation("DELETE", "/v1/identities/{identity_id}")
     def delete_identity(self, identity_id: str) -> None:
-        """Take an alias away from its inbox; what it has received stays there.
+        """Remove an alias from its inbox; mail it has received stays there.
 
         Args:
             identity_id: The identity.
@@ -244,7 +244,7 @@ class InboxesOperations:
     ) -> ReceivedPosting:
         """Receive mail from a provider's webhook.
 
-        The provider posts in its own format and needs no key; its signature is checked.
+        The provider posts in its own format and needs no key; its signature is verified.
 
         Args:
             provider: The provider.
@@ -300,7 +300,7 @@ class InboxesOperations:
 
     @operation("POST", "/v1/threads/merge")
     def merge_threads(self, thread_ids: Sequence[str]) -> Thread:
-        """Put several threads of one inbox together into the first of them.
+        """Merge several threads of one inbox into the first of them.
 
         Args:
             thread_ids: The threads; merged into the first.
@@ -308,7 +308,7 @@ class InboxesOperations:
 
     @operation("POST", "/v1/threads/{thread_id}/split")
     def split_thread(self, thread_id: str, message_ids: Sequence[str]) -> Thread:
-        """Take messages out of a thread into a new one of their own.
+        """Move messages from a thread into a new one.
 
         Args:
             thread_id: The thread.
@@ -364,7 +364,7 @@ class InboxesOperations:
 
     @operation("GET", "/v1/attachments/{attachment_id}/content")
     def download_attachment(self, attachment_id: str) -> Download:
-        """Download an attachment as it is.
+        """Download the bytes of an attachment.
 
         Args:
             attachment_id: The attachment.
@@ -372,9 +372,9 @@ class InboxesOperations:
 
     @operation("GET", "/v1/attachments/{attachment_id}/link")
     def link_attachment(self, attachment_id: str, *, lasting_s: int | None = None) -> DownloadLink:
-        """Get an address from which an attachment can be fetched for a while, without a key.
+        """Get a temporary URL of an attachment that needs no key.
 
-        Only where mail is kept in a bucket; whoever has the address can read the attachment.
+        Only if mail is stored in a bucket; anyone who has the URL can read the attachment.
 
         Args:
             attachment_id: The attachment.

@@ -105,8 +105,7 @@ class MemoriesOperations:
         namespace: str | None = None,
         operator: Literal["OR", "AND"] | None = None,
     ) -> Page[MemoryHit]:
-        """Search memories by keywords, stemmed and ignoring case; matches are in " "<mark> in
-        `excerpt`.
+        """Search memories by keywords, stemmed and ignoring case; `excerpt` has <mark> tags.
 
         Args:
             keywords: Keywords with commas (or spaces only); "…" is a phrase.

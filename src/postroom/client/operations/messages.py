@@ -247,7 +247,7 @@ class MessagesOperations:
 
     @operation("GET", "/v1/messages/{message_id}/raw")
     def download_message(self, message_id: str) -> Download:
-        """Download the source of a message, byte for byte as it came.
+        """Download the source of a message, byte for byte.
 
         Args:
             message_id: The message.
@@ -255,10 +255,9 @@ class MessagesOperations:
 
     @operation("GET", "/v1/messages/{message_id}/link")
     def link_message(self, message_id: str, *, lasting_s: int | None = None) -> DownloadLink:
-        """Get an address from which the source of a message can be fetched for a while, without
-        a key.
+        """Get a temporary URL of the source of a message that needs no key.
 
-        Only where mail is kept in a bucket; whoever has the address can read the message.
+        Only if mail is stored in a bucket; anyone who has the URL can read the message.
 
         Args:
             message_id: The message.
@@ -293,8 +292,8 @@ class MessagesOperations:
     ) -> ActionResult | DryRunPlan:
         """Change labels, flags and mailbox of messages.
 
-        By message_ids it is done at once. By filter the answer is a plan of what would
-        change; call again with plan_id to carry it out. undo_id of the answer takes it back.
+        With message_ids, the change is made immediately. With filter, the response is a plan;
+        call again with plan_id to apply it. The returned undo_id undoes the change.
 
         Args:
             add_labels: Labels to add.
@@ -392,7 +391,7 @@ class MessagesOperations:
     def unsubscribe(self, message_id: str) -> Unsubscribed:
         """Unsubscribe from the mailing list that sent a message, by one click or by mail.
 
-        A list that offers only a web page is refused: a person must open it.
+        A list that offers only a web page is refused, because a person must open it.
 
         Args:
             message_id: The message.

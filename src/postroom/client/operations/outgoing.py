@@ -36,10 +36,10 @@ class OutgoingOperations:
         thread_id: str | None = None,
         send_at: datetime | str | None = None,
     ) -> Draft:
-        """Write a mail without sending it; send_draft sends it, at send_at if that is given.
+        """Write a mail without sending it; send_draft sends it, at send_at if given.
 
-        With in_reply_to or thread_id, to and subject may be left out: they follow from what
-        it answers.
+        With in_reply_to or thread_id, to and subject are optional: they are taken from the
+        mail that it answers.
 
         Args:
             reply_to: Reply-To.
@@ -165,7 +165,7 @@ class OutgoingOperations:
 
     @operation("POST", "/v1/outbox/pause")
     def pause_outbox(self) -> OutboxState:
-        """Hold back all mail that would leave, until the outbox is resumed."""
+        """Pause all outgoing mail until the outbox is resumed."""
 
     @operation("POST", "/v1/outbox/resume")
     def resume_outbox(self) -> OutboxState:
@@ -173,8 +173,7 @@ class OutgoingOperations:
 
     @operation("GET", "/v1/outbox/{message_id}")
     def get_held_mail(self, message_id: str) -> HeldMail:
-        """Read a mail that waits for approval: what it says, to whom, why it is held, its
-        sha256.
+        """Read a mail that waits for approval: text, recipients, reasons, sha256.
 
         Args:
             message_id: The message.
@@ -182,7 +181,7 @@ class OutgoingOperations:
 
     @operation("POST", "/v1/outbox/{message_id}/approve")
     def approve_message(self, message_id: str, sha256: str) -> Sent:
-        """Let a held mail leave: exactly the mail with this sha256, once.
+        """Approve a held mail: exactly the mail with this sha256 is sent, once.
 
         Args:
             message_id: The message.
@@ -191,7 +190,7 @@ class OutgoingOperations:
 
     @operation("POST", "/v1/outbox/{message_id}/reject")
     def reject_message(self, message_id: str, sha256: str, *, note: str | None = None) -> Sent:
-        """Keep a held mail from leaving, for good.
+        """Reject a held mail: it is never sent.
 
         The note is shown to its sender.
 
@@ -214,7 +213,7 @@ class OutgoingOperations:
     def cancel_message(self, message_id: str) -> Sent:
         """Stop a message that is queued or scheduled: it becomes a draft again.
 
-        If somebody has got it already, it is stopped for the others only.
+        If a recipient already has it, it is stopped for the others only.
 
         Args:
             message_id: The message.

@@ -30,7 +30,7 @@ class HeaderInput(TypedDict):
 
 
 class AttachmentInput(TypedDict):
-    """A file to send: its content as base64, or the id of an attachment we hold."""
+    """A file to send: its content as base64, or the id of a stored attachment."""
 
     filename: NotRequired[str]
     content_type: NotRequired[str]

@@ -55,7 +55,7 @@ class AttachmentContent(Value, frozen=True):
 
 
 class AttachmentText(Value, frozen=True):
-    """The text of an attachment that its reader sees; `warnings` say what was left out."""
+    """The text of an attachment that its reader sees; `warnings` list what was omitted."""
 
     text: str = ""
     content_type: str = ""
@@ -69,7 +69,7 @@ class AttachmentText(Value, frozen=True):
 
 
 class DownloadLink(Value, frozen=True):
-    """An address that gives some bytes to whoever has it, until it expires."""
+    """A URL from which anyone can download some bytes until it expires."""
 
     url: str = ""
     expires_at: datetime = ABSENT
@@ -101,7 +101,7 @@ class Header(Value, frozen=True):
 
 
 class Inbox(Value, frozen=True):
-    """An address whose mail we keep for an agent; local, or fed from an account."""
+    """An address whose mail is stored for an agent; local, or synced from an account."""
 
     id: str = ""
     address: str = ""
@@ -111,7 +111,7 @@ class Inbox(Value, frozen=True):
 
 
 class Label(Value, frozen=True):
-    """A name put on messages, and how many of the caller's messages carry it.
+    """A label, and how many of the caller's messages have it.
 
     `unread` have no flag `seen`.
     """
@@ -186,7 +186,7 @@ class Message(Value, frozen=True):
 
 
 class MessageRow(Value, frozen=True):
-    """A message in a list: what it takes to choose one, without bodies."""
+    """A message in a list, without bodies."""
 
     id: str = ""
     thread_id: str = ""
@@ -210,7 +210,7 @@ class MessageRow(Value, frozen=True):
 
 
 class Received(Value, frozen=True):
-    """What became of a mail at arrival. `hint` says why it is a duplicate, and what to do."""
+    """The outcome of an arrival. `hint` says why it is a duplicate, and what to do."""
 
     message_id: str = ""
     thread_id: str = ""
@@ -250,7 +250,7 @@ class Thread(Value, frozen=True):
 
 
 class ThreadMessage(MessageRow, frozen=True):
-    """A message inside its thread: a row with what it adds to the thread."""
+    """A message inside its thread: a row with its new text."""
 
     new_text: str = ""
     text: str | None = None

@@ -32,7 +32,7 @@ class Hold(Value, frozen=True):
 
 
 class InboxPolicy(Value, frozen=True):
-    """The policy of an inbox: what its mail needs before it leaves, and whose mail it takes."""
+    """The policy of an inbox: approval, recipients and accepted senders."""
 
     approval: str = ""
     recipients: RecipientLists = ABSENT
@@ -48,7 +48,7 @@ class Link(Value, frozen=True):
 
 
 class Memory(Value, frozen=True):
-    """A note kept under a key. `stale`: the mail it was learnt from is gone."""
+    """A note stored under a key. `stale`: the mail from which it was derived was removed."""
 
     namespace: str = ""
     key: str = ""
@@ -111,7 +111,7 @@ class MemoryVersion(Value, frozen=True):
 
 
 class RecalledMemory(Value, frozen=True):
-    """A memory shown beside mail: what we noted before, not what the mail says."""
+    """A memory shown beside mail: an earlier note, not part of the mail."""
 
     namespace: str = ""
     key: str = ""
@@ -124,17 +124,17 @@ class RecalledMemory(Value, frozen=True):
 
 
 class RecipientLists(Value, frozen=True):
-    """Addresses and `@domains`: those on `deny` get no mail; those on `allow` are no strangers."""
+    """Addresses and `@domains`: those on `deny` are refused; those on `allow` are not strangers."""
 
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
 
 
 class SenderLists(Value, frozen=True):
-    """Whose mail an inbox takes: addresses and `@domains`.
+    """The senders that an inbox accepts: addresses and `@domains`.
 
-    Mail from those on `block`, or from others than those on `allow` if it names any, goes to Junk;
-    with the action `refuse` it is refused over SMTP.
+    Mail from those on `block`, and from any others if `allow` is not empty, goes to Junk; with the
+    action `refuse` it is refused over SMTP.
     """
 
     allow: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ class SenderLists(Value, frozen=True):
 
 
 class Similar(Value, frozen=True):
-    """A memory under another key that says nearly the same."""
+    """A memory under another key with nearly the same text."""
 
     key: str = ""
     summary: str = ""
@@ -152,7 +152,7 @@ class Similar(Value, frozen=True):
 
 
 class Verdict(Value, frozen=True):
-    """The decision of the policies about a mail: refused, held, or allowed to leave."""
+    """The decision of the policies about a mail: refused, held or sent."""
 
     verdict: str = ""
     reasons: tuple[str, ...] = ()

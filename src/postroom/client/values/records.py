@@ -13,9 +13,9 @@ from postroom.client.values.memories import Hold, RecipientLists
 
 
 class Account(Value, frozen=True):
-    """A login at a provider, whose mail is kept in one inbox.
+    """A login at a provider, whose mail is synced with one inbox.
 
-    `synced` counts the messages that are here. `total` is what the provider counts, if it does,
+    `synced` counts the stored messages. `total` is what the provider counts, if it does,
     until all was read once; after that it would only be old. `detail` says what is wrong and what
     to do; `last_refusal` is what the provider refused last, which needs nothing to be done.
     """
@@ -34,7 +34,8 @@ class Account(Value, frozen=True):
 
 
 class AuditEntry(Value, frozen=True):
-    """One effect. `hash` depends on the entry, on all before it and on a key we keep elsewhere.
+    """One effect. `hash` depends on the entry, all previous entries and a key that is stored
+    elsewhere.
 
     `via` is null in entries of versions before schema 41.
     """
@@ -50,9 +51,9 @@ class AuditEntry(Value, frozen=True):
 
 
 class Capabilities(Value, frozen=True):
-    """What can be done with the mail of one account, or of the local inboxes.
+    """The features that one account, or the local inboxes, support.
 
-    `has_labels` says whether labels reach the provider; if not, they are kept here only.
+    `has_labels` says whether labels reach the provider; if not, they are stored in Postroom only.
     """
 
     provider: str = ""
@@ -77,7 +78,7 @@ class CapabilityReport(Capabilities, frozen=True):
 
 
 class Draft(Value, frozen=True, rename={"from_": "from"}):
-    """A mail to be looked at, changed and then sent, at once or at `send_at`."""
+    """A mail that can be reviewed and changed before it is sent, immediately or at `send_at`."""
 
     id: str = ""
     inbox_id: str = ""
@@ -99,7 +100,7 @@ class Draft(Value, frozen=True, rename={"from_": "from"}):
 
 
 class DraftFile(Value, frozen=True):
-    """A file of a draft: one that was given, or one we hold."""
+    """A file of a draft: an uploaded one, or a stored attachment."""
 
     filename: str | None = None
     content_type: str | None = None
@@ -128,7 +129,7 @@ class DryRunPlan(Value, frozen=True):
 
 
 class EarlierMail(Value, frozen=True):
-    """What a mail said before it was cancelled and changed, or rejected and written again.
+    """The content of a mail before it was cancelled and changed, or rejected and rewritten.
 
     `files` are the names of its attachments, `note` is why it was rejected.
     """
@@ -142,7 +143,7 @@ class EarlierMail(Value, frozen=True):
 
 
 class Event(Value, frozen=True):
-    """Something that happened to a message, written in the transaction that made it happen."""
+    """Something that happened to a message, written in the same transaction."""
 
     id: str = ""
     type: str = ""
@@ -188,7 +189,7 @@ class HeldMail(Value, frozen=True):
 
 
 class Identity(Value, frozen=True):
-    """An address one may send from. The signature is HTML, made harmless."""
+    """An address to send from. The signature is sanitised HTML."""
 
     id: str = ""
     email: str = ""
@@ -223,9 +224,9 @@ class Key(Value, frozen=True):
 
 
 class OutboxEntry(Value, frozen=True):
-    """A sent message that is not out yet, or did not get out.
+    """A sent message that waits in the outbox, or failed.
 
-    One that `is_paused` waits, whatever its time, until the outbox is resumed.
+    One that `is_paused` waits until the outbox is resumed.
     """
 
     message_id: str = ""
@@ -243,7 +244,7 @@ class OutboxEntry(Value, frozen=True):
 
 
 class OutboxState(Value, frozen=True):
-    """Whether the outbox hands mail over, and how much waits."""
+    """Whether the outbox is paused, and how much mail waits."""
 
     is_paused: bool = False
     waiting: int = 0
@@ -266,7 +267,7 @@ class RefusedChange(Value, frozen=True):
 
 
 class Rule(Value, frozen=True):
-    """A rule that is kept. `inboxes` are those it was made for, and the only ones it runs on."""
+    """A saved rule. `inboxes` are those it was created for, and the only ones on which it runs."""
 
     id: str = ""
     name: str = ""
@@ -280,9 +281,9 @@ class Rule(Value, frozen=True):
 
 
 class Sent(Value, frozen=True):
-    """The answer to every send. `status` is the worst of the recipients'.
+    """The response to every send. `status` is the worst of the recipients'.
 
-    `send_at` is there while it is scheduled, `draft_id` once it is cancelled and a draft again.
+    `send_at` is set while it is scheduled, `draft_id` once it was cancelled and is a draft again.
     """
 
     message_id: str = ""
@@ -308,7 +309,7 @@ class Unsubscribed(Value, frozen=True):
 
 
 class Waited(Value, frozen=True):
-    """The message that was waited for, or where to go on waiting."""
+    """The message that was waited for, or the position from which to continue."""
 
     message: Message | None = None
     timed_out: bool = False

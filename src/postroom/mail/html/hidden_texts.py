@@ -23,7 +23,7 @@ _FEW_CHARS = 20
 
 
 class Observer(Protocol):
-    """Is told what the walk decides about each node, in the order of the document.
+    """Receives what the walk decides about each node, in document order.
 
     This is all that marking (`marks`) knows of the detection, so that both can change apart.
     """

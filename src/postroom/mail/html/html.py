@@ -60,7 +60,7 @@ def html_to_text(html: str, limits: Limits = _DEFAULT_LIMITS) -> HtmlText:
 
 
 def is_too_deep(html: str) -> bool:
-    """True if elements are open inside each other, or attributes pile up, beyond all reason."""
+    """True if elements are nested too deeply, or have far too many attributes."""
     if any(len(tag.split()) > _MAX_ATTRIBUTES for tag in _LONG_TAG.findall(html)):
         return True
     if html.count("<") - sum(map(html.count, _NO_DEEPER)) <= _DEEPEST:
@@ -321,7 +321,7 @@ class Page:
         self.end_line()
 
     def item(self, marker: str) -> None:
-        """Begin a list item: the marker stands before its first line, the others are indented."""
+        """Begin a list item: the marker is put before its first line, the others are indented."""
         self.indent(" " * len(marker))
         self._marker = marker
 

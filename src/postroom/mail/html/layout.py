@@ -62,7 +62,7 @@ class Columns:
         self._group_end = end if tag == "col" else first
 
     def hides(self, tag: str, attributes: Attributes) -> bool:
-        """Whether a cell stands in collapsed columns only."""
+        """Whether a cell is in collapsed columns only."""
         if tag == "tr":
             self._at = 0
             return False
@@ -73,7 +73,7 @@ class Columns:
 
 @dataclass(slots=True)
 class Line:
-    """Boxes side by side in a box that clips: what stands behind its end does not show."""
+    """Boxes side by side in a box that clips: what is beyond its end is not visible."""
 
     room: float
     is_flex: bool
@@ -142,14 +142,14 @@ def is_opaque(style: Style) -> bool:
 
 
 def has_layout(html: str) -> bool:
-    """Whether columns could be collapsed, or boxes stand in a line that is too short for them."""
+    """Whether columns could be collapsed, or boxes are in a line that is too short for them."""
     is_line = ("flex" in html or "nowrap" in html) and ("overflow" in html or "contain" in html)
     is_table = "<col" in html and "collapse" in html
     return is_line or is_table or "\\" in html or _ENTITY.search(html) is not None
 
 
 def _may_move_up(html: str) -> bool:
-    """Whether a box could be moved over what stands before it."""
+    """Whether a box could be moved over the content before it."""
     is_placed = "position" in html and ("relative" in html or "absolute" in html)
     return (is_placed or "transform:" in html) and _MOVED_UP.search(html) is not None
 
@@ -183,7 +183,7 @@ class CoveredElements:
 
 
 def _room_px(values: Values, size: float, height: float, lines: int) -> float:
-    """How much of what stands before a box the box lies over, in pixels."""
+    """How much of the content before a box the box covers, in pixels."""
     if values.get("position") not in ("absolute", "fixed") or "top" not in values:
         return _shift_up(values, size)
     top = length(values["top"], Base(size))
@@ -192,7 +192,7 @@ def _room_px(values: Values, size: float, height: float, lines: int) -> float:
 
 
 def _is_above(values: Values) -> bool:
-    """Whether a box is painted after the text that stands before it."""
+    """Whether a box is painted after the text before it."""
     is_placed = values.get("position", "static") != "static"
     is_below = (number(values.get("z-index", "auto")) or 0.0) < 0
     return (is_placed or values.get("transform", "none") != "none") and not is_below

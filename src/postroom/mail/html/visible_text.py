@@ -64,7 +64,7 @@ def render(
 ) -> HtmlText:
     """The text that shows, the text that does not, and what the mail would load.
 
-    *observer* is told of each node what was decided, *page* is where the text is laid out.
+    *observer* receives the decision on each node; the text is laid out on *page*.
     """
     tree = LexborHTMLParser(html)
     sheets, folds = sheets_in(tree, html), is_quirky(html)
@@ -116,7 +116,7 @@ def _text_ignoring_colours(tree: LexborHTMLParser, resolver: StyleResolver, *, f
 
 
 def _is_row(frame: _Frame) -> bool:
-    """Whether an element begins a row of its own."""
+    """Whether an element begins its own row."""
     values = frame.style.values
     if values.get("float", "none") != "none" or values.get("position") in ("absolute", "fixed"):
         return False

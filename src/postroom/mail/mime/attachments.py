@@ -201,7 +201,7 @@ class Tnef:
 
 
 def read_tnef(data: bytes, *, max_files: int) -> Tnef | None:
-    """Open a container, None if it is none."""
+    """Open a container; None if the data is not one."""
     if len(data) < 6 or struct.unpack_from("<I", data)[0] != _SIGNATURE:
         return None
     found = Tnef()

@@ -29,7 +29,7 @@ class Body:
 
 @dataclass(slots=True)
 class Contents:
-    """Bodies and files of a mail, in the order in which they stand."""
+    """Bodies and files of a mail, in their order."""
 
     bodies: list[Body] = field(default_factory=list)
     attachments: list[ParsedAttachment] = field(default_factory=list)
@@ -130,7 +130,7 @@ def _add_body(part: Part, contents: Contents, limits: Limits) -> None:
         text, defect = decode(data, meta[1].decode() if meta else charset, hints=hints)
         contents.bodies.append(Body(html=text))
     else:
-        # Files stood in the text itself before there was MIME.
+        # Before MIME, files were part of the text.
         for _, _, name, content in find_uu(data) if b"begin " in data else ():
             _add_file(contents, limits, name, "application/octet-stream", content)
         text, defect = decode(data, charset, hints=hints)
@@ -187,7 +187,7 @@ def _add_file(
     content: bytes,
     content_id: str | None = None,
 ) -> None:
-    """Add a file that is no part of its own."""
+    """Add a file that is not a separate part."""
     name = display_filename(name, max_chars=limits.filename_chars, removed=contents.removed)
     detected = detect_type(content, kind)
     contents.attachments.append(

@@ -360,8 +360,8 @@ _START = late_pattern(r"=\?([^\s?*]{1,40})(?:\*[^\s?]{0,40})?\?([BbQq])\?")
 
 
 _LONGEST_WORD = 500
-_TORN_LETTER = re.compile(r"=[0-9A-Fa-f]?$")
-_TORN_UTF8 = re.compile(rb"(?:[\xc2-\xf4]|[\xe0-\xf4][\x80-\xbf]|[\xf0-\xf4][\x80-\xbf]{2})$")
+_PARTIAL_LETTER = re.compile(r"=[0-9A-Fa-f]?$")
+_PARTIAL_UTF8 = re.compile(rb"(?:[\xc2-\xf4]|[\xe0-\xf4][\x80-\xbf]|[\xf0-\xf4][\x80-\xbf]{2})$")
 
 
 def decode_words(value: str) -> str:
@@ -397,7 +397,7 @@ def _encoded_words(value: str) -> list[tuple[int, int, str, bytes]]:
         if end < 0:
             if (rest := _truncated_word(value[match.end() :])) is not None:
                 data, charset = _payload(rest, match[2]), match[1].lower()
-                data = _TORN_UTF8.sub(b"", data) if codec_name(charset) == "utf-8" else data
+                data = _PARTIAL_UTF8.sub(b"", data) if codec_name(charset) == "utf-8" else data
                 found.append((match.start(), len(value), charset, data))
             break
         payload = value[match.end() : end]
@@ -410,7 +410,7 @@ def _truncated_word(rest: str) -> str | None:
     """What is left of a last word whose end somebody cut off, without its torn last letter."""
     rest = rest.rstrip().removesuffix("?")
     is_word = bool(rest) and " " not in rest and "?" not in rest and len(rest) < _LONGEST_WORD
-    return _TORN_LETTER.sub("", rest) if is_word else None
+    return _PARTIAL_LETTER.sub("", rest) if is_word else None
 
 
 def _end_of_word(value: str, start: int) -> int:

@@ -52,7 +52,7 @@ _MIN_KANA = 0.2
 def detect_multibyte(sample: bytes) -> str | None:
     """The East Asian charset in which all bytes pair up to common characters, None if none.
 
-    In Western text such pairs would stand alone between ASCII letters.
+    In Western text such pairs would be isolated between ASCII letters.
     """
     scores = {codec: _score(sample, codec, common) for codec, common in _CANDIDATES}
     fitting = [codec for codec, score in scores.items() if score >= _COMMON]
@@ -106,7 +106,7 @@ def _decode_sample(sample: bytes, codec: str) -> str:
 
 
 def is_latin(sample: bytes) -> bool:
-    """Whether the 8-bit letters stand among ASCII letters, as in no other script."""
+    """Whether the 8-bit letters are mixed with ASCII letters, as in no other script."""
     letters = sum(byte > 127 for byte in sample)
     among = sum(len(run) for run in _AMONG_ASCII.findall(sample))
     return among * 2 > letters

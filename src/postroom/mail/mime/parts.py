@@ -43,7 +43,7 @@ class Fields:
     pairs: list[tuple[str, str]] = field(default_factory=list)
     _index: dict[str, list[str]] = field(default_factory=dict)
     names_with_nul: set[str] = field(default_factory=set)
-    """Names, in lower case, of fields in which a NUL stood; nothing can be stored with one."""
+    """Names, in lower case, of fields that contained a NUL, which cannot be stored."""
 
     def add(self, name: str, value: str) -> None:
         self.pairs.append((name, value))
@@ -401,7 +401,7 @@ def _split_leniently(value: str) -> tuple[str, str]:
 
 
 def _raw_parameters(rest: str) -> list[tuple[str, str, bool]]:
-    """Names, values and whether they were quoted, as they stand."""
+    """Names, values and whether they were quoted, in order."""
     found: list[tuple[str, str, bool]] = []
     at = 0
     while 0 <= at < len(rest) and len(found) < _MAX_PARAMETERS:

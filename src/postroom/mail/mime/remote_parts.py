@@ -18,7 +18,7 @@ _STUB_BYTES = 1_200
 """A plain text as short as this may only say that there is HTML."""
 
 _HTML_BYTES = 24 * 1024
-"""What stands before the first word of an HTML mail: styles, and more styles."""
+"""The length of what precedes the first word of an HTML mail, mostly styles."""
 
 
 @dataclass(slots=True)
@@ -48,10 +48,10 @@ class RemotePart(Part):
 
     def decoded(self, *, max_bytes: int | None = None) -> bytes:
         data = Part.decoded(self, max_bytes=max_bytes)
-        return _without_torn_letter(data) if self.is_cut else data
+        return _without_partial_letter(data) if self.is_cut else data
 
 
-def _without_torn_letter(data: bytes) -> bytes:
+def _without_partial_letter(data: bytes) -> bytes:
     """Drop the first bytes of a letter whose others did not come (UTF-8)."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]

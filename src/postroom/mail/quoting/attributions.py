@@ -96,7 +96,7 @@ class _Token:
 
 
 def has_verb(text: str) -> bool:
-    """Whether a word for writing stands in the text."""
+    """Whether the text has a verb of writing."""
     return any(token.kind == "verb" for token in _tokens(text)) or has_verb_inside(text)
 
 
@@ -167,7 +167,7 @@ def _settle_dates(tokens: list[_Token]) -> None:
             continue
         near = [t for t in tokens[at + 1 : at + 3] if t.kind != "small"][:1]
         near += [t for t in tokens[max(at - 2, 0) : at][::-1] if t.kind != "small"][:1]
-        if token.kind == "weekday":  # a weekday stands before its day or behind the year
+        if token.kind == "weekday":  # a weekday precedes its day or follows the year
             near = [t for t in near if t.kind in _DATED]
         if not any(t.kind in _DATED for t in near):
             token.kind = _plain_kind(token.text)
@@ -288,7 +288,7 @@ def _may_start(text: str, tokens: list[_Token], at: int) -> bool:
 
 
 def _opens_date(tokens: list[_Token], at: int) -> bool:
-    """Whether a date or a weekday stands right behind the word."""
+    """Whether a date or a weekday directly follows the word."""
     behind = tokens[at + 1 : at + 3]
     if behind and behind[0].kind == "small":
         behind = behind[1:]
@@ -398,7 +398,7 @@ def _belongs(text: str, tokens: list[_Token], start: int, at: int) -> bool:
 
 
 def _is_wrapped(text: str, above: list[_Token], rest: list[_Token]) -> bool:
-    """Whether the line above holds the beginning of the name that the next one goes on with."""
+    """Whether the line above has the beginning of the name that the next one continues."""
     if not {token.kind for token in above} <= {"name", "mark", "small", "weekday", "verb"}:
         return False
     line = text.rfind("\n", 0, above[-1].start) + 1
@@ -412,7 +412,7 @@ def _is_wrapped(text: str, above: list[_Token], rest: list[_Token]) -> bool:
 
 
 def _can_begin(text: str, tokens: list[_Token]) -> bool:
-    """Whether an attribution can begin like this; if not, more of it stands above."""
+    """Whether an attribution can begin like this; if not, more of it is above."""
     first = tokens[0]
     second = tokens[1].kind if len(tokens) > 1 else ""
     if text[: first.start].rstrip(" \t").endswith(("<", ",")) or first.text.startswith(("<", "(")):

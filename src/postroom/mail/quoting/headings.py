@@ -1,4 +1,4 @@
-"""What stands above a quoted mail besides an attribution: separators, headers, notices."""
+"""Lines above a quoted mail other than an attribution: separators, headers, notices."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def header_word(line: str) -> str:
 
 
 def has_more_headers(line: str) -> bool:
-    """Whether further header names stand on the same line."""
+    """Whether further header names are on the same line."""
     return _NEXT_HEADER.search(line[:LONGEST]) is not None
 
 
@@ -120,7 +120,7 @@ def reply_marks(text: str) -> frozenset[str]:
 
 
 def _lines_with(word: str, text: str, lowered: str) -> Iterator[str]:
-    """The lines of a text in which a word stands, up to a limit."""
+    """The lines of a text that contain a word, up to a limit."""
     at = lowered.find(word)
     for _ in range(_MAX_MARKS):
         if at < 0:

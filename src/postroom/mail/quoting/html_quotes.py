@@ -53,7 +53,7 @@ def mark_quotes(html: str) -> str:
 
 
 def _quoted_groups(body: LexborNode) -> Iterator[list[LexborNode]]:
-    """The outermost elements that hold what is quoted; those of a group stand side by side."""
+    """The outermost elements that hold what is quoted; those of a group are adjacent."""
     ids: set[int] = set()
     for node in body.css(_QUOTES)[:_MAX_FOUND]:
         if not _is_inside(node, ids) and not is_forward(_text(node)[:200].strip()):
@@ -91,7 +91,7 @@ def _begins_headers(text: str) -> bool:
 
 
 def _following_groups(node: LexborNode, body: LexborNode) -> Iterator[list[LexborNode]]:
-    """The node with what follows it, and what follows each element that it stands in."""
+    """The node with what follows it, and what follows each of its ancestors."""
     group, at = [node], node
     while at.mem_id != body.mem_id:
         following = at.next
@@ -134,13 +134,13 @@ def _has_rest(body: LexborNode, marked: list[LexborNode]) -> bool:
         is_open = node.mem_id not in ids and (node.tag or "") not in _SILENT
         if is_open and node.tag == "-text" and (node.text_content or "").strip():
             return True
-        node = _next_node(node, body, goes_in=is_open)
+        node = _next_node(node, body, enters=is_open)
     return True
 
 
-def _next_node(node: LexborNode, body: LexborNode, *, goes_in: bool) -> LexborNode | None:
+def _next_node(node: LexborNode, body: LexborNode, *, enters: bool) -> LexborNode | None:
     """The next node in the order of the document."""
-    if goes_in and node.first_child is not None:
+    if enters and node.first_child is not None:
         return node.first_child
     at: LexborNode | None = node
     while at is not None and at.mem_id != body.mem_id:
@@ -151,7 +151,7 @@ def _next_node(node: LexborNode, body: LexborNode, *, goes_in: bool) -> LexborNo
 
 
 def _is_inside(node: LexborNode, ids: set[int]) -> bool:
-    """Whether a node is one of these, or stands in one."""
+    """Whether a node is one of these, or inside one."""
     at: LexborNode | None = node if ids else None
     while at is not None:
         if at.mem_id in ids:
@@ -161,7 +161,7 @@ def _is_inside(node: LexborNode, ids: set[int]) -> bool:
 
 
 def _text_before(node: LexborNode) -> str:
-    """The text right before an element, within what it stands in."""
+    """The text right before an element, within its parent."""
     for _ in range(3):
         at = node.prev
         for _ in range(5):
@@ -192,7 +192,7 @@ def _insert_before(node: LexborNode, html: str) -> LexborNode | None:
 
 
 def _wrap_in_quote(group: list[LexborNode]) -> None:
-    """Put nodes that stand side by side into a quotation."""
+    """Put adjacent nodes into a quotation."""
     wrapper = _insert_before(group[0], '<blockquote type="cite"></blockquote>')
     if wrapper is None:
         return

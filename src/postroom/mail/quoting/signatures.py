@@ -168,7 +168,7 @@ def _ruled(lines: list[str]) -> int:
 
 
 def _closing(lines: list[str]) -> int:
-    """`Regards,` on a line of its own, with nothing below it but a name and its trimmings."""
+    """`Regards,` on a separate line, with nothing below it but a name and details of the writer."""
     below: list[str] = []
     for index in range(len(lines) - 1, max(-1, len(lines) - _MAX_CLOSING_LINES), -1):
         line = lines[index].strip()

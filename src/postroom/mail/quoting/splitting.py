@@ -34,7 +34,7 @@ from postroom.mail.text.prefilter import (
 )
 
 _MAX_ATTRIBUTION_LINES = 5
-_MAX_TORN_LINES = 12
+_MAX_BROKEN_LINES = 12
 _DECORATED, _EMPHASIS = frozenset("-_*=~#<>|‐—–―─ ["), frozenset("*_#~[")
 _SPARSE = re.compile(r"\d[-/.:年월]\s?\d")
 _OTHER_MARK = re.compile(OTHER_MARK, re.MULTILINE)
@@ -48,7 +48,7 @@ _SENTENCE_ENDS = (":", "：", "-", "*")
 _VERB_TRAILING = " \t-*_:："
 _LINE_ENDS = frozenset("".join((*_SENTENCE_ENDS, _DIRECTION, _VERB_TRAILING)))
 _QUOTE_STARTS = (">", " >", "  >", "   >")
-_MARKS_OF_TORN = ("<", ">", "@", "mailto:")
+_MARKS_OF_BROKEN = ("<", ">", "@", "mailto:")
 _NO_LINE_AFTER = "nothing"
 
 
@@ -124,9 +124,9 @@ class _QuotedLines:
             self._find_other_marks()
         if True in self.quoted:
             self._unquote_prompts()
-            self._unquote_torn_ends()
+            self._unquote_broken_ends()
             if "<<<" in text:
-                self._unquote_shouts()
+                self._unquote_enclosed()
             self._quote_wrapped_lines()
         self._headings = lines_with_headings(text)
         cut = self._find_cut()
@@ -176,8 +176,8 @@ class _QuotedLines:
         if above and find_attribution(above, quote_follows=True) < 0:
             self.quoted = [False] * len(self.lines)
 
-    def _unquote_torn_ends(self) -> None:
-        """`> wrote:` is no quotation if its `<` stands in the lines above."""
+    def _unquote_broken_ends(self) -> None:
+        """`> wrote:` is no quotation if its `<` is in the lines above."""
         for index in self._verb_lines:
             line = self.lines[index]
             if self.quoted[index] and line.rstrip().endswith((":", "：")) and len(line) <= 60:
@@ -190,7 +190,7 @@ class _QuotedLines:
                 if said.count("<") > said.count(">") or "mailto:" in said:
                     self.quoted[index] = False
 
-    def _unquote_shouts(self) -> None:
+    def _unquote_enclosed(self) -> None:
         """`>>> buy now <<<` is no quotation."""
         for index, line in enumerate(self.lines):
             if line.startswith(_PROMPT) and line.rstrip().endswith("<<<"):
@@ -303,52 +303,52 @@ class _QuotedLines:
         return above if above >= 0 and is_rule(self.lines[above]) else index
 
     def _attribution_cut(self, index: int) -> int:
-        """Where all is quoted after an attribution without quote marks; -1 if it is none."""
+        """Where all is quoted after an attribution without quote marks; -1 otherwise."""
         if self._quote_follows(index) or not self._looks_left:
             return -1
         self._looks_left -= 1
-        if not self._may_have_verb(index - _MAX_TORN_LINES, index) and not self._may_lack_verb(
+        if not self._may_have_verb(index - _MAX_BROKEN_LINES, index) and not self._may_lack_verb(
             index
         ):
             return -1
         first, text = self._lines_above(index)
         is_alone = self._is_alone(index) and (first == 0 or not self.lines[first - 1].strip())
         may_have_verb = self._may_have_verb(first, index)
-        may_be_torn = may_have_verb or any(mark in text for mark in _MARKS_OF_TORN)
-        if not is_alone and not may_be_torn:
+        may_be_broken = may_have_verb or any(mark in text for mark in _MARKS_OF_BROKEN)
+        if not is_alone and not may_be_broken:
             return -1  # neither an address nor a verb
         start = find_attribution(text, quote_follows=False, is_paragraph=is_alone)
-        if may_be_torn and self._has_torn(first, index):
-            torn = self._lines_above(index, is_torn=True)
-            wider = find_attribution(torn[1], quote_follows=False)
+        if may_be_broken and self._has_broken(first, index):
+            broken = self._lines_above(index, is_broken=True)
+            wider = find_attribution(broken[1], quote_follows=False)
             if wider >= 0:
-                (first, text), start = torn, wider
+                (first, text), start = broken, wider
         return self._split(first, text, start) if start >= 0 else -1
 
-    def _lines_above(self, last: int, *, is_torn: bool = False) -> tuple[int, str]:
+    def _lines_above(self, last: int, *, is_broken: bool = False) -> tuple[int, str]:
         """The few lines that end with `last`, up to an empty or quoted one.
 
-        In a torn attribution empty lines stand between short ones, and are crossed.
+        A broken attribution may have empty lines between short ones; these are skipped.
         """
         first, chars = last, len(self.lines[last])
-        most = _MAX_TORN_LINES if is_torn else _MAX_ATTRIBUTION_LINES
+        most = _MAX_BROKEN_LINES if is_broken else _MAX_ATTRIBUTION_LINES
         while first > 0 and last - first < most - 1:
             above = self.lines[first - 1]
             chars += len(above) + 1
-            if self.quoted[first - 1] or len(above) > 200 or (is_torn and chars > LONGEST):
+            if self.quoted[first - 1] or len(above) > 200 or (is_broken and chars > LONGEST):
                 break
-            if not above.strip() and not is_torn:
+            if not above.strip() and not is_broken:
                 break
             first -= 1
         while first < last and not self.lines[first].strip():
             first += 1
         return first, "\n".join(self.lines[first : last + 1])
 
-    def _has_torn(self, first: int, last: int) -> bool:
+    def _has_broken(self, first: int, last: int) -> bool:
         """Whether one of these lines cannot be the first of an attribution."""
-        return any(self._is_torn(index) for index in range(first, last + 1))
+        return any(self._is_broken(index) for index in range(first, last + 1))
 
-    def _is_torn(self, first: int) -> bool:
+    def _is_broken(self, first: int) -> bool:
         """Whether the line cannot be the first of an attribution."""
         line = self.lines[first].strip()
         if not line or line.startswith(("<", ">", "mailto:", "[mailto:")):
@@ -364,7 +364,7 @@ class _QuotedLines:
         return not ending or ending.endswith((":", "：")) or self._is_alone(last)
 
     def _may_have_verb(self, first: int, last: int) -> bool:
-        """False if no word for writing stands in these lines; before any line was split."""
+        """False if these lines have no verb of writing; before any line was split."""
         at = bisect_left(self._verb_lines, first)
         return at < len(self._verb_lines) and self._verb_lines[at] <= last
 
@@ -394,7 +394,7 @@ class _QuotedLines:
             index += self._mark_attribution_above(index) + 1
 
     def _next_quotation(self, first: int, cut: int) -> int:
-        """The next quoted line above the cut that stands below one that is not, else -1."""
+        """The next quoted line above the cut whose previous line is not quoted, else -1."""
         try:
             above = self.quoted.index(False, max(first - 1, 0), cut)
             return self.quoted.index(True, above, cut)

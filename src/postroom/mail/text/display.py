@@ -18,7 +18,7 @@ from postroom.mail.text.invisible import cleaned, may_hide
 
 _LINES = frozenset(("text", "new_text", "quoted_text", "body_text", "extracted_text", "signature",
                     "message", "detail", "html", "body_html"))  # fmt: skip
-"""Fields of several lines; a mark of direction may stand in them."""
+"""Fields of several lines, which may contain direction marks."""
 
 _HTML = frozenset(("html", "body_html"))
 """Fields that are HTML on purpose, made safe by the sanitiser."""

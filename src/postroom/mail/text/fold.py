@@ -146,9 +146,9 @@ class TextFilter:
 
     def matches(self, texts: SearchTexts) -> bool:
         """Whether it has all of it."""
-        return all(pattern in text for pattern, text in self._sought(texts))
+        return all(pattern in text for pattern, text in self._patterns(texts))
 
-    def _sought(self, texts: SearchTexts) -> Iterator[tuple[str, str]]:
+    def _patterns(self, texts: SearchTexts) -> Iterator[tuple[str, str]]:
         if self.sender is not None:
             yield address_pattern(self.sender), texts.senders
         if self.recipient is not None:

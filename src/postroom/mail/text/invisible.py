@@ -92,7 +92,7 @@ class Removed:
 
 
 def cleaned(text: str, removed: Removed | None = None, *, one_line: bool = False) -> str:
-    """The text as it shows; *removed* is told what was taken out. Linear in its length."""
+    """The visible text; *removed* records what was taken out. Linear in its length."""
     runs = _pattern(text, one_line=one_line)
     if runs is None:
         return text
@@ -177,7 +177,7 @@ class _Cleaner:
         self.kept = 0
 
     def replace(self, match: re.Match[str]) -> str:
-        """What stands in place of one run."""
+        """The replacement of one run."""
         run, start, end = match[0], match.start(), match.end()
         before, after = self._text[max(0, start - _CONTEXT) : start], self._text[end : end + 1]
         size = _kept_length(run, before, after)
@@ -240,8 +240,8 @@ def _hidden_texts(removed: str, runs: list[str]) -> list[HiddenText]:
         found.append(
             hidden_text("variation selectors", decode_selectors(selectors), len(selectors))
         )
-    if telling := next(filter(None, map(_compiled(_MIN_PAYLOAD).search, runs)), None):
-        found.append(hidden_text("zero-width characters", telling[0], len(telling[0])))
+    if payload := next(filter(None, map(_compiled(_MIN_PAYLOAD).search, runs)), None):
+        found.append(hidden_text("zero-width characters", payload[0], len(payload[0])))
     if overrides := "".join(_compiled(_OVERRIDES).findall(removed)):
         found.append(hidden_text("direction override", overrides, len(overrides)))
     return found

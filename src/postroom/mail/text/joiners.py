@@ -137,7 +137,7 @@ def _variant(match: re.Match[str]) -> tuple[str, str]:
 
 @cache
 def _pair_pattern() -> re.Pattern[str]:
-    """Two characters beyond letters, with what may stand between them."""
+    """Two characters that are not letters, with what may be between them."""
     return re.compile(
         "(?P<before>[\u2190-\u2bff\U0001f300-\U0001faff])"
         "(?P<between>[\ufe0f\U0001f3fb-\U0001f3ff]{0,2})(?P<joiner>\u200d?)"

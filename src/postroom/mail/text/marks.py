@@ -164,7 +164,7 @@ def mark_text(written: str, first: int = 1) -> tuple[tuple[TextPiece, ...], tupl
     pieces: list[TextPiece] = []
     marks: list[Mark] = []
     current: Mark | None = None
-    for kind, text in _stretches(written):
+    for kind, text in _runs(written):
         number = first + len(marks)
         if kind == "invisible":
             mark = Mark(number, "invisible", name_characters(text), chars=len(text))
@@ -179,7 +179,7 @@ def mark_text(written: str, first: int = 1) -> tuple[tuple[TextPiece, ...], tupl
     return tuple(pieces), tuple(marks)
 
 
-def _stretches(written: str) -> Iterator[tuple[str, str]]:
+def _runs(written: str) -> Iterator[tuple[str, str]]:
     """Stretches of one kind: "", quoted, signature or invisible."""
     for kind, group in groupby(_lines(written), key=itemgetter(0)):
         yield kind, "".join(text for _, text in group)

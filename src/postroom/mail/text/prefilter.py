@@ -115,7 +115,7 @@ def _verbs() -> str:
 
 @lru_cache(maxsize=16)
 def may_have_verb(text: str) -> bool:
-    """False if no word for writing stands in the text in any language."""
+    """False if the text has no verb of writing in any language."""
     return _is_found(_verbs(), text.lower())
 
 
@@ -154,12 +154,12 @@ def may_have_date(text: str) -> bool:
 
 
 def may_have_address(text: str) -> bool:
-    """False if no address stands in the text; an `@` alone may belong to a patch."""
+    """False if the text has no address; an `@` alone may belong to a patch."""
     return "@" in text and _MAY_BE_ADDRESS.search(text) is not None
 
 
 def may_have_zone(text: str) -> bool:
-    """False if no zone of a time stands in the text."""
+    """False if the text has no time zone."""
     return _MAY_BE_ZONE.search(text) is not None
 
 

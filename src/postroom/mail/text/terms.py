@@ -46,7 +46,7 @@ class _EnglishStemmer(threading.local):
     """
 
     def __init__(self) -> None:
-        # word_terms has a cache of its own.
+        # word_terms has its own cache.
         self.stem = Stemmer.Stemmer("english", 0).stemWord
 
 
@@ -54,7 +54,7 @@ _STEMMER = _EnglishStemmer()
 
 
 class Word(NamedTuple):
-    """A word of a text, where it stands, and the terms that stand for it.
+    """A word of a text, its position, and its terms.
 
     A run of a script without spaces counts as one word.
     """
@@ -73,7 +73,7 @@ def words(text: str) -> Iterator[Word]:
 
 
 def places_of(text: str, terms: AbstractSet[str]) -> Iterator[tuple[int, int]]:
-    """Where the words of a plain ASCII text stand that some terms stand for."""
+    """The positions of the words of a plain ASCII text that have one of some terms."""
     begins = _possible_prefixes(terms)
     for match in _ASCII_WORD.finditer(text.lower()):
         word = match.group()
@@ -105,8 +105,10 @@ def terms_of(text: str) -> list[str]:
 
 def question_terms(text: str) -> list[str]:
     """The terms of a question without the words that every question has, if any are left."""
-    telling = [word for word in _split_words(text) if word.lower() not in STOP_WORDS]
-    return list(dict.fromkeys(t for word in telling for t in word_terms(word))) or terms_of(text)
+    significant = [word for word in _split_words(text) if word.lower() not in STOP_WORDS]
+    return list(dict.fromkeys(t for word in significant for t in word_terms(word))) or terms_of(
+        text
+    )
 
 
 def _split_words(text: str) -> list[str]:
@@ -175,7 +177,7 @@ def mark(text: str, terms: AbstractSet[str], phrases: Collection[str], max_chars
 
 
 def _term_spans(text: str, terms: AbstractSet[str]) -> Iterator[Span]:
-    """Where some terms stand, one after the other."""
+    """The positions of some terms, one after the other."""
     if not terms:
         return
     if text.isascii():
@@ -194,7 +196,7 @@ def _term_spans(text: str, terms: AbstractSet[str]) -> Iterator[Span]:
 
 
 def _phrase_spans(text: str, phrase: str) -> Iterator[Span]:
-    """Where a folded phrase stands, one after the other."""
+    """The positions of a folded phrase, one after the other."""
     folded, origins = fold(text), None
     at = folded.find(phrase)
     if at >= 0 and not text.isascii():

@@ -64,7 +64,7 @@ class TextBuilder:
 
     @property
     def is_full(self) -> bool:
-        """Whether there is a character more than wanted, which tells that there is more."""
+        """Whether one more character than requested exists, which means that the text continues."""
         return self._chars > self.max_chars
 
     def write(self, text: str) -> None:
@@ -80,7 +80,7 @@ class TextBuilder:
             self.hidden[reason] += count
 
     def hide_words(self, text: str, reason: str) -> None:
-        """Leave a text out that a warning of its own tells about."""
+        """Leave out a text that has a separate warning."""
         kept = self.words.setdefault(reason, []) if text.strip() else []
         if sum(map(len, kept[-1:])) <= self.max_chars and len(kept) < _MAX_PIECES:
             kept.append(f"{text} ")
@@ -109,7 +109,7 @@ class TextBuilder:
 
 
 def file_kind(data: bytes) -> str | None:
-    """The kind of document by its first bytes; None if it is none that is read here."""
+    """The kind of document by its first bytes; None if that kind is not supported."""
     if b"%PDF-" in data[:_START]:
         return PDF
     if data.startswith((b"PK\x03\x04", b"PK\x05\x06")):

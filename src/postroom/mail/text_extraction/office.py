@@ -146,7 +146,7 @@ class _WordReader:
 
     def _text(self, text: str) -> None:
         reason = self.reason or ("hidden font" if self.is_paragraph_hidden else "")
-        # A table or a box may have a colour of its own.
+        # A table or a box may have its own colour.
         is_on_paper = not (self.is_shaded or self.has_background)
         is_on_paper = is_on_paper and not {"tbl", "txbxContent"} & set(self.path)
         if not reason and self.is_white and is_on_paper:

@@ -249,7 +249,7 @@ def _span(attributes: Attributes) -> tuple[int, int]:
 
 
 def _column(reference: str) -> int:
-    """The number of the column in a reference such as `AB12`; 0 if it is none."""
+    """The number of the column in a reference such as `AB12`; 0 if it is not a reference."""
     match = _REFERENCE.fullmatch(reference)
     number = 0
     for letter in match[1] if match else "":

@@ -16,7 +16,7 @@ APPROVALS: tuple[Approval, ...] = ("never", "risky", "always")
 
 @dataclass(frozen=True, slots=True)
 class RecipientLists:
-    """Addresses and `@domains`: those on `deny` get no mail; those on `allow` are no strangers."""
+    """Addresses and `@domains`: those on `deny` are refused; those on `allow` are not strangers."""
 
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
@@ -24,10 +24,10 @@ class RecipientLists:
 
 @dataclass(frozen=True, slots=True)
 class SenderLists:
-    """Whose mail an inbox takes: addresses and `@domains`.
+    """The senders that an inbox accepts: addresses and `@domains`.
 
-    Mail from those on `block`, or from others than those on `allow` if it names any, goes to Junk;
-    with the action `refuse` it is refused over SMTP.
+    Mail from those on `block`, and from any others if `allow` is not empty, goes to Junk; with the
+    action `refuse` it is refused over SMTP.
     """
 
     allow: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class SenderLists:
 
 @dataclass(frozen=True, slots=True)
 class InboxPolicy:
-    """The policy of an inbox: what its mail needs before it leaves, and whose mail it takes."""
+    """The policy of an inbox: approval, recipients and accepted senders."""
 
     approval: Approval = "never"
     recipients: RecipientLists = RecipientLists()
@@ -137,7 +137,7 @@ class RiskFacts:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The decision of the policies about a mail: refused, held, or allowed to leave."""
+    """The decision of the policies about a mail: refused, held or sent."""
 
     verdict: Literal["leaves", "held", "refused", "stays"]
     reasons: tuple[str, ...]

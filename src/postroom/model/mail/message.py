@@ -57,7 +57,7 @@ class AttachmentContent:
 
 @dataclass(frozen=True, slots=True)
 class AttachmentText:
-    """The text of an attachment that its reader sees; `warnings` say what was left out."""
+    """The text of an attachment that its reader sees; `warnings` list what was omitted."""
 
     text: str
     content_type: str
@@ -93,7 +93,7 @@ class MessageHtml:
 
 @dataclass(frozen=True, slots=True)
 class DownloadLink:
-    """An address that gives some bytes to whoever has it, until it expires."""
+    """A URL from which anyone can download some bytes until it expires."""
 
     url: str
     expires_at: datetime
@@ -162,7 +162,7 @@ _PREHEADER_CHARS = 250
 
 
 def findings_in(security: Mapping[str, Any], *, is_list: bool) -> tuple[str, ...]:
-    """The findings that make a mail suspicious to whoever sends after reading it.
+    """The findings that make a mail suspicious when somebody sends after reading it.
 
     One short hidden text is usual in list mail: it is the preview that mail programs show.
     """
@@ -187,7 +187,7 @@ def findings_of(details: Mapping[str, Any]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class MessageRow:
-    """A message in a list: what it takes to choose one, without bodies."""
+    """A message in a list, without bodies."""
 
     id: str
     thread_id: str
@@ -214,7 +214,7 @@ class MessageRow:
 
 @dataclass(frozen=True, slots=True)
 class ThreadMessage(MessageRow):
-    """A message inside its thread: a row with what it adds to the thread."""
+    """A message inside its thread: a row with its new text."""
 
     new_text: str = ""
     text: str | None = None
@@ -310,7 +310,7 @@ class ActionResult:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What became of a mail at arrival. `hint` says why it is a duplicate, and what to do."""
+    """The outcome of an arrival. `hint` says why it is a duplicate, and what to do."""
 
     message_id: str
     thread_id: str
@@ -363,7 +363,7 @@ MarkKind = Literal["hidden", "invisible", "pixel", "picture", "quoted", "signatu
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that an agent does not get: where it stands (`number`), what, and why.
+    """Something that an agent does not get: its position (`number`), what, and why.
 
     `is_in_agent_text` says that the same words are in the text that the agent gets, by another way.
     """

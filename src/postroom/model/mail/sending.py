@@ -50,9 +50,9 @@ PAUSED = "the outbox is paused; the mail is sent once it is resumed"
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The answer to every send. `status` is the worst of the recipients'.
+    """The response to every send. `status` is the worst of the recipients'.
 
-    `send_at` is there while it is scheduled, `draft_id` once it is cancelled and a draft again.
+    `send_at` is set while it is scheduled, `draft_id` once it was cancelled and is a draft again.
     """
 
     message_id: str
@@ -180,9 +180,9 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class OutboxEntry:
-    """A sent message that is not out yet, or did not get out.
+    """A sent message that waits in the outbox, or failed.
 
-    One that `is_paused` waits, whatever its time, until the outbox is resumed.
+    One that `is_paused` waits until the outbox is resumed.
     """
 
     message_id: str
@@ -201,7 +201,7 @@ class OutboxEntry:
 
 @dataclass(frozen=True, slots=True)
 class EarlierMail:
-    """What a mail said before it was cancelled and changed, or rejected and written again.
+    """The content of a mail before it was cancelled and changed, or rejected and rewritten.
 
     `files` are the names of its attachments, `note` is why it was rejected.
     """
@@ -258,7 +258,7 @@ class OutboxPage(Page[T]):
 
 @dataclass(frozen=True, slots=True)
 class OutboxState:
-    """Whether the outbox hands mail over, and how much waits."""
+    """Whether the outbox is paused, and how much mail waits."""
 
     is_paused: bool
     waiting: int
@@ -275,7 +275,7 @@ class OutboxQuery:
 
 @dataclass(frozen=True, slots=True)
 class DraftFile:
-    """A file of a draft: one that was given, or one we hold."""
+    """A file of a draft: an uploaded one, or a stored attachment."""
 
     filename: str | None
     content_type: str | None
@@ -285,7 +285,7 @@ class DraftFile:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A mail to be looked at, changed and then sent, at once or at `send_at`."""
+    """A mail that can be reviewed and changed before it is sent, immediately or at `send_at`."""
 
     id: str
     inbox_id: str

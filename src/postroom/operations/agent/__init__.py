@@ -1,1 +1,1 @@
-"""Operations of the toolset `agent`: few, with short answers, for an agent's daily work."""
+"""Operations of the toolset `agent`: few, with short responses, for an agent's everyday work."""

@@ -44,7 +44,10 @@ def _as_filter(value: object) -> object:
 
 
 class ChangeMail(MessageChanges):
-    """Change labels, flags or mailbox. ids: immediately. filter: returns a " "plan; then pass plan_id."""
+    """Change labels, flags or mailbox.
+
+    ids: immediately. filter: returns a plan; then pass plan_id.
+    """
 
     ids: Annotated[Ids, argument("Messages or threads.", ["msg_4h8t2w"], max_length=1000)] = []
     filter: Annotated[

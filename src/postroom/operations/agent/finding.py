@@ -33,7 +33,7 @@ def _as_list(value: object) -> object:
 
 
 Ids = Annotated[list[Id], BeforeValidator(_as_list)]
-"""Ids; a single one may stand without a list."""
+"""Ids; a single one may be given without a list."""
 
 _MAX_ADDRESSES = 5
 _MAX_NAME = 100
@@ -124,7 +124,7 @@ _PLACES = {"anywhere": "*", "all": "*", "spam": "Junk", "bin": "Trash", "drafts"
 
 
 def with_operators(data: Any) -> Any:
-    """Arguments with those that the operators in q stand for; an argument of its own wins.
+    """Arguments with those that the operators in q represent; a separate argument takes precedence.
 
     Dates may be like those of operators too: `yesterday`, `7d`.
     """
@@ -150,7 +150,7 @@ def _dates(data: Arguments, now: datetime) -> Arguments:
 
 
 def split_operators(text: str, now: datetime) -> tuple[str, Arguments]:
-    """The text without its operators, and the arguments that these stand for."""
+    """The text without its operators, and the arguments that these represent."""
     found: Arguments = {}
 
     def take(match: re.Match[str]) -> str:
@@ -159,17 +159,17 @@ def split_operators(text: str, now: datetime) -> tuple[str, Arguments]:
         arguments = read(value, now) if value.strip() else None
         if arguments is None:
             return match[0]
-        sought = arguments.pop("q", "")
+        wanted = arguments.pop("q", "")
         for name, new in arguments.items():
             found[name] = [*found.get(name, ()), *new] if isinstance(new, list) else new
-        return f" {sought} "
+        return f" {wanted} "
 
     rest = _OPERATOR.sub(take, text)
     return " ".join(rest.split()) if rest != text else text, found
 
 
 Read = Callable[[str, datetime], Arguments | None]
-"""What the value of an operator means, given the time now; None if it makes no sense."""
+"""What the value of an operator means, given the time now; None if it is invalid."""
 
 
 def _as(name: str) -> Read:
@@ -351,8 +351,8 @@ def _snippet_for(row: MessageRow, message: Message, q: str) -> str:
     files = " ".join(file.filename for file in message.attachments)
     seen = fold(f"{row.subject} {row.snippet} {row.from_name} {row.from_address} {files}")
     excerpt = row.excerpt or ""
-    sought = words_of(fold(_significant_words(q) or q)) if excerpt else ()
-    is_seen = fold(excerpt.strip("… ")) in seen or all(word in seen for word in sought)
+    wanted = words_of(fold(_significant_words(q) or q)) if excerpt else ()
+    is_seen = fold(excerpt.strip("… ")) in seen or all(word in seen for word in wanted)
     return row.snippet if is_seen else excerpt
 
 

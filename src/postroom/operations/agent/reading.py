@@ -65,7 +65,7 @@ class ReadMail(Request):
 @operation(Scope.READ)
 async def read_mail(ctx: RequestContext, request: ReadMail) -> ReadResult:
     if request.offset and len(request.ids) > 1:
-        raise InvalidInput("offset: read on in one text at a time; give one id")
+        raise InvalidInput("offset: continue one text at a time; give one id")
     addresses = await inbox_addresses(ctx)
     ids = list(dict.fromkeys(request.ids))
     found = [await _read(ctx, request, id_, addresses, is_only=len(ids) == 1) for id_ in ids]

@@ -286,7 +286,7 @@ def _arguments(request: AgentMailArguments, *names: str) -> dict[str, Any]:
 
 
 def _sending(request: AgentMailArguments, message_id: str = "") -> dict[str, Any]:
-    """The arguments of every send; each mail of several has a key of its own."""
+    """The arguments of every send; each of several mails has its own key."""
     arguments = {name: getattr(request, name) for name in SendOptions.model_fields}
     if message_id and request.idempotency_key:
         arguments["idempotency_key"] = f"{request.idempotency_key[:180]}/{message_id}"

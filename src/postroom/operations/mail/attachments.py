@@ -233,7 +233,7 @@ def _how_to_get_bytes(attachment: Attachment) -> str:
 
 
 class DownloadAttachment(Request):
-    """Download an attachment as it is."""
+    """Download the bytes of an attachment."""
 
     attachment_id: AttachmentId
 
@@ -248,9 +248,9 @@ async def download_attachment(ctx: RequestContext, request: DownloadAttachment) 
 
 
 class LinkAttachment(Request):
-    """Get an address from which an attachment can be fetched for a while, without a key.
+    """Get a temporary URL of an attachment that needs no key.
 
-    Only where mail is kept in a bucket; whoever has the address can read the attachment.
+    Only if mail is stored in a bucket; anyone who has the URL can read the attachment.
     """
 
     attachment_id: AttachmentId
@@ -266,7 +266,7 @@ async def link_attachment(ctx: RequestContext, request: LinkAttachment) -> Downl
 
 
 class DownloadMessage(Request):
-    """Download the source of a message, byte for byte as it came."""
+    """Download the source of a message, byte for byte."""
 
     message_id: MessageId
 
@@ -279,9 +279,9 @@ async def download_message(ctx: RequestContext, request: DownloadMessage) -> Dow
 
 
 class LinkMessage(Request):
-    """Get an address from which the source of a message can be fetched for a while, without a key.
+    """Get a temporary URL of the source of a message that needs no key.
 
-    Only where mail is kept in a bucket; whoever has the address can read the message.
+    Only if mail is stored in a bucket; anyone who has the URL can read the message.
     """
 
     message_id: MessageId

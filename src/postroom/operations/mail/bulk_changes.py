@@ -131,8 +131,8 @@ def _flag_action(flag: str, *, is_added: bool) -> Action:
 class UpdateMessages(MessageChanges):
     """Change labels, flags and mailbox of messages.
 
-    By message_ids it is done at once. By filter the answer is a plan of what would change; call
-    again with plan_id to carry it out. undo_id of the answer takes it back.
+    With message_ids, the change is made immediately. With filter, the response is a plan; call
+    again with plan_id to apply it. The returned undo_id undoes the change.
     """
 
     constraints: ClassVar[tuple[Constraint, ...]] = (

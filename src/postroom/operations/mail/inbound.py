@@ -87,7 +87,7 @@ _SETTINGS = {
 
 class ReceivePosting(Request):
     """Receive mail from a provider's webhook. The provider posts in its own
-    format and needs no key; its signature is checked."""
+    format and needs no key; its signature is verified."""
 
     provider: Annotated[Provider, argument("The provider.", "mailgun")]
     format: Annotated[

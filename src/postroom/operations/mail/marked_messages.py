@@ -107,7 +107,7 @@ async def check_reply(ctx: RequestContext, request: CheckReply) -> ReplyVerdicts
 async def _agents(ctx: RequestContext, inbox: Inbox) -> list[tuple[str, str]]:
     """The agents that may send from an inbox and that the caller may know of: ids and names.
 
-    Who may not list keys knows of their own.
+    A caller who may not list keys sees only their own.
     """
     if Scope.ADMIN not in ctx.caller.scopes or is_limited(ctx):
         return [(ctx.caller.key_id, "")] if Scope.SEND in ctx.caller.scopes else []

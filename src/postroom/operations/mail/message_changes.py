@@ -36,9 +36,9 @@ _Labels = list[LabelName] | None
 
 
 class UpdateMessage(Request):
-    """Set the flags or the labels of a message; each list replaces the current
+    """Set the flags or the labels of a message; each list replaces the current one.
 
-    one. Lists to add and to remove change only what they name.
+    Lists to add and to remove change only what they name.
     """
 
     constraints = (change_of(_CHANGES, f"give something to change: {', '.join(_CHANGES)}"),)
@@ -182,7 +182,7 @@ async def rename_label(ctx: RequestContext, request: RenameLabel) -> Label:
 
 
 class DeleteLabel(Request):
-    """Take a label off all messages you may see; the messages stay."""
+    """Remove a label from all messages you may see; the messages stay."""
 
     label: Annotated[LabelName, argument("The label.", "Work")]
 

@@ -78,7 +78,7 @@ def _fit_message(message: ThreadMessage, cut: int) -> ThreadMessage:
 
 
 class MergeThreads(Request):
-    """Put several threads of one inbox together into the first of them."""
+    """Merge several threads of one inbox into the first of them."""
 
     thread_ids: Annotated[
         list[Id],
@@ -98,7 +98,7 @@ async def merge_threads(ctx: RequestContext, request: MergeThreads) -> Thread:
 
 
 class SplitThread(Request):
-    """Take messages out of a thread into a new one of their own."""
+    """Move messages from a thread into a new one."""
 
     thread_id: ThreadId
     message_ids: Annotated[

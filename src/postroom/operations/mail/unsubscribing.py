@@ -28,7 +28,7 @@ _UNCHECKED = (
 class Unsubscribe(Request):
     """Unsubscribe from the mailing list that sent a message, by one click or by mail.
 
-    A list that offers only a web page is refused: a person must open it.
+    A list that offers only a web page is refused, because a person must open it.
     """
 
     message_id: MessageId
@@ -67,7 +67,7 @@ def _allowed(message: Message, ways: UnsubscribeOptions) -> UnsubscribeOptions:
 
 
 def _without_click(message: Message, ways: UnsubscribeOptions) -> UnsubscribeOptions:
-    """Only the mail: whoever wrote the headers may not be the sender (RFC 8058 §4)."""
+    """Only the mail: the headers may not be written by the sender (RFC 8058 §4)."""
     if ways.mail is None:
         raise Conflict(
             f"no valid DKIM signature of {message.id} covers its unsubscribe headers, and it "
@@ -96,10 +96,10 @@ async def _unsubscribe(
 async def _click(ctx: RequestContext, url: str) -> str | None:
     """Post the request of RFC 8058; returns why it was not accepted."""
     try:
-        ctx.poster.check(url)
+        ctx.webhook_client.check(url)
     except InvalidInput as error:
         return str(error)
-    posted = await ctx.poster.post(url, _HEADERS, _BODY)
+    posted = await ctx.webhook_client.post(url, _HEADERS, _BODY)
     if posted.is_success:
         await ctx.store.record_audit()
         return None

@@ -121,7 +121,7 @@ def refuse_looser(
 
 
 class GetHeldMail(Request):
-    """Read a mail that waits for approval: what it says, to whom, why it is held, its sha256."""
+    """Read a mail that waits for approval: text, recipients, reasons, sha256."""
 
     message_id: MessageId
 
@@ -198,7 +198,7 @@ async def _held(ctx: RequestContext, message_id: str) -> Message:
 
 
 class ApproveMessage(Request):
-    """Let a held mail leave: exactly the mail with this sha256, once."""
+    """Approve a held mail: exactly the mail with this sha256 is sent, once."""
 
     message_id: MessageId
     sha256: _SHA256
@@ -217,7 +217,7 @@ async def approve_message(ctx: RequestContext, request: ApproveMessage) -> Sent:
 
 
 class RejectMessage(Request):
-    """Keep a held mail from leaving, for good. The note is shown to its sender."""
+    """Reject a held mail: it is never sent. The note is shown to its sender."""
 
     message_id: MessageId
     sha256: _SHA256
@@ -278,7 +278,7 @@ class SenderPatterns(Request):
 
 
 class SetPolicy(Request):
-    """Set the policy of an inbox: approval, recipients, and whose mail it accepts."""
+    """Set the policy of an inbox: approval, recipients and accepted senders."""
 
     inbox_id: Annotated[InboxName, argument("The inbox.", "inb_7k2m9q")]
     approval: ApprovalMode = None
@@ -310,7 +310,7 @@ async def set_policy(ctx: RequestContext, request: SetPolicy) -> InboxPolicy:
 
 
 class CheckPolicy(Request):
-    """Say whether a mail would leave, wait for approval or be refused, and why. Nothing is sent.
+    """Say whether a mail would be sent, held for approval or refused, and why. Nothing is sent.
 
     The policies of this key, or of the caller, apply.
     """

@@ -66,9 +66,10 @@ SendAt = Annotated[Moment, argument("Time at which send_draft delivers it.", "20
 
 
 class CreateDraft(MailArguments):
-    """Write a mail without sending it; send_draft sends it, at send_at if that is given.
+    """Write a mail without sending it; send_draft sends it, at send_at if given.
 
-    With in_reply_to or thread_id, to and subject may be left out: they follow from what it answers.
+    With in_reply_to or thread_id, to and subject are optional: they are taken from the mail that it
+    answers.
     """
 
     constraints = (

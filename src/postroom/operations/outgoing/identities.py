@@ -104,8 +104,8 @@ async def _allow(ctx: RequestContext, inbox: Inbox, alias: RemoteIdentity) -> No
         await ctx.providers.create_alias(account, alias)
     elif not (alias.email.startswith(f"{local}+") and alias.email.endswith(f"@{own}")):
         raise InvalidInput(
-            f"email: the provider of {account.id} cannot create addresses; give one of its own, "
-            f"such as {local}+sales@{own}, or one at {', '.join(ctx.domains)}"
+            f"email: the provider of {account.id} cannot create addresses; use one of its own "
+            f"addresses, such as {local}+sales@{own}, or one at {', '.join(ctx.domains)}"
         )
 
 
@@ -135,7 +135,7 @@ async def update_identity(ctx: RequestContext, request: UpdateIdentity) -> Ident
 
 
 class DeleteIdentity(Request):
-    """Take an alias away from its inbox; what it has received stays there."""
+    """Remove an alias from its inbox; mail it has received stays there."""
 
     identity_id: IdentityId
 

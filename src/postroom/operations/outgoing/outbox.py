@@ -81,7 +81,7 @@ async def retry_message(ctx: RequestContext, request: RetryMessage) -> Sent:
 class CancelMessage(Request):
     """Stop a message that is queued or scheduled: it becomes a draft again.
 
-    If somebody has got it already, it is stopped for the others only.
+    If a recipient already has it, it is stopped for the others only.
     """
 
     message_id: MessageId
@@ -142,7 +142,7 @@ def recipients_by_role(mail: Message | HeldMail) -> dict[str, list[Recipient]]:
 
 
 class PauseOutbox(Request):
-    """Hold back all mail that would leave, until the outbox is resumed."""
+    """Pause all outgoing mail until the outbox is resumed."""
 
 
 @operation(Scope.ADMIN)

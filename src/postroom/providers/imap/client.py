@@ -135,7 +135,7 @@ class Client:
         if self.can("SASL-IR"):
             pieces.append(next(replies))
         # A second challenge holds an error; the server refuses after an empty line.
-        reply = self.connection.converse(
+        reply = self.connection.send_with_challenges(
             "AUTHENTICATE", *pieces, reply=lambda _: next(replies, b"")
         )
         await self._log_in(reply)

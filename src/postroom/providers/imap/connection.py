@@ -230,7 +230,9 @@ class Connection(asyncio.Protocol):
             await self._send(pending, pieces, literals, timeout_s)
         return await self._wait_for_completion(pending, timeout_s)
 
-    async def converse(self, name: str, *pieces: Piece, reply: Callable[[bytes], bytes]) -> Status:
+    async def send_with_challenges(
+        self, name: str, *pieces: Piece, reply: Callable[[bytes], bytes]
+    ) -> Status:
         """Send a command that the server may answer with challenges, such as AUTHENTICATE."""
         pending = self._new_command(name)
         async with self._sending:

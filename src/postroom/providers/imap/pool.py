@@ -147,7 +147,7 @@ class Pool:
         self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
         self._leased = 0
         self._idle: list[tuple[Client, float]] = []
-        self._reaper: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
     async def lease(self, *, fresh: bool = False, checked: bool = False) -> AsyncIterator[Client]:
@@ -197,25 +197,25 @@ class Pool:
             client.connection.close("a command was abandoned")
             return
         self._idle.append((client, asyncio.get_running_loop().time()))
-        self._reap_later()
+        self._close_idle_later()
 
-    def _reap_later(self) -> None:
-        if self._reaper is None:
-            self._reaper = asyncio.get_running_loop().call_later(MAX_IDLE_S, self._reap)
+    def _close_idle_later(self) -> None:
+        if self._idle_timer is None:
+            self._idle_timer = asyncio.get_running_loop().call_later(MAX_IDLE_S, self._close_idle)
 
-    def _reap(self) -> None:
-        self._reaper = None
+    def _close_idle(self) -> None:
+        self._idle_timer = None
         oldest = asyncio.get_running_loop().time() - MAX_IDLE_S
         for client, since in self._idle:
             if since <= oldest:
                 client.connection.close("idle for too long")
         self._idle = [(c, since) for c, since in self._idle if not c.connection.is_closed]
         if self._idle:
-            self._reap_later()
+            self._close_idle_later()
 
     async def close(self) -> None:
-        if self._reaper is not None:
-            self._reaper.cancel()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         idle, self._idle = self._idle, []
         await asyncio.gather(*(client.logout() for client, _ in idle))
 

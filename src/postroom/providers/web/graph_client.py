@@ -34,7 +34,7 @@ _CHUNK = 10 * 320 * 1024
 
 _SELECT = "isRead,isDraft,flag,categories,receivedDateTime,parentFolderId"
 _SIZE = "singleValueExtendedProperties($filter=id eq 'Integer 0x0E08')"
-"""PidTagMessageSize; a message has no property of its own for it."""
+"""PidTagMessageSize; a message has no regular property for it."""
 
 _LISTING = {"$select": _SELECT, "$expand": _SIZE, "$orderby": "receivedDateTime desc"}
 _NOT_OFFERED = (400, 404, 405)

@@ -143,7 +143,7 @@ def _remove(tx: Transaction, collection: int, segments: Sequence[int]) -> None:
 
 
 def purge_deleted(tx: Transaction, collection: int) -> None:
-    """Move tombstones into segments, and dissolve segments that are mostly deleted.
+    """Move tombstones into segments, and remove segments that are mostly deleted.
 
     Their live documents return to the buffer under the same numbers, so cursors stay valid. Readers
     start again, because `epoch` changes.

@@ -1,4 +1,5 @@
-"""The way in to the ranking index: documents of collections and their vectors, and the searchers.
+"""The interface of the ranking index: documents of collections and their vectors, and the
+searchers.
 
 All other modules of this package are private to it.
 """

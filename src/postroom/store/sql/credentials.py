@@ -149,13 +149,13 @@ def remove_key(tx: Transaction, key_id: str) -> bool:
 
 
 MAX_UNUSED_CLIENTS = 500
-"""Clients that registered and that nobody has let in yet; the oldest make way."""
+"""Registered clients that nobody has granted access yet; the oldest are removed."""
 
 _TOKEN_RETENTION = timedelta(days=1)
 """How long a token stays after its end, so that one that comes again is known."""
 
 _RETURNS_WITHIN = timedelta(days=90)
-"""How long a client that was let in stays registered after its last token has expired."""
+"""How long a client with a grant stays registered after its last token has expired."""
 
 MAX_TOKENS = 2_000
 """Tokens of one grant that are kept, which is a month of refreshes every hour."""
@@ -183,7 +183,7 @@ _SURPLUS_CLIENTS = f"""
 def add_oauth_client(
     tx: Transaction, client: OAuthClient, *, now: datetime, expires_at: datetime
 ) -> None:
-    """Store a client that registered; of those that nobody let in, the oldest make way."""
+    """Store a registered client; of those without a grant, the oldest are removed."""
     tx.run("DELETE FROM oauth_clients WHERE expires_at <= :now", now=seconds(now))
     insert(
         tx,
@@ -282,7 +282,7 @@ def remove_surplus_tokens(tx: Transaction, key_id: str, max_tokens: int = MAX_TO
 
 
 def remove_token(tx: Transaction, secret_hash: bytes) -> bool:
-    """End one access token; its grant goes on."""
+    """End one access token; its grant stays valid."""
     tx.announce("keys")
     return tx.run("DELETE FROM oauth_tokens WHERE secret_hash = :hash", hash=secret_hash) > 0
 

@@ -155,7 +155,7 @@ def newest_event(tx: Transaction, visible: Visible) -> int:
 def last_event_before(tx: Transaction, at: datetime, visible: Visible) -> int:
     """The number of the last event before a time; 0 if there is none.
 
-    The time of an imported mail may be anything, so it is passed over.
+    The time of an imported mail may be anything, so it is skipped.
     """
     where, params = within("inbox", visible_numbers(tx, visible))
     sql = f"""SELECT number FROM events
@@ -226,7 +226,7 @@ _OUTCOMES: dict[str, EventType] = {
 
 
 ALL_INBOXES, ALL_CALLERS = 0, ""
-"""The sums are stored like an inbox and a caller of their own, so that reading them is cheap. What
+"""The sums are stored as a separate inbox and caller, so that reading them is cheap. What
 happened in an inbox that is removed later stays in the sums."""
 
 _DAY_S = 86_400

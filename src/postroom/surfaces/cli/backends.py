@@ -29,14 +29,14 @@ Answer = Body | Download | Events
 
 
 class Backend(Protocol):
-    """What runs operations; an answer is the same, whatever does."""
+    """Runs operations, with the same results on each backend."""
 
     async def call(self, operation: Operation[Any, Any], arguments: Mapping[str, Any]) -> Answer:
         """Call an operation. Raises MailError."""
         ...
 
     async def body(self, operation: Operation[Any, Any], arguments: Mapping[str, Any]) -> Body:
-        """The answer of an operation that answers with JSON."""
+        """The result of an operation that returns JSON."""
         answered = await self.call(operation, arguments)
         assert isinstance(answered, dict)
         return answered
@@ -149,7 +149,7 @@ async def _ids(backend: Backend, prefix: str, others: dict[str, Any]) -> list[st
 
 
 async def rows_of(backend: Backend, kind: str, of: dict[str, Any]) -> list[dict[str, Any]]:
-    """All rows of a kind of which there are few."""
+    """All rows of a kind that has few."""
     operation = operation_at(LISTS[kind])
     rows: list[dict[str, Any]] = []
     arguments: dict[str, Any] = {**of, "limit": 100}

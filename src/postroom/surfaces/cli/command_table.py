@@ -1,4 +1,4 @@
-"""The table of commands. Nothing here imports what it names."""
+"""The table of commands. This module does not import the commands that it names."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from postroom.config.loading import preference
 from postroom.errors import InvalidInput
 from postroom.surfaces.cli.backends import Backend, Body, with_whole_ids
 from postroom.surfaces.cli.session import Session
-from postroom.surfaces.cli.terminal import inert
+from postroom.surfaces.cli.terminal import without_controls
 
 COMMANDS = {"send_message": "send", "create_draft": "draft create"}
 """Operations whose mail has a head to fill in."""
@@ -34,7 +34,7 @@ _QUOTED_CHARS = 20_000
 def wants_editor(
     session: Session, operation: Operation[Any, Any], arguments: dict[str, Any]
 ) -> bool:
-    """Whether a person at a terminal gave no text for a mail."""
+    """Whether a person at a terminal must write the text of a mail."""
     is_composing = operation.name in COMMANDS or operation.name == REPLY
     has_text = "body_text" in arguments or "body_html" in arguments
     is_person = sys.stdin.isatty() and sys.stdout.isatty() and not session.as_json
@@ -69,7 +69,7 @@ def write(
 def kept_unless_done(
     session: Session, operation: Operation[Any, Any], arguments: dict[str, Any]
 ) -> Iterator[Callable[[], None]]:
-    """Keep the written text in a file, unless what the block is given is called."""
+    """Keep the written text in a file, unless the block calls the function that it gets."""
     is_done = False
 
     def done() -> None:
@@ -96,7 +96,7 @@ def _retry_command(
         option = session.options.get(name, f"--{name}")
         for one in value if isinstance(value, list) else [value]:
             words += [option] if one is True else [option, str(one)]
-    return inert(shlex.join([*words, "--text-file", str(path)]))
+    return without_controls(shlex.join([*words, "--text-file", str(path)]))
 
 
 async def _original(backend: Backend, message_id: str) -> str:
@@ -108,8 +108,10 @@ async def _original(backend: Backend, message_id: str) -> str:
         return ""
     mail: Body = await backend.body(get_message, asked)
     sender = f"{mail['from_name']} <{mail['from_address']}>".strip()
-    lines = inert(mail["text"])[:_QUOTED_CHARS].rstrip().split("\n")
-    return "\n".join([f"#\n# {sender}: {inert(mail['subject'])}", *(f"# > {x}" for x in lines)])
+    lines = without_controls(mail["text"])[:_QUOTED_CHARS].rstrip().split("\n")
+    return "\n".join(
+        [f"#\n# {sender}: {without_controls(mail['subject'])}", *(f"# > {x}" for x in lines)]
+    )
 
 
 def _template(arguments: dict[str, Any], head: tuple[str, ...], quoted: str) -> str:
@@ -153,7 +155,7 @@ def _editor() -> list[str]:
 
 
 def _edited(editor: list[str], template: str) -> str:
-    """What a person made of a text. Raises InvalidInput."""
+    """The text after a person has edited it. Raises InvalidInput."""
     path = _file(template)
     ended = subprocess.run([*editor, str(path)], check=False)
     try:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from postroom.errors import MailError, RateLimited, Unavailable
 from postroom.surfaces.cli.command_table import COMMANDS, OperationCommand
-from postroom.surfaces.cli.terminal import inert, write_json
+from postroom.surfaces.cli.terminal import without_controls, write_json
 
 if TYPE_CHECKING:
     from postroom.model.mail.message import FailedAction
@@ -154,7 +154,7 @@ def explain_failures(failed: Sequence[FailedAction], session: Session) -> int:
 
 def _write(lines: Sequence[str]) -> None:
     for line in lines:
-        print(f"error: {inert(line)}", file=sys.stderr)
+        print(f"error: {without_controls(line)}", file=sys.stderr)
 
 
 def _lines(error: MailError, options: Options) -> list[str]:

@@ -1,4 +1,4 @@
-"""Pages of rows as tables: which columns each kind of row has, and what stands in them."""
+"""Pages of rows as tables: which columns each kind of row has, and their content."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def table_of(kind: type, rows: list[Row], screen: Screen) -> list[str]:
 
 
 def _cell(kind: type, row: Row, name: str, *, is_compact: bool) -> str:
-    """What stands in one cell."""
+    """The content of one cell."""
     words = scope_words(kind, row, name)
     if words is not None:
         return words
@@ -149,7 +149,7 @@ def scope_words(kind: type, row: Row, name: str) -> str | None:
 
 
 def _who(row: Row) -> str:
-    """Who wrote it, or to whom we wrote: a name where there is one."""
+    """The sender, or the recipients of outgoing mail, by name if there is one."""
     if row.get("direction") == "outbound":
         return "to " + ", ".join(row.get("to_addresses", ()))
     return str(row.get("from_name") or row.get("from_address", ""))
@@ -170,7 +170,7 @@ def _status(row: Row) -> str:
 
 
 def size_words(size: int) -> str:
-    """A number of bytes as people write it."""
+    """A number of bytes in a readable unit."""
     if size < 1_000:
         return f"{size} B"
     return f"{size / 1_000:.0f} KB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"

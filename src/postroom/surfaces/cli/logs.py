@@ -34,7 +34,7 @@ class _Formatter(logging.Formatter):
     """What both formats share: the context of an event without secrets, and short tracebacks."""
 
     def context(self, record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
-        """What an event says besides its name."""
+        """The fields of an event besides its name."""
         for name, value in vars(record).items():
             if name not in _STANDARD_ATTRIBUTES:
                 yield name, _MASK if _SECRET_NAME.search(name) else _short(value)

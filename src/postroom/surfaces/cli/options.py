@@ -215,7 +215,7 @@ def parameters_of(fields: list[Field]) -> list[click.Parameter]:
     metavar = " ".join(f"[{f.name.upper()}]" + ("..." if f.is_list else "") for f in plain)
 
     def complete(ctx: click.Context, param: click.Parameter, begun: str) -> list[CompletionItem]:
-        """Complete the argument that stands at this place, unless its option gave it."""
+        """Complete the argument at this position, unless its option was given."""
         left = [f for f in plain if not ctx.params.get(f.name)]
         at = min(len(ctx.params.get("alone") or ()), len(left) - 1)
         found = left[at].complete if left else None
@@ -338,7 +338,7 @@ def files(ctx: click.Context, param: click.Parameter, begun: str) -> list[Comple
 
 
 def completes(name: str, choices: Sequence[str] = ()) -> Complete | None:
-    """What completes the values of an argument; None if nothing does."""
+    """The completer of an argument's values; None if there is none."""
     if choices:
         return lambda ctx, param, begun: [
             CompletionItem(one) for one in choices if one.startswith(begun)
@@ -349,7 +349,10 @@ def completes(name: str, choices: Sequence[str] = ()) -> Complete | None:
 
 
 def stored(session: Session | None, name: str, begun: str) -> list[CompletionItem]:
-    """Values that are stored, newest first. Silent: a completion must not disturb what is typed."""
+    """Values that are stored, newest first.
+
+    Errors are ignored, because a completion must not disturb typing.
+    """
     if session is None:
         return []
     try:

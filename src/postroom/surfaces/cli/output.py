@@ -24,7 +24,7 @@ from postroom.surfaces.cli.exit_codes import (
 )
 from postroom.surfaces.cli.session import Session
 from postroom.surfaces.cli.tables import Screen, Text
-from postroom.surfaces.cli.terminal import cell, inert, write_bytes, write_json
+from postroom.surfaces.cli.terminal import cell, without_controls, write_bytes, write_json
 from postroom.surfaces.cli.views import render
 
 
@@ -79,7 +79,7 @@ async def _write_out(download: Download) -> None:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     async for chunk in download.chunks:
         if sys.stdout.isatty():
-            sys.stdout.write(inert(decoder.decode(chunk)))
+            sys.stdout.write(without_controls(decoder.decode(chunk)))
         else:
             write_bytes(chunk)
 

@@ -61,7 +61,7 @@ def everywhere() -> list[click.Parameter]:
 
 
 def suggestions(name: str, known: Collection[str]) -> list[str]:
-    """What a mistyped word may mean, the best first."""
+    """The likely meanings of a mistyped word, best first."""
     from difflib import get_close_matches
 
     longer = [one for one in known if len(name) > 2 and one.startswith(name)]
@@ -81,7 +81,7 @@ class Commands(click.Group):
 
 
 def _no_such_command(ctx: click.Context, word: str, rest: list[str]) -> str:
-    """The commands that may be meant: of this group, or of another that has this word."""
+    """The likely commands: of this group, or of another that has this word."""
     group = f"{ctx.info_name} " if ctx.parent is not None else ""
     of_group = [name for name in [*_ROWS, *TOP_LEVEL_HELP] if name.startswith(group)]
     names = list(dict.fromkeys(name.removeprefix(group).split()[0] for name in of_group))
@@ -235,7 +235,7 @@ def _explain_usage(error: click.ClickException, session: Session) -> int:
 
 
 def _no_such_option(name: str, ctx: click.Context | None) -> str:
-    """What is wrong with an option: its place, or its spelling."""
+    """The problem with an option: its position, or its spelling."""
     if ctx is not None and any(name in param.opts for param in program.params):
         return f"{name} goes before the command: `postroom {name} … {_words_of(ctx)}`"
     known = [opt for p in ctx.command.params for opt in p.opts] if ctx is not None else []

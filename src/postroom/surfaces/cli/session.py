@@ -159,7 +159,7 @@ class Session:
         return settings.database_url is not None or (settings.data_dir / "postroom.db").exists()
 
     def perform(self, work: Callable[[Backend], Awaitable[T]], *, creates: bool = False) -> T:
-        """Do the work where the operations are. Few commands *create* a store."""
+        """Run the work on the backend of the operations. Few commands *create* a store."""
         import asyncio
 
         from postroom.surfaces.cli.backends import Local
@@ -270,7 +270,7 @@ _ROOT = 0
 
 
 def prepare_folder(settings: Settings, *, creates: bool) -> None:
-    """Check the data folder before it is opened; a command that *creates* a store says so.
+    """Check the data folder before it is opened; a command that *creates* a store reports it.
 
     Raises:
         NotFound: there is no store, and the command creates none.
@@ -291,7 +291,7 @@ def prepare_folder(settings: Settings, *, creates: bool) -> None:
 
 
 def no_store(folder: Path) -> str:
-    """What to do about a folder without a store."""
+    """Advice on a folder without a store."""
     what = "has no Postroom data" if folder.exists() else "does not exist"
     return (
         f"{folder.absolute()} {what}; check --data and POSTROOM_DATA_DIR. To create it, run "
@@ -320,7 +320,7 @@ def check_owner(folder: Path) -> None:
 
 
 def _another_user(path: Path, other: int, me: int, *, owns_folder: bool, left: bool) -> str:
-    """What to do about the folder of another user, in which we may have *left* our files."""
+    """Advice on the folder of another user, in which we may have *left* files."""
     says = f"{path.absolute()} belongs to {_user(other)}, but this runs as {_user(me)}"
     folder = path if path.is_dir() else path.parent
     if owns_folder and me != _ROOT:
@@ -342,7 +342,7 @@ _SECRET_OPTIONS = ("--key", "--password", "--token")
 
 
 def _shown_word(word: str) -> str:
-    """A word of the command line as it is repeated: never a secret, and not a whole text."""
+    """A word of the command line for display: never a secret, and not a whole text."""
     if word.startswith(("pk_", "po_", *_SECRET_OPTIONS)) or len(word) > 100:
         return "…"
     return shlex.quote(word)

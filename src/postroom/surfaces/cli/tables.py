@@ -1,4 +1,4 @@
-"""Where text goes: a terminal of some size with a pager, or a pipe; tables for both.
+"""Text output: a terminal of some size with a pager, or a pipe; tables for both.
 
 Tables are aligned within the width of a terminal, and separated by tabs in a pipe.
 """
@@ -23,9 +23,10 @@ BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """Standard output. Text for a pipe is stable: its width, colours and local time do not count.
+    """Standard output. Text for a pipe is stable: it does not depend on width, colours and local
+    time.
 
-    `is_wide` shows every column, uncut.
+    `is_wide` shows every column in full.
     """
 
     is_terminal: bool
@@ -65,7 +66,7 @@ class Text:
         self.notes.append(line)
 
     def show(self) -> None:
-        """Print it; what is longer than the terminal goes through the pager."""
+        """Print it; longer text goes through the pager."""
         if not self.screen.is_terminal:
             for line in self.lines:
                 print(line)
@@ -189,7 +190,7 @@ _TITLES = {
 
 
 def lines_of(columns: Sequence[Column], rows: Sequence[Sequence[str]], screen: Screen) -> list[str]:
-    """The lines of a table. Columns in which nothing stands are left out on a terminal."""
+    """The lines of a table. Empty columns are left out on a terminal."""
     titles = [column.title for column in columns]
     if not screen.is_terminal:
         return ["\t".join(row) for row in (titles, *rows)]
@@ -253,9 +254,9 @@ def is_id(text: str) -> bool:
 
 
 def short_ids(texts: Sequence[str], column: str = "id") -> list[str]:
-    """Ids as short as they can be told apart, without their kind where the column says it.
+    """Ids shortened as far as they stay distinct, without their prefix where the column implies it.
 
-    Only kinds that commands accept so are shortened; other texts stay as they are.
+    Only kinds that commands accept in this form are shortened; other texts stay as they are.
     """
     has_kind = column in MIXED
     different = {text for text in texts if is_id(text) and text[:3] in KINDS.values()}
@@ -271,7 +272,7 @@ def _shortened(text: str, chars: int) -> str:
 
 
 def local_time(text: str, now: datetime | None = None, *, is_day: bool = False) -> str:
-    """A time of ours as people read it: `14:05`, `Nov 17 14:05`, `2025-11-17`; else the text.
+    """A stored time in a readable form: `14:05`, `Nov 17 14:05`, `2025-11-17`; else the text.
 
     With *is_day*, the time of another day is left out.
     """
@@ -287,7 +288,7 @@ def local_time(text: str, now: datetime | None = None, *, is_day: bool = False) 
 
 
 def whole_time(text: str) -> str:
-    """A time of ours in full, in local time: `Tue 17 Nov 2026 14:05 +0100`."""
+    """A stored time in full, in local time: `Tue 17 Nov 2026 14:05 +0100`."""
     if not _MOMENT.fullmatch(text):
         return text
     return f"{datetime.fromisoformat(text).astimezone():%a %d %b %Y %H:%M %z}"

@@ -41,7 +41,7 @@ def write_bytes(content: bytes, stream: TextIO | None = None) -> None:
     stream.buffer.flush()
 
 
-def inert(text: str) -> str:
+def without_controls(text: str) -> str:
     """Text without control characters and invisible characters."""
     from postroom.mail.text.invisible import cleaned, control_pattern  # late, for a quick start
 
@@ -61,7 +61,7 @@ def cell(value: Any) -> str:
             return "; ".join(f"{name} {cell(item)}" for name, item in given.items())
         first, *others = [cell(item) for item in given.values()] or [""]
         return f"{first} ({'; '.join(others)})" if others else first
-    return " ".join(inert(str(value)).split())
+    return " ".join(without_controls(str(value)).split())
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -24,7 +24,7 @@ from postroom.surfaces.cli.tables import (
     whole_time,
     wrapped,
 )
-from postroom.surfaces.cli.terminal import cell, inert
+from postroom.surfaces.cli.terminal import cell, without_controls
 from postroom.surfaces.to_json import shown_fields
 
 Body = Mapping[str, Any]
@@ -62,7 +62,9 @@ def _show_fields(text: Text, kind: Any, body: Body) -> None:
             continue
         title = name.replace("_", " ")
         if isinstance(value, str) and "\n" in value.strip() and _keeps_lines(text, name):
-            text.add(f"{title}:", *(f"  {line}" for line in inert(value).rstrip().split("\n")))
+            text.add(
+                f"{title}:", *(f"  {line}" for line in without_controls(value).rstrip().split("\n"))
+            )
         elif words := _cell_text(text, value):
             text.add(f"{title:{width}}{words}")
 
@@ -121,7 +123,7 @@ def _show_message(text: Text, kind: Any, message: Body) -> None:
 
 
 def _show_held(text: Text, kind: Any, mail: Body) -> None:
-    """A held mail for the person who decides: who gets it and why it is held come first."""
+    """A held mail for the person who decides: recipients and reasons first."""
     time = whole_time if text.screen.is_terminal else str
     hold = mail["hold"]
     rows = {
@@ -167,12 +169,12 @@ def _people(text: Text, message: Body, role: str) -> list[str]:
 
 
 def _paragraphs(text: Text, words: str) -> list[str]:
-    safe = inert(words).rstrip()
+    safe = without_controls(words).rstrip()
     return wrapped(safe, text.screen.width) if text.screen.is_terminal else [safe]
 
 
 def warnings_of(message: Body) -> list[str]:
-    """What is suspicious about a message, in plain words."""
+    """Explanations of what is suspicious about a message."""
     found, auth = message["security"], message["auth"]
     words = [f"the sender may not be who it seems: {one}" for one in found.get("lookalike", ())]
     if found.get("imitates"):

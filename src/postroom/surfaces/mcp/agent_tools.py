@@ -1,4 +1,4 @@
-"""Toolset `agent`: few tools with short answers, for a day's work."""
+"""Toolset `agent`: few tools with short responses, for everyday work."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ TOOL_OF = {
 
 
 def _brief_error(error: MailError) -> Body:
-    """An error in a line, in the words of this toolset."""
+    """An error in one line, with the names of this toolset."""
     body = explain_error(reword(error, TOOL_OF))
     body["error"]["details"].pop("problems", None)
     return body

@@ -39,7 +39,7 @@ _ROWS = ("messages", "matched_messages", "results")
 
 
 def as_text(value: Any) -> str:
-    """Compact JSON; half of a surrogate pair, which UTF-8 has no bytes for, is replaced."""
+    """Compact JSON; unpaired surrogates, which UTF-8 cannot encode, are replaced."""
     try:
         return encode(value).decode()
     except UnicodeEncodeError:
@@ -48,7 +48,7 @@ def as_text(value: Any) -> str:
 
 
 def fit(body: Body, next_step: str, most_chars: int = MAX_CHARS) -> Body:
-    """Cut the largest parts of an answer until it fits; small parts stay whole.
+    """Truncate the largest parts of a response until it fits; small parts stay complete.
 
     Then `truncated` is true, `cut` names what was cut, and `go_on` holds `next_step`:
     how to read the rest.
@@ -56,22 +56,22 @@ def fit(body: Body, next_step: str, most_chars: int = MAX_CHARS) -> Body:
     if len(as_text(body)) <= most_chars:
         return body
     budget = most_chars - _NOTES_CHARS
-    cutter = _Cutter(_largest_share(body, budget))
-    short: Body = cutter.shorten(body, "")
-    cutter.notes |= _drop_rows(short, budget)
-    _mend_offset(body, short)
-    cut = [f"{path}: {what}" for path, what in cutter.notes.items()]
+    shortener = _Shortener(_largest_share(body, budget))
+    short: Body = shortener.shorten(body, "")
+    shortener.notes |= _drop_rows(short, budget)
+    _repair_offset(body, short)
+    cut = [f"{path}: {what}" for path, what in shortener.notes.items()]
     rest = len(cut) - _MAX_NOTES
     cut = [*cut[:_MAX_NOTES], f"and {rest} more"] if rest > 0 else cut
     return {**short, "truncated": True, "cut": cut, "go_on": next_step}
 
 
 def _largest_share(body: Body, budget: int) -> int:
-    """How long each part may be at most so that all of them find room, to a few per cent."""
+    """The maximum length of each part so that all of them fit, to a few per cent."""
     low, high = _LEAST, budget
     while high - low > low // 32:
         middle = (low + high + 1) // 2
-        if len(as_text(_Cutter(middle).shorten(body, ""))) <= budget:
+        if len(as_text(_Shortener(middle).shorten(body, ""))) <= budget:
             low = middle
         else:
             high = middle - 1
@@ -79,8 +79,8 @@ def _largest_share(body: Body, budget: int) -> int:
 
 
 @dataclass(slots=True)
-class _Cutter:
-    """Shortens every text and every list to one share, and keeps note of it."""
+class _Shortener:
+    """Shortens every text and every list to one share, and records this."""
 
     share: int
     notes: dict[str, str] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class _Cutter:
             return text
         self.notes[path] = f"{self.share} characters of {len(text)}"
         short = text[: self.share]
-        return _mend_html(short) if path.endswith("excerpt") else short
+        return _repair_html(short) if path.endswith("excerpt") else short
 
     def _list(self, items: list[Any], path: str) -> list[Any]:
         short = [self.shorten(item, f"{path}[]") for item in items]
@@ -126,14 +126,14 @@ class _Cutter:
         return short
 
 
-def _mend_html(short: str) -> str:
-    """An excerpt that may be HTML without half of a tag or character at its end, and closed."""
+def _repair_html(short: str) -> str:
+    """An excerpt that may be HTML, without a partial tag or character at its end, and closed."""
     whole = _HALF.sub("", short)
     return whole + "</mark>" if whole.count("<mark>") > whole.count("</mark>") else whole
 
 
 def _drop_rows(short: Body, budget: int) -> dict[str, str]:
-    """Leave out rows when even short ones are too many: the last of a page, a thread's oldest."""
+    """Drop rows if even short ones are too many: the last of a page, the oldest of a thread."""
     name = next((name for name in _ROWS if name in short), "results")
     rows = short.get(name) or []
     over = len(as_text(short)) - budget
@@ -150,8 +150,8 @@ def _drop_rows(short: Body, budget: int) -> dict[str, str]:
     return {name: f"{len(kept)} of {len(rows)}"}
 
 
-def _mend_offset(body: Body, short: Body) -> None:
-    """Let `next_offset` point to where the text of a message ends now."""
+def _repair_offset(body: Body, short: Body) -> None:
+    """Set `next_offset` to the new end of the text of a message."""
     whole, part = body.get("text"), short.get("text")
     if not isinstance(whole, str) or not isinstance(part, str) or whole == part:
         return
@@ -185,7 +185,7 @@ def _shaped(tool: Tool, result: Any) -> Body:
     if "untrusted" in body and not is_inert(text.encode()):
         body = presented(body)
         text = as_text(body)
-    # Base64 and sources have limits of their own.
+    # Base64 and sources have separate limits.
     is_whole = tool.never_truncated and tool.cut not in body
     return body if is_whole or len(text) <= MAX_CHARS else fit(body, tool.next_step)
 
@@ -232,7 +232,7 @@ class Ends:
     last: bytes = b""
 
     async def of(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Everything as it comes."""
+        """Handles every JSON event."""
         async for chunk in chunks:
             self.first += chunk[: END_BYTES - len(self.first)]
             self.last = (self.last + chunk[-END_BYTES:])[-END_BYTES:]

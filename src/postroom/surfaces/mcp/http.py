@@ -46,7 +46,7 @@ from postroom.surfaces.mcp.tool import Tool
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One call of an older revision, and what the SDK wants to know about the way it came."""
+    """One call of an older revision, with the transport data that the SDK needs."""
 
     call: types.JSONRPCRequest
     revision: str
@@ -102,7 +102,7 @@ def plain_call(request: Request, body: bytes) -> Exchange | None:
 
 
 async def answer(server: Server[Any], exchange: Exchange) -> Response:
-    """Run the call, and write what comes of it."""
+    """Run the call, and write its result."""
     connection = Connection.from_envelope(exchange.revision, None, None)
     reply: dict[str, Any] = {"jsonrpc": "2.0", "id": exchange.call.id}
     try:
@@ -135,7 +135,7 @@ class AccessControl(Protocol):
 
 
 def caller_of(request: ServerRequestContext[Any, Any]) -> Caller:
-    """Who sent the HTTP request that a call came with."""
+    """The caller of the HTTP request of a call."""
     assert request.request is not None
     caller = request.request.scope[_CALLER]
     assert isinstance(caller, Caller)
@@ -225,7 +225,7 @@ def _manager(
 
 
 async def _chunks(receive: Receive) -> AsyncIterator[bytes]:
-    """What comes, piece by piece. Raises ClientDisconnect."""
+    """The body in chunks. Raises ClientDisconnect."""
     more = True
     while more:
         message = await receive()
@@ -236,7 +236,7 @@ async def _chunks(receive: Receive) -> AsyncIterator[bytes]:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Hand out a body that was read already, then whatever comes after it."""
+    """Return a body that was already read, and then further messages."""
     first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:

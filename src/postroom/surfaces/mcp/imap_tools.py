@@ -1,6 +1,6 @@
 """Toolset `imap`: ten tools on a live mailbox, as contract 002 names them.
 
-An answer has a summary in one sentence and names the tool that comes next.
+A response has a summary in one sentence and names the next tool.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CODES = {kind: code for code, kinds in _KINDS.items() for kind in kinds}
 
 
 def present(summarise: Summarise, follow: Follow, body: Body) -> Body:
-    """An answer in its envelope, with a sentence about it and what to do next."""
+    """A response in its envelope, with a summary and the next action."""
     data = {name: value for name, value in body.items() if name != "untrusted"}
     if "issues" in data:
         data["issues"] = [{**i, "code": CODES.get(i["code"], i["code"])} for i in data["issues"]]
@@ -59,13 +59,13 @@ def explain_error(error: MailError) -> Body:
 
 
 def stamp(body: Body, seconds: float) -> Body:
-    """Every answer and every error says when it was made and how long that took."""
+    """Every response and every error has its time and duration."""
     meta = {"now_utc": moment(datetime.now(UTC)), "duration_ms": round(seconds * 1000)}
     return {**body, "meta": meta}
 
 
 def outline(schema: Body) -> Body:
-    """The schema of an answer in its envelope."""
+    """The schema of a response in its envelope."""
     data = {name: shape for name, shape in schema["properties"].items() if name != "untrusted"}
     data["next_action"] = {"type": "object"}
     return {
@@ -83,7 +83,7 @@ def _step(instruction: str, tool: str, **arguments: Any) -> Body:
 
 
 def _why(data: Body) -> str:
-    """The first thing that went wrong, in brackets."""
+    """The first problem, in parentheses."""
     issues = data.get("issues") or []
     return f" ({issues[0]['message']})" if issues else ""
 
@@ -166,7 +166,7 @@ def _deletion(data: Body) -> str:
 
 
 def _after_accounts(data: Body) -> Body:
-    """Look at the mailboxes of the first account."""
+    """Suggest listing the mailboxes of the first account."""
     if not data["accounts"]:
         return _step(
             "No account is configured; set MAIL_IMAP_<ACCOUNT>_HOST, _USER and _PASS and restart",
@@ -177,7 +177,7 @@ def _after_accounts(data: Body) -> Body:
 
 
 def _after_verification(data: Body) -> Body:
-    """Go on to the mailboxes, or try again."""
+    """Suggest listing the mailboxes, or retrying."""
     if data["ok"]:
         return _step("List its mailboxes", "imap_list_mailboxes", account_id=data["account_id"])
     return _repair(data)
@@ -193,13 +193,13 @@ def _after_mailboxes(data: Body) -> Body:
 
 
 def _after_search(data: Body) -> Body:
-    """Go on to the next page, or read the newest message."""
+    """Suggest the next page, or reading the newest message."""
     if data["status"] == "failed":
         return _repair(data)
     where = {"account_id": data["account_id"], "mailbox": data["mailbox"]}
     if "next_cursor" in data:
         where["cursor"] = data["next_cursor"]
-        instruction = "Read a message with imap_get_message, or go on to the next page"
+        instruction = "Read a message with imap_get_message, or continue with the next page"
         return _step(instruction, "imap_search_messages", **where)
     if data["messages"]:
         first = data["messages"][0]["message_id"]

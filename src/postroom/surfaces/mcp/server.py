@@ -1,7 +1,7 @@
 """The MCP surface: our tools on the official SDK, over stdio and streamable HTTP.
 
 For held mail, a client that can open a page is given the address where a person decides. The page
-asks for sign-in. What the client answers decides nothing, so nobody waits for it.
+asks for sign-in. The response of the client has no effect, so nobody waits for it.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _server(
 
 
 async def tool_text(ctx: RequestContext, name: str, arguments: Mapping[str, Any]) -> str:
-    """What an agent reads after it called a tool of the toolsets `agent` and `inbox`."""
+    """The text that an agent gets from a tool of the toolsets `agent` and `inbox`."""
     from postroom.surfaces.mcp.call_tool import call_tool
     from postroom.surfaces.mcp.toolsets import choose_tools
 
@@ -145,7 +145,7 @@ def _choice(app: App) -> dict[str, Any]:
 
 
 def catalogue_hash() -> str:
-    """A name for the whole list of tools: it changes when any word of it does."""
+    """A hash of the whole list of tools: it changes with any word of it."""
     import hashlib
 
     from postroom.surfaces.mcp.call_tool import as_text
@@ -232,7 +232,7 @@ def held_in(result: Mapping[str, Any]) -> str | None:
 
 
 def offer_approval(session: ServerSession, url: str, message_id: str) -> None:
-    """Ask the client to show the page, if it can; the caller goes on."""
+    """Ask the client to show the page, if it can; the call continues."""
     can = session.client_capabilities
     if can is None or can.elicitation is None or can.elicitation.url is None:
         return

@@ -124,7 +124,7 @@ Outgoing = MemoryObjectSendStream[SessionMessage]
 
 @asynccontextmanager
 async def stdio_streams(most_bytes: int) -> AsyncIterator[tuple[Incoming, Outgoing]]:
-    """Take over stdin and stdout; a line over *most_bytes* is refused and passed over.
+    """Take over stdin and stdout; a line over *most_bytes* is refused and skipped.
 
     When nobody reads stdout any more, what runs inside is cancelled.
     """
@@ -157,7 +157,7 @@ def _claim() -> tuple[int, int]:
 
 
 def read_lines(wire_in: int, wire_out: int, most_bytes: int) -> Iterator[bytes | None]:
-    """The lines of the wire, None for one that is too long, until one of its ends is closed."""
+    """The received lines, None for one that is too long, until stdin or stdout is closed."""
     ends = select.poll()
     ends.register(wire_in, select.POLLIN)
     # With no events requested, poll still reports that the reader has closed stdout.
@@ -264,7 +264,7 @@ class _Wire:
             self._all_answered.set()
 
     async def send(self, from_server: MemoryObjectReceiveStream[SessionMessage]) -> None:
-        """Write whatever the server says."""
+        """Write the messages of the server."""
         async with from_server:
             async for item in from_server:
                 await self._write(item.message)

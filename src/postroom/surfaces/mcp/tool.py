@@ -94,7 +94,7 @@ class Tool:
 
     @property
     def needs(self) -> frozenset[str]:
-        """What a caller must have so that the tool is of use; see `rights_of`."""
+        """The rights that a caller needs for the tool; see `rights_of`."""
         of_memories = "namespace" in self.operation.request.model_fields
         scopes = filter(None, (self.operation.scope, self.operation.also))
         return frozenset((OR.join(scopes), *((NAMESPACES,) if of_memories else ())))
@@ -127,7 +127,10 @@ class Tool:
         }
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What the operation is asked. Raises InvalidInput for what the tool does not take."""
+        """The arguments of the operation.
+
+        Raises InvalidInput for arguments that the tool does not have.
+        """
         for name in given:
             if name in self.other_tools:
                 raise InvalidInput(f"{name}: {self.name} takes none; use {self.other_tools[name]}")
@@ -173,14 +176,14 @@ def input_schema(tool: Tool) -> Schema:
 
 def _argument(tool: Tool, argument: str, schema: Schema) -> Schema:
     """An argument without the bounds; what is inside a list is explained by the list's example."""
-    tells_off = argument in tool.shown_defaults
+    shows_default = argument in tool.shown_defaults
     slim = {name: value for name, value in schema.items() if name not in _BOUNDS}
     slim |= {"description": tool.descriptions[argument]} if argument in tool.descriptions else {}
     if slim.get("minimum") in (0, 1):
         del slim["minimum"]
     if "maximum" in slim and (tool.is_brief or slim["maximum"] >= 2**53):
         del slim["maximum"]
-    if slim.get("default") is False and not tells_off:
+    if slim.get("default") is False and not shows_default:
         del slim["default"]
     if "items" in slim:
         slim["items"] = _outline(slim["items"])

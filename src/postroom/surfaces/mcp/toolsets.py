@@ -321,7 +321,7 @@ def _tools_of(toolset: str) -> Sequence[Tool]:
 
 
 def listing() -> str:
-    """What `listing.json` has to hold: one tool per line."""
+    """The content of `listing.json`: one tool per line."""
     toolsets = (*DEFAULT, *ON_DEMAND, *BY_NAME)
     tools = choose_tools(toolsets)
     names = {name: [tool.name for tool in _tools_of(name)] for name in toolsets}

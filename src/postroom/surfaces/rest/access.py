@@ -53,12 +53,12 @@ READABLE = (
 
 
 def is_open(path: str) -> bool:
-    """Whether something at this path is meant for pages of other origins as well."""
+    """Whether pages of other origins may use this path."""
     return any(path == one or path.startswith(f"{one}/") for one in _OPEN_PATHS)
 
 
 def is_preflight(method: str, headers: Headers) -> bool:
-    """Whether a browser asks if a page may send a request."""
+    """Whether this is a CORS preflight request."""
     return method == "OPTIONS" and "access-control-request-method" in headers
 
 
@@ -87,7 +87,7 @@ ACTOR = "postroom.actor"
 """The key in a request's scope for the id of its key, for the access log."""
 
 CHALLENGE = "postroom.challenge"
-"""The key in a request's scope for the header `WWW-Authenticate`, if it has one of its own."""
+"""The key in a request's scope for the header `WWW-Authenticate`, if it has a specific one."""
 
 _FORWARDED = (
     "cdn-loop",
@@ -132,7 +132,7 @@ class AccessControl:
 
     @classmethod
     def of(cls, app: App, *, no_auth: bool) -> AccessControl:
-        """Access control as configured. Raises ConfigError if others could get in."""
+        """Access control as configured. Raises ConfigError if it would be open to others."""
         settings = app.settings
         if no_auth and not is_loopback(settings.host):
             raise ConfigError(
@@ -215,8 +215,8 @@ class AccessControl:
         """The scope with the address of the client: the connection's, or what a proxy says.
 
         Each proxy appends the address from which it got the request to `X-Forwarded-For`. So the
-        list is read from its end; what is left of the first address that is no trusted proxy's
-        may be made up.
+        list is read from its end; entries to the left of the first address that is not a
+        trusted proxy may be forged.
         """
         address, trusted = peer_of(scope), self.app.settings.trusted_proxies
         if not _is_within(address, trusted):
@@ -232,7 +232,7 @@ class AccessControl:
     async def mcp_caller(self, headers: Headers, scope: Scope) -> Caller:
         """Authenticate the caller of `/mcp`, also with an OAuth access token that is for it.
 
-        Whoever is refused is told where to get one (RFC 9728 §5.1). Raises as `caller` does.
+        The error says where to get a token (RFC 9728 §5.1). Raises as `caller` does.
         """
         url = server_url(self.app.settings.public_url, scope)
         error = ', error="invalid_token"' if presented_key(headers) else ""
@@ -262,7 +262,7 @@ class AccessControl:
             return await self.app.authenticate(key, resource)
 
     async def sign_in(self, secret: str, scope: Scope, look_up: Callable[[], Awaitable[T]]) -> T:
-        """Look up what a person signs in with; a wrong one counts and waits like a wrong key.
+        """Look up the secret with which a person signs in; a wrong one counts like a wrong key.
 
         Raises Unauthenticated, RateLimited.
         """
@@ -338,14 +338,14 @@ def _origin_of(url: str) -> str:
 def _has_own_header(headers: Headers) -> bool:
     """Whether there is a header that no page of another origin can add.
 
-    A login of the scheme Basic is none: browsers add it automatically.
+    Credentials of the scheme Basic are not a key: browsers add them automatically.
     """
     scheme = headers.get("authorization", "").partition(" ")[0].lower()
     return scheme == "bearer" or "x-api-key" in headers or "x-requested-with" in headers
 
 
 def _presented(headers: Headers) -> str | None:
-    """The key of a request; a proxy may use `Authorization` for a scheme of its own."""
+    """The key of a request; a proxy may use `Authorization` for its own scheme."""
     scheme, _, bearer = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return bearer.strip() or None

@@ -50,7 +50,7 @@ class Client:
         Raises:
             MailError: as the operation does, or the server cannot be reached.
         """
-        parse_request(operation.request, arguments)  # tells the same problems in the same words
+        parse_request(operation.request, arguments)  # reports the same problems in the same words
         route = _route_of(operation)
         call = _call_of(route, arguments)
         try:

@@ -103,7 +103,7 @@ _MAX_PARAMETERS = 2_000
 
 
 def _not_json(problem: str) -> str:
-    """What is wrong with a body, in words that need no knowledge of the parser."""
+    """The problem with a body, without terms of the parser."""
     if problem.startswith("Number out of range"):
         return "the body has a number that is too large; send one below 1e308"
     if problem == "Input data was truncated":
@@ -223,7 +223,7 @@ _RETRY_STATUS = 503
 
 
 def status_for(error: MailError, scope: Mapping[str, Any]) -> int | None:
-    """The status of an answer to a provider; None if it is the one that everybody gets."""
+    """The status of a response to a provider; None if it is the usual one."""
     provider = scope.get(POSTED_BY)
     if provider is None:
         return None
@@ -245,7 +245,7 @@ def problem(
     status: int | None = None,
     **more: object,
 ) -> Response:
-    """An error as an answer; *more* are members beside those that every problem has."""
+    """An error as a response; *more* are additional members of the problem."""
     kind = KINDS[code]
     status = status or kind.status
     body = {

@@ -5,7 +5,7 @@
     the head of another request                     75 s, and 30 s from its first byte
     a client to read the response                   5 minutes
 
-A request body has limits of its own (`admission/spool.py`). A request that is being
+A request body has separate limits (`admission/spool.py`). A request that is being
 answered has none: it may be a stream of events, or a call that waits for mail. At the limit of
 connections, the one that we have waited for longest is closed for the next.
 
@@ -58,7 +58,7 @@ BACKLOG = 2_048
 
 HEAD_S = 30.0
 UNREAD_S = 300.0
-_TELL_EVERY_S = 60.0
+_LOG_EVERY_S = 60.0
 
 _NOT_HTTP = Malformed("this is not an HTTP/1.1 request, or its head is too long")
 _FULL = Unavailable("too many connections; try again", retry_after=1)
@@ -72,7 +72,7 @@ class ConnectionLimit(ServerState):
         self.most = most
         self.waited_for: dict[Protocol, None] = {}
         """Ordered by waiting time, longest first."""
-        self._told_at = float("-inf")
+        self._logged_at = float("-inf")
 
     def enforce(self, now: float) -> None:
         """Close the longest-waiting connection at the limit; never one that is being answered."""
@@ -80,16 +80,16 @@ class ConnectionLimit(ServerState):
             return
         if waited_for := next(iter(self.waited_for), None):
             waited_for.close_for_limit()
-        if now >= self._told_at + _TELL_EVERY_S:
-            self._told_at = now
+        if now >= self._logged_at + _LOG_EVERY_S:
+            self._logged_at = now
             log.warning("connections.full", extra={"most": self.most})
 
 
 class _Strict(h11.Connection):
     """Refuses a request that says twice how long it is (RFC 9112 §6.1), or whose head is too long.
 
-    Whoever passed the first on may have believed the other length; then what we take for the next
-    request would be a part of this. The second h11 refuses only if it comes in pieces.
+    A proxy may have used the other length; part of this body would then be taken for the next
+    request. The second h11 refuses only if it comes in pieces.
     """
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
@@ -168,7 +168,7 @@ class Protocol(H11Protocol):
         self._close()
 
     def close_for_limit(self) -> None:
-        """Close at once, to make room for another connection."""
+        """Close immediately, for another connection."""
         self.server_state.waited_for.pop(self, None)
         if self._has_begun:
             self.transport.write(_error_response(_FULL))
@@ -186,7 +186,7 @@ class Protocol(H11Protocol):
         return self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
 
     def _update_waiting(self) -> None:
-        """See whether it is our turn now, or theirs."""
+        """Check whether it is our turn now, or the client's."""
         if self._is_being_answered and not self.flow.write_paused:
             self.server_state.waited_for.pop(self, None)
         elif not self.transport.is_closing():

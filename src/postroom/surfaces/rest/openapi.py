@@ -1,4 +1,4 @@
-"""The OpenAPI document, and what each endpoint answers."""
+"""The OpenAPI document, with the responses of each endpoint."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _MORE_HEADERS: dict[int, Schema] = {
 
 
 class Shapes:
-    """Collects every shape that an answer has, once."""
+    """Collects the schema of every type in a response, once."""
 
     def __init__(self) -> None:
         self.written: dict[str, Schema] = {}
@@ -61,7 +61,7 @@ class Shapes:
         return _reference(kind.__name__)
 
     def answer(self, result: Any) -> Schema:
-        """The whole answer of an operation."""
+        """The whole response of an operation."""
         if isinstance(result, UnionType):
             return {"anyOf": [self.answer(kind) for kind in get_args(result)]}
         if not is_page(result):
@@ -114,7 +114,7 @@ _NAMES_SOMETHING = ("_id", "_ids", "recipient", "inboxes", "since", "namespace",
 
 
 def _problem_statuses(route: Route) -> list[int]:
-    """What can go wrong: an id needs something that exists, a body can be bad or too large."""
+    """The possible errors: an unknown id, an invalid body, a body that is too large."""
     statuses = {400, 401, 403, 422, 429}
     if route.posted or any(name.endswith(_NAMES_SOMETHING) for name in route.locations):
         statuses.add(404)
@@ -192,7 +192,7 @@ _IDENTIFIERS = ("inbox_id", "message_id", "thread_id", "attachment_id", "key_id"
 
 
 def _links(route: Route, routes: Sequence[Route]) -> Schema:
-    """Where the ids of an answer lead: every endpoint whose path takes one of them."""
+    """Links for the ids in a response: every endpoint whose path takes one of them."""
     ids = _ids_of(route.operation.result)
     links = {
         other.operation.name: {

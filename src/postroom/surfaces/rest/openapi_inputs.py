@@ -38,20 +38,20 @@ def object_schema(model: type[Request], names: Iterable[str]) -> Schema:
 
 
 def argument_schema(info: FieldInfo) -> Schema:
-    """One argument, as exact as its types and what stands beside them can say."""
-    return _sharpen(field_schema(info), info.annotation, info.metadata)
+    """One argument, as exact as its types and their metadata allow."""
+    return _with_constraints(field_schema(info), info.annotation, info.metadata)
 
 
 _OF_FIELD = ("description", "examples", "minProperties")
 """What is said of an argument that is an object, besides its members."""
 
 
-def _sharpen(schema: Schema, annotation: Any, metadata: Sequence[Any]) -> Schema:
+def _with_constraints(schema: Schema, annotation: Any, metadata: Sequence[Any]) -> Schema:
     kind, inner = _without_none(annotation)
     for accepts in (item for item in (*inner, *metadata) if isinstance(item, Accepts)):
         schema = {k: v for k, v in {**schema, **accepts.schema}.items() if v is not None}
     if get_origin(kind) is list:
-        items = _sharpen(schema["items"], get_args(kind)[0], ())
+        items = _with_constraints(schema["items"], get_args(kind)[0], ())
         return {**schema, "items": items}
     if isinstance(kind, type) and issubclass(kind, Request):
         return {
@@ -85,7 +85,7 @@ def _nullable(info: FieldInfo, schema: Schema) -> Schema:
 
 _RAW_TYPES = ("message/rfc822", "application/octet-stream")
 _LAST = {"limit": 1, "offset": 2, "next": 3}
-"""What pages need stands after what is asked for."""
+"""Arguments of pages come after the other arguments."""
 _HEADER_TEXT = "^[!-~](?:[ -~]*[!-~])?$"
 
 

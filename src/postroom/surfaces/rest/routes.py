@@ -43,7 +43,7 @@ class Route:
     """A row of the table.
 
     `statuses` chooses the status by the `status` of the result. `raw` names the argument that is
-    the body itself. `query` names arguments that stand in the query though there is a body.
+    the body itself. `query` names arguments in the query of a request that has a body.
     `headers` lets a header give an argument. `when` chooses this row if a query has this argument.
     `single` means that the path names the one message the action is about: if it failed, the
     request failed. `produces` is the media type of a download. `posted` are the media types of

@@ -55,7 +55,7 @@ def build(
     no_auth: bool = False,
     attempts: Attempts | None = None,
 ) -> ASGIApp:
-    """The application: the table, its pages, and other applications under a path of their own.
+    """The application: the table, its pages, and other applications under separate paths.
 
     A mounted application gets its requests as they came, with the whole path, once Host and
     Origin are checked; who asks is its own business. A server runs the lifespan of the whole
@@ -124,13 +124,13 @@ async def serve_on(
 @contextlib.contextmanager
 def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
     loop = asyncio.get_running_loop()
-    told_at: float | None = None
+    signalled_at: float | None = None
 
     def stop() -> None:
         # In a group of processes each is told by whoever ends it, and again by the parent.
-        nonlocal told_at
-        told_at = told_at or loop.time()
-        server.force_exit = loop.time() > told_at + FORCE_STOP_S
+        nonlocal signalled_at
+        signalled_at = signalled_at or loop.time()
+        server.force_exit = loop.time() > signalled_at + FORCE_STOP_S
         server.should_exit = True
 
     signals = (signal.SIGTERM, signal.SIGINT)

@@ -319,5 +319,5 @@ def _request_id(scope: Scope) -> str:
 
 
 def new_request_id() -> str:
-    """A name for a request, for the log and for whoever asks about it."""
+    """An id for a request, for the log and for support questions."""
     return f"req_{secrets.token_hex(8)}"

@@ -225,7 +225,7 @@ async def oauth_redirect(request: PageRequest) -> Values:
     }
 
 
-async def sign_in_failed(_visit: PageRequest) -> Values:
+async def sign_in_failed(_request: PageRequest) -> Values:
     """A sign-in that has to be started again."""
     return {}
 

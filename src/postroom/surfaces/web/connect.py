@@ -48,7 +48,7 @@ _MAX_CHARS = 4_000
 
 
 def _clients(request: PageRequest, key: str) -> tuple[Client, ...]:
-    """The clients; only the owner is told where the data are."""
+    """The clients; only the owner sees the path of the data folder."""
     settings = request.app.settings
     is_in_folder = settings.database_url is None and settings.blobs_url is None
     has_stdio = is_in_folder and request.person.caller.is_owner

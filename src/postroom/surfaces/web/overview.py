@@ -152,7 +152,7 @@ def _of_keys(keys: list[Key], now: datetime) -> list[Task]:
 
 
 async def load_of(request: PageRequest) -> Load | None:
-    """What waits and how much space is left; None for whoever may not see that."""
+    """What waits and how much space is left; None for callers who may not see that."""
     if not sees_installation(request):
         return None
     return await request.call(get_load)

@@ -126,7 +126,7 @@ class FramedPage:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document that a page shows in a frame, with a policy of its own."""
+    """A document that a page shows in a frame, with a separate policy."""
 
     path: str
     content: Callable[[PageRequest], Awaitable[FramedPage]]

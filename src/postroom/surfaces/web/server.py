@@ -396,7 +396,7 @@ def _sign_in_path(wanted: str) -> str:
 
 
 def _path_of(wanted: str) -> str:
-    """The path and query of a URL; empty if it is none."""
+    """The path and query of a URL; empty if it is not a URL."""
     try:
         url = urlsplit(wanted)
     except ValueError:

@@ -152,7 +152,7 @@ _DELIVERIES = 25
 
 
 def state_of(webhook: Webhook) -> str:
-    """Whether a webhook is told of events."""
+    """Whether a webhook receives events."""
     if webhook.stopped:
         return "stopped"
     return "active" if webhook.enabled else "paused"

@@ -27,7 +27,7 @@ Values = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class TextPosition:
-    """Where text stands in the flow: pixels from the top, and from the top of the box that clips.
+    """The position of text in the flow: pixels from the top, and from the top of the clipping box.
 
     `clip_y` is a lower bound, estimated from the lines and heights above.
     """
@@ -133,7 +133,7 @@ class _Builder:
             self.values, self.size, parent.width, self.above.get("perspective", "none")
         )
         is_turned = drawing is not None and (drawing.is_behind or self._is_back(drawing))
-        reason = self._reason(is_turned_away=is_turned)
+        reason = self._reason(is_back_face=is_turned)
         if drawing is not None:
             x, y, scale = x + drawing.x, y + drawing.y, drawing.scale
             is_far = is_far or drawing.x >= WIDTH
@@ -208,9 +208,9 @@ class _Builder:
             self.values.get("backface-visibility") == "hidden"
         )
 
-    def _reason(self, *, is_turned_away: bool) -> str:
+    def _reason(self, *, is_back_face: bool) -> str:
         values = self.values
-        if is_turned_away:
+        if is_back_face:
             return "clipped"
         if values.get("position") in ("absolute", "fixed") and is_clipped(
             values.get("clip", ""), self.size
@@ -327,7 +327,7 @@ class _Builder:
 
 
 def _is_plain(box: Box) -> bool:
-    """Whether text in a box shows wherever it stands."""
+    """Whether text in a box is visible at any position."""
     is_near = -20 <= box.x + box.indent <= WIDTH and -20 <= box.y <= WIDTH
     return is_near and box.clip is None and not box.is_fixed and box.is_in_flow
 

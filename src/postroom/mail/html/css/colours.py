@@ -56,9 +56,9 @@ LINK = Colour(0, 0, 238)
 
 @lru_cache(maxsize=2048)
 def parse_colour(value: str) -> Colour | None:
-    """The colour that a CSS value or an HTML attribute names, None if it names none.
+    """The colour that a CSS value or an HTML attribute names; None if there is none.
 
-    `currentcolor` names none either, because it depends on where it stands.
+    `currentcolor` is not resolved, because it depends on the element.
     """
     value = value.strip().lower()
     if value == "transparent":

@@ -34,7 +34,12 @@ _INHERITED = {
     "-webkit-text-security": "none", "-webkit-text-stroke": "0", "font-family": "serif",
     "font-size-adjust": "none",
 }  # fmt: skip
-_HANDED_DOWN = _INHERITED.keys() - {"color", "-webkit-text-fill-color", "font-size", "font-family"}
+_INHERITED_AS_IS = _INHERITED.keys() - {
+    "color",
+    "-webkit-text-fill-color",
+    "font-size",
+    "font-family",
+}
 _REMEMBERED = (
     "display", "position", "z-index", "float", "flex", "flex-shrink", "flex-basis", "flex-wrap",
     "flex-flow", "flex-direction", "min-width", "top", "bottom", "margin-top", "height",
@@ -114,7 +119,7 @@ def compute_style(
     if not values and custom is parent.custom:
         return inherit_style(parent)
     inherited = parent.inherited
-    own = {name: values[name] for name in _HANDED_DOWN if name in values}
+    own = {name: values[name] for name in _INHERITED_AS_IS if name in values}
     if own:
         inherited = {**inherited, **own}
     size = _size(values.get("font-size"), parent.size_px)
@@ -304,11 +309,11 @@ def _hidden_by_spacing(style: Style) -> str:
         return "masked letters"
     if number(inherited.get("font-size-adjust", "none")) == 0:
         return "font size"
-    return "letter spacing" if _is_crowded(inherited, style.size_px) else ""
+    return "letter spacing" if _overlaps(inherited, style.size_px) else ""
 
 
-def _is_crowded(inherited: Mapping[str, str], size: float) -> bool:
-    """Whether letters or words stand on top of each other, or beyond the page."""
+def _overlaps(inherited: Mapping[str, str], size: float) -> bool:
+    """Whether letters or words overlap, or are outside the page."""
     base = Base(size, size)
     letter = length(inherited.get("letter-spacing", "0"), base) or 0.0
     word = length(inherited.get("word-spacing", "0"), base) or 0.0

@@ -46,7 +46,7 @@ def _typed(query: str) -> bool:
 
 
 def condition(text: str, holds: object, depth: int = 0) -> bool:
-    """A formula of `and`, `or` and `not`; *holds* decides about what stands in brackets."""
+    """A formula of `and`, `or` and `not`; *holds* evaluates what is in brackets."""
     text = text.strip()
     if depth > _MAX_DEPTH:
         return False

@@ -72,7 +72,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class _RuleContext:
-    """Where rules stand: in a layer, nested in selectors, in a scope."""
+    """The context of rules: a layer, the selectors around them, a scope."""
 
     layer: str = ""
     parents: tuple[Selector, ...] = ()

@@ -36,7 +36,7 @@ Block = tuple[Declaration, ...]
 
 @dataclass(slots=True)
 class RawRule:
-    """What stands before the braces, and what stands between them."""
+    """The prelude before the braces, and the content between them."""
 
     prelude: str
     declarations: list[Declaration] = field(default_factory=list)
@@ -119,7 +119,7 @@ def words(text: str) -> list[str]:
 
 
 def function(text: str) -> tuple[str, str] | None:
-    """The name and the arguments of a function, None if the text is none."""
+    """The name and the arguments of a function; None if the text is not a function."""
     if not text.endswith(")"):
         return None
     name, _, inner = text[:-1].partition("(")
@@ -252,7 +252,7 @@ def px(number: float, unit: str) -> Expression | None:
 
 @lru_cache(maxsize=2048)
 def expression(value: str) -> Expression | None:
-    """A length, a percentage, a number or an angle, None if the value is none of them."""
+    """A length, a percentage, a number or an angle; None for any other value."""
     match = _NUMBER.fullmatch(value)
     if match:
         return px(_float(match[1]), match[2])
@@ -265,7 +265,7 @@ def expression(value: str) -> Expression | None:
 
 
 def length(value: str, base: Base) -> float | None:
-    """A length in pixels (or a number, or degrees), None if the value is none."""
+    """A length in pixels (or a number, or degrees); None for any other value."""
     found = expression(value)
     if found is None:
         return None
@@ -413,6 +413,6 @@ def _call(name: str, arguments: list[Expression]) -> Expression:
 
 
 def lengths(value: str, base: Base) -> list[float]:
-    """The lengths that a value lists; what is none is left out."""
+    """The lengths that a value lists; other parts are skipped."""
     found = (length(word, base) for word in split(value, " ") if word)
     return [one for one in found if one is not None]

@@ -268,10 +268,10 @@ def claim(tx: Transaction, holder: str, policy: MergePolicy, now: int) -> Job | 
 def has_work(tx: Transaction, policy: MergePolicy, now: int) -> bool:
     """Whether there is work that no process is doing."""
     active = _active(tx.all(BUILDING_SEGMENTS, state=BUILDING), now)
-    return _has_leftovers(tx, now) or any(_choose(tx, policy, now, active))
+    return _has_rows_to_delete(tx, now) or any(_choose(tx, policy, now, active))
 
 
-def _has_leftovers(tx: Transaction, now: int) -> bool:
+def _has_rows_to_delete(tx: Transaction, now: int) -> bool:
     """Whether there are rows to delete, or jobs that ended without finishing."""
     rows = tx.all(BUILDING_SEGMENTS, state=BUILDING)
     return len(_active(rows, now)) < len(rows) or bool(segment_numbers(tx, DROPPED))
@@ -319,7 +319,7 @@ def _is_idle(tx: Transaction, policy: MergePolicy, now: int) -> bool:
     return newest is not None and bool(newest[0] + policy.idle_s <= now)
 
 
-def dissolve(tx: Transaction, policy: MergePolicy, now: int) -> bool:
+def return_segment_to_buffer(tx: Transaction, policy: MergePolicy, now: int) -> bool:
     """Where no segment can be built: return one that is due for a rewrite to the buffer.
 
     So deleted text disappears from the index there as well. Without such a segment, delete some
@@ -337,8 +337,8 @@ def dissolve(tx: Transaction, policy: MergePolicy, now: int) -> bool:
 
 
 def has_work_without_building(tx: Transaction, policy: MergePolicy, now: int) -> bool:
-    """Whether `dissolve` has anything to do."""
-    return _has_leftovers(tx, now) or bool(_due_segments(tx, policy, now))
+    """Whether `return_segment_to_buffer` has anything to do."""
+    return _has_rows_to_delete(tx, now) or bool(_due_segments(tx, policy, now))
 
 
 def _due_segments(tx: Transaction, policy: MergePolicy, now: int) -> list[int]:

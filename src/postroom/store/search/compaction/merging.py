@@ -45,7 +45,9 @@ async def compact(
     if not await engine.read(lambda tx: has_work(tx, policy, int(now()))):
         return False
     if not can_build:
-        return await _write(engine, lambda tx: jobs.dissolve(tx, policy, int(now())))
+        return await _write(
+            engine, lambda tx: jobs.return_segment_to_buffer(tx, policy, int(now()))
+        )
     job, has_cleaned = await _write(engine, lambda tx: _begin(tx, policy, int(now())))
     if job is None:
         return has_cleaned

@@ -208,8 +208,8 @@ class BoundaryKeys:
             lengths[2 * position, used] = np.where(
                 starts_bigram.take(used), self._first_sizes.take(own), terms.lengths.take(own)
             )
-            goes_on = tokens == pairs.tokens(position, before.take(used))
-            used = used.compress(goes_on & may_go_on.take(used))
+            continues = tokens == pairs.tokens(position, before.take(used))
+            used = used.compress(continues & may_go_on.take(used))
         ends = np.cumsum(lengths.sum(axis=0)).tolist()
         names = self._flat.take(spans(starts.T.ravel(), lengths.T.ravel())).tobytes()
         return names, [0, *ends]

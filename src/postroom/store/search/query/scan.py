@@ -231,7 +231,7 @@ def scan_buffer(
 def _scope(query: SearchQuery, table: str = "m") -> tuple[str, dict[str, object]]:
     if query.thread is None:
         return within(f"{table}.inbox", query.inboxes)
-    # A thread has an index of its own.
+    # Threads have a separate index.
     condition, inboxes = within(f"+{table}.inbox", query.inboxes)
     return f"m.thread = :thread AND {condition}", {"thread": query.thread, **inboxes}
 

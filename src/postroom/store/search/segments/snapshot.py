@@ -45,7 +45,7 @@ def encode_mask(mask: Bools) -> bytes:
 
 
 class Snapshot:
-    """Segments side by side; each starts at a word of its own in a mask."""
+    """Consecutive segments; each starts at a word boundary of a mask."""
 
     def __init__(self, segments: list[Segment]) -> None:
         self.segments = segments

@@ -327,8 +327,8 @@ def find_messages(
     rows = message_rows(tx, answer.numbers, search.inboxes)
     if query.oldest_first:
         rows.reverse()
-    sought = query.q or next(iter(query.words), None)
-    excerpts = _excerpts(tx, rows, sought) if sought else {}
+    wanted = query.q or next(iter(query.words), None)
+    excerpts = _excerpts(tx, rows, wanted) if wanted else {}
     found = tuple(message_row(row, excerpts.get(row[-1])) for row in rows)
     has_more = rows and answer.offset + len(rows) < answer.total
     after = (rows[-1][8], rows[-1][-1]) if has_more else None

@@ -291,7 +291,7 @@ def reject_mail(
     now: datetime,
     note: str | None = None,
 ) -> None:
-    """Keep a held mail from leaving, for good; repeated, it has no further effect.
+    """Reject a held mail permanently; repeated, this has no further effect.
 
     Raises what `approve_mail` raises.
     """

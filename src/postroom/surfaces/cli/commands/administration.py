@@ -122,7 +122,7 @@ NO_INDEX = "the search index was checked by its checksums only: " + missing(
 
 @dataclass(slots=True)
 class VerifyResult:
-    """What verify looked at, and what is wrong."""
+    """What verify checked, and the problems that it found."""
 
     blobs: int = 0
     bytes: int = 0
@@ -152,7 +152,7 @@ def verify(session: Session, *, quick: bool, repair: bool, sweep: bool) -> int:
 
 
 async def examine(app: App, *, quick: bool, repair: bool, sweep: bool) -> VerifyResult:
-    """Look at every row, every blob and every mail."""
+    """Check every row, every blob and every mail."""
     from postroom.pipeline.blobs import sweep_blobs
 
     store = app.services.store
@@ -170,7 +170,7 @@ async def examine(app: App, *, quick: bool, repair: bool, sweep: bool) -> Verify
 
 
 async def _examine_blobs(app: App, result: VerifyResult) -> set[BlobKey]:
-    """Read every blob that must be there; returns those that are not whole."""
+    """Read every blob that must exist; returns the damaged ones."""
     damaged: set[BlobKey] = set()
     with Progress("verifying", unit="blobs") as progress:
         async for key, size in app.services.store.all_blobs():

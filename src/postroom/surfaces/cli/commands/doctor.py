@@ -1,4 +1,4 @@
-"""`doctor`: check the installation and what is around it, and say how to fix each problem."""
+"""`doctor`: check the installation and its environment, and say how to fix each problem."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ async def _http_port(settings: Settings) -> CheckResult:
 
 
 async def _server(settings: Settings, address: str) -> CheckResult:
-    """Who answers on the port: this installation, another one, or another program."""
+    """What answers on the port: this installation, another one, or another program."""
     status, body = await _ask(settings, "/readyz")
     if status is None and (await _ask(settings, "/healthz"))[0] == 200:
         detail = f"Postroom on {address} is not ready: no answer within {_RESPONSE_S:.0f} seconds"

@@ -357,7 +357,7 @@ def mcp(session: Session, /, *, key: str | None, key_file: str | None, **given: 
 
     settings = session.unambiguous_settings(**given)
     prepare_folder(settings, creates=True)
-    bears = _key_of_client(settings, key, key_file)
+    client_key = _key_of_client(settings, key, key_file)
 
     async def run() -> None:
         async with (
@@ -371,7 +371,7 @@ def mcp(session: Session, /, *, key: str | None, key_file: str | None, **given: 
                     app,
                     toolsets=settings.toolsets,
                     read_only=settings.read_only,
-                    key=bears,
+                    key=client_key,
                     after_call=begin_background,
                 )
             finally:

@@ -36,7 +36,7 @@ class MailNote:
     why: str = ""
     tone: str = ""
     marks: tuple[int, ...] = ()
-    """The numbers of the marks where it stands in the mail."""
+    """The numbers of its marks in the mail."""
 
 
 def withheld(mail: Message, marks: Sequence[Mark] = ()) -> list[MailNote]:
