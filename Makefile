@@ -91,9 +91,9 @@ bench-approval: ## Measure what the gate of outgoing mail costs per send
 	@scripts/setup run
 	@.venv/bin/python -m bench.approval
 
-bench-cells: setup ## Measure a cell behind nginx beside one PostgreSQL without it
+bench-cells: setup ## Measure a cell behind nginx beside one without: make bench-cells [RUN=idle|arrivals]
 	@scripts/system-packages test
-	@PYTHONPATH=. .venv/bin/python -m bench.cells --messages $(or $(N),4000)
+	@PYTHONPATH=. .venv/bin/python -m bench.cells $(if $(RUN),--$(RUN),--messages $(or $(N),4000))
 
 bench-client: ## Measure what importing the Python client costs beside Python itself
 	@scripts/setup run

@@ -1,6 +1,6 @@
 """A cell behind nginx beside an installation without it, each with its own PostgreSQL, in one run.
 
-    python -m bench.cells [--messages N]
+    python -m bench.cells [--messages N | --idle | --arrivals]
 
 Requests go over HTTP: to the installation directly, to the cell through nginx with TLS. Each
 measure alternates between the two, after a warm-up. It shows the medians of the times, the CPU time
@@ -8,6 +8,14 @@ of all processes of a side (server, database, nginx) per request, and the ratios
 the ratio of the CPU times is larger than wanted. On a busy machine the median shows how long each
 process waits for a processor; look at the fastest tenth. An import writes into the databases of
 both in this process, by turns.
+
+With `--idle`, it starts 1, 4 and 8 cells that nobody uses, and shows what they take of one machine,
+once with a PostgreSQL server for each cell and once with one server for all: memory (PSS, which
+divides what processes share among them), connections to PostgreSQL, and CPU.
+
+With `--arrivals`, mail comes over SMTP on 8 connections, by turns into an installation on SQLite
+and into a cell with its own PostgreSQL, each new and empty. It shows mails per second and CPU per
+mail.
 """
 
 from __future__ import annotations
@@ -19,6 +27,7 @@ import json
 import os
 import ssl
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -27,6 +36,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
+
+import psycopg
 
 from postroom.blobs.files import FileBlobs
 from postroom.model.inbox import Inbox
@@ -38,6 +49,7 @@ from tests.mails import mail, new_inbox
 from tests.servers import postgres
 from tests.servers.cells import Cell, routed
 from tests.servers.nginx import DOMAIN, Nginx
+from tests.servers.postroom import command
 
 INBOXES, BATCH, IDLE_S, WARM_UP = 20, 50, 30.0, 20
 AUDIT_KEY = "0b" * 32
@@ -114,11 +126,10 @@ class Side:
 
     def cpu_s(self) -> float:
         """The CPU time of all processes of this side so far."""
-        first = (self.database.folder / "data" / "postmaster.pid").read_text().split()[0]
-        roots = [int(first), self.cell.pid]
+        roots = [_postmaster(self.database), self.cell.pid]
         if self.router is not None and self.router.process is not None:
             roots.append(self.router.process.pid)
-        return sum(_cpu_s(pid) for root in roots for pid in _tree(root))
+        return _total_cpu_s(roots)
 
 
 def _tree(pid: int) -> Iterator[int]:
@@ -201,6 +212,174 @@ def idle(sides: list[Side]) -> Measure:
     return measured([[used[0]] * 2, [used[1]] * 2], used)
 
 
+COUNTS = (1, 4, 8)
+SETTLE_S = 10.0
+CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """What cells take that nobody uses."""
+
+    cells: int
+    postroom_mb: float
+    database_mb: float
+    connections: int
+    postroom_cpu: float
+    database_cpu: float
+    """Milliseconds of CPU a second."""
+
+    def row(self, one: Idle) -> str:
+        memory, of_one = (i.postroom_mb + i.database_mb for i in (self, one))
+        cpu, cpu_of_one = (i.postroom_cpu + i.database_cpu for i in (self, one))
+        return (
+            f"| {self.cells} | {self.postroom_mb:.0f} | {self.database_mb:.0f} "
+            f"| {memory / of_one:.1f} | {self.connections} "
+            f"| {self.connections / one.connections:.1f} "
+            f"| {self.postroom_cpu:.1f} | {self.database_cpu:.1f} | {cpu / cpu_of_one:.1f} |"
+        )
+
+
+def _pss_mb(roots: list[int]) -> float:
+    return sum(_pss_kb(pid) for root in roots for pid in _tree(root)) / 1_024
+
+
+def _pss_kb(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1])
+    return 0
+
+
+def _postmaster(database: postgres.Postgres) -> int:
+    return int((database.folder / "data" / "postmaster.pid").read_text().split()[0])
+
+
+def _start_idle(stack: ExitStack, cell: Cell) -> int:
+    """Start a cell as an operator does, and use it once, so that it has what it needs open."""
+    log = stack.enter_context((cell.data.parent / f"{cell.name}.log").open("wb"))
+    process = subprocess.Popen(command("serve"), env=cell.env, stdout=log, stderr=log)
+    stack.callback(process.wait)
+    stack.callback(process.terminate)
+    while _status(cell) != 200:
+        assert process.poll() is None, f"cell {cell.name} ended"
+        time.sleep(0.1)
+    cell.ask("POST", "/v1/inboxes", {"username": "bo"})
+    to = quote(f"bo@{cell.env['POSTROOM_DOMAIN']}")
+    cell.status("POST", f"/v1/inbound?recipient={to}", new_mail(1))
+    cell.ask("GET", "/v1/search/messages?q=invoice")
+    return process.pid
+
+
+def _status(cell: Cell) -> int:
+    try:
+        return cell.status("GET", "/readyz")
+    except OSError:
+        return 0
+
+
+def idle_cells(*, is_shared: bool) -> list[Idle]:
+    """Start cells up to each count; measure them while they are idle."""
+    found, databases, servers = list[Idle](), list[postgres.Postgres](), list[int]()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        for count in COUNTS:
+            while len(servers) < count:
+                if not (is_shared and databases):
+                    databases.append(stack.enter_context(postgres.node(is_durable=True)))
+                url = databases[-1].new_database(is_empty=True)
+                servers.append(_start_idle(stack, Cell(folder, f"c{len(servers)}", url)))
+            found.append(_measured_idle(servers, databases))
+    return found
+
+
+def _measured_idle(servers: list[int], databases: list[postgres.Postgres]) -> Idle:
+    roots = [_postmaster(one) for one in databases]
+    time.sleep(SETTLE_S)
+    before = [_total_cpu_s(servers), _total_cpu_s(roots)]
+    time.sleep(IDLE_S)
+    cpu = [
+        (_total_cpu_s(pids) - b) * 1000 / IDLE_S
+        for pids, b in zip((servers, roots), before, strict=True)
+    ]
+    connections = 0
+    for one in databases:
+        with psycopg.connect(one.url("postgres")) as admin:
+            row = admin.execute(CONNECTIONS).fetchone()
+            connections += int(row[0]) - 1 if row else 0
+    return Idle(len(servers), _pss_mb(servers), _pss_mb(roots), connections, cpu[0], cpu[1])
+
+
+def _total_cpu_s(roots: list[int]) -> float:
+    return sum(_cpu_s(pid) for root in roots for pid in _tree(root))
+
+
+def show_idle() -> int:
+    for is_shared, title in ((False, "a server for each cell"), (True, "one server for all")):
+        found = idle_cells(is_shared=is_shared)
+        print(f"\nPostgreSQL: {title}\n")
+        print(
+            "| cells | Postroom MB | PostgreSQL MB | ratio | connections | ratio "
+            "| CPU ms/s of Postroom | of PostgreSQL | ratio |"
+        )
+        print("|---|---|---|---|---|---|---|---|---|")
+        for one in found:
+            print(one.row(found[0]), flush=True)
+    return 0
+
+
+ARRIVALS, ROUNDS, KILOBYTES = 500, 3, 8
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """What mail over SMTP took: a second, and milliseconds of CPU per mail."""
+
+    per_s: float
+    postroom_ms: float
+    database_ms: float
+
+    @property
+    def cpu_ms(self) -> float:
+        return self.postroom_ms + self.database_ms
+
+
+def arrivals(*, on_postgres: bool) -> Arrived:
+    """Deliver mail into a new installation."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        extra, roots = {"POSTROOM_DOMAIN": "postroom.localhost"}, list[int]()
+        if on_postgres:
+            database = stack.enter_context(postgres.node(is_durable=True))
+            cell = Cell(folder, "a", database.new_database(is_empty=True), **extra)
+            roots.append(_postmaster(database))
+        else:
+            cell = Cell(folder, "a", "", **extra)
+        pid = _start_idle(stack, cell)
+        before = [_total_cpu_s([pid]), _total_cpu_s(roots)]
+        words = ["-m", "bench.post", "--clients", str(cell.smtp), str(ARRIVALS), str(KILOBYTES)]
+        done = subprocess.run([sys.executable, *words], check=True, capture_output=True)
+        cpu = [
+            (_total_cpu_s(pids) - b) * 1000 / ARRIVALS
+            for pids, b in zip(([pid], roots), before, strict=True)
+        ]
+    return Arrived(ARRIVALS / json.loads(done.stdout)["seconds"], *cpu)
+
+
+def show_arrivals() -> int:
+    print("| mails/s SQLite, PostgreSQL | ratio | CPU ms/mail SQLite, PostgreSQL | ratio |")
+    print("|---|---|---|---|")
+    for _ in range(ROUNDS):
+        one, other = arrivals(on_postgres=False), arrivals(on_postgres=True)
+        print(
+            f"| {one.per_s:.0f}, {other.per_s:.0f} | {other.per_s / one.per_s:.2f} "
+            f"| {one.cpu_ms:.1f}, {other.postroom_ms:.1f} + {other.database_ms:.1f} "
+            f"| {other.cpu_ms / one.cpu_ms:.2f} |",
+            flush=True,
+        )
+    return 0
+
+
 def run(messages: int) -> dict[str, Measure]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -229,7 +408,14 @@ def run(messages: int) -> dict[str, Measure]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=4_000)
-    found = run(parser.parse_args().messages)
+    parser.add_argument("--idle", action="store_true", help="only what idle cells take")
+    parser.add_argument("--arrivals", action="store_true", help="only mail in over SMTP")
+    options = parser.parse_args()
+    if options.idle:
+        return show_idle()
+    if options.arrivals:
+        return show_arrivals()
+    found = run(options.messages)
     print("| measure | median ms | ratio | fastest tenth ms | ratio | CPU ms | ratio | wanted |")
     print("|---|---|---|---|---|---|---|---|")
     for name, limit in LIMITS.items():
