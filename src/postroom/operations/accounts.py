@@ -293,8 +293,9 @@ class AddAccount(Credentials):
             raise ValueError("password: is required for this provider")
         if self.provider in ("gmail", "outlook") and self.access_token is None:
             raise ValueError("access_token: sign in first: postroom account add")
-        if "none" in (self.security, self.smtp_security) and not self.insecure:
-            raise ValueError("security: none sends the password unencrypted; also set insecure")
+        for name in ("security", "smtp_security"):
+            if getattr(self, name) == "none" and not self.insecure:
+                raise ValueError(f"{name}: none sends the password unencrypted; also set insecure")
         return self
 
     def options(self) -> dict[str, Any]:

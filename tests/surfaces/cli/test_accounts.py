@@ -74,3 +74,18 @@ def test_without_a_terminal_the_password_must_come_from_standard_input(tmp_path:
 
     assert 2 == ended.returncode
     assert "--password-stdin" in ended.stderr
+
+
+@pytest.mark.parametrize("option", ["--security", "--smtp-security"])
+def test_the_option_that_would_send_the_password_in_the_clear_is_named(
+    tmp_path: Path, option: str
+) -> None:
+    create_store(tmp_path / "data")
+    server = ["--address", "ana@example.com", "--host", "127.0.0.1", "--smtp-host", "127.0.0.1"]
+
+    refused = run(tmp_path / "data", "account", "add", "work", *server, option, "none",
+                  "--password-stdin", given="x\n")  # fmt: skip
+
+    assert 2 == refused.returncode
+    name = option.removeprefix("--").replace("-", "_")
+    assert json.loads(refused.stderr)["error"]["message"].startswith(f"{name}: none sends")

@@ -77,6 +77,7 @@ SEARCH = {"q": "--q", "from": "--from", "limit": "--limit", "offset": "--offset"
         ('use mode="words" or mode=hybrid', "use --mode words or --mode hybrid"),
         ("mailbox=* to include Trash", "--mailbox '*' to include Trash"),
         ("limit: must be 1", "--limit: must be 1"),
+        ("to[0]: 'ana' is no address", "--to[0]: 'ana' is no address"),
         ("such as q, from, labels or inbox_id", "such as --q, --from, --label or --inbox-id"),
         (
             "cursor cannot be combined with offset; drop one",

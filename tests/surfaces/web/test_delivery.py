@@ -6,7 +6,7 @@ import pytest
 
 from postroom.surfaces.web.rendering import ASSETS, accepts_gzip, asset, asset_url, compressed_asset
 from postroom.surfaces.web.signing_in import form_token, is_form_token
-from tests.surfaces.web.conftest import Office, Person
+from tests.surfaces.web.conftest import Office, Person, words
 
 MOST_BYTES = 60 * 1024
 
@@ -28,6 +28,23 @@ async def test_an_asset_is_compressed_and_kept_by_the_browser(visitor: Person, n
         assert "immutable" in response.headers["cache-control"]
         assert "Accept-Encoding" == response.headers["vary"]
         assert ASSETS[name] == response.headers["content-type"]
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("/rules/rul_none", "no rule rul_none"),
+        ("/rules/plans/pln_none", "no plan pln_none, or it has expired"),
+        ("/accounts/none", "no account none"),
+        ("/memories/read?key=none", "no memory none in the namespace default"),
+        ("/mail?inbox=inb_none", "no inbox inb_none"),
+    ],
+)
+async def test_an_error_on_a_page_names_no_operation(owner: Person, path: str, reason: str) -> None:
+    said = words((await owner.get(path)).text)
+
+    assert reason in said
+    assert f"{reason};" not in said
 
 
 async def test_a_page_is_compressed_if_the_browser_accepts_it(owner: Person) -> None:

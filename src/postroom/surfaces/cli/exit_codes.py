@@ -59,7 +59,7 @@ def _with_options(text: str, options: Options) -> str:
     # words as well.
     several = rf"(?<![\w-])(?:{names})(?:(?:, | or | and |, or | nor )(?:{names})(?![\w-]))+"
     alone = rf"(?<=[`‘“]){named}(?=[`’”])"
-    begins = rf"^{named}(?=: | cannot | must | is required| needs | and )"
+    begins = rf"^{named}(?=(?:\[\d+\])?: | cannot | must | is required| needs | and )"
     after = rf"(?<=\bcombined with ){named}(?![\w-])"
     told = rf"\b(?P<verb>{_VERBS}) {named}(?=$|[.,;:?)]| or | and | too\b| instead\b| out\b)"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -10,12 +11,14 @@ from postroom.app import App
 from postroom.calls.authentication import SignedIn
 from postroom.calls.context import RequestContext
 from postroom.calls.operation import Operation, call
-from postroom.errors import Unauthenticated
+from postroom.errors import MailError, Unauthenticated
 from postroom.mail.mime.forms import FormFile
 from postroom.model.key import Scope
 from postroom.model.mail.message import Download
 
 T = TypeVar("T")
+_ADVICE = re.compile(r"; [a-z]+(?:_[a-z]+)+ [^;]*")
+"""What an error says of another operation, such as `; list_rules shows the existing rules`."""
 
 
 class SignInThrottle(Protocol):
@@ -77,8 +80,12 @@ class PageRequest:
         return self.signed_in is not None and scope in self.signed_in.caller.scopes
 
     async def call(self, operation: Operation[Any, T], **arguments: Any) -> T:
-        """Call an operation as this person."""
-        return await call(self.ctx, operation, arguments)
+        """Call an operation as this person; an error does not name others: pages have links."""
+        try:
+            return await call(self.ctx, operation, arguments)
+        except MailError as error:
+            error.args = (_ADVICE.sub("", str(error)), *error.args[1:])
+            raise
 
 
 @dataclass(frozen=True, slots=True)
