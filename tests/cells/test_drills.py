@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.faults.cell_commits import killed_in_commits
 from tests.faults.cell_mail import killed_by_turns
 from tests.faults.cells import added_cells, followed_events, promoted, stopped_databases
 from tests.servers import postgres
@@ -54,3 +55,12 @@ def test_a_cell_moves_to_its_standby_under_load() -> None:
     assert found.is_clean, found
     assert found.acknowledged > 0
     assert float("inf") not in found.back_after_s
+
+
+def test_a_writer_killed_inside_a_commit_loses_and_doubles_nothing(
+    postgres_server: postgres.Postgres, tmp_path: Path
+) -> None:
+    found = killed_in_commits(2, tmp_path, postgres_server)
+
+    assert found.is_clean, found
+    assert 2 == found.acknowledged

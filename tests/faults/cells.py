@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from email.message import Message
 from pathlib import Path
 
+from tests.faults.cell_commits import kills_in_commits
 from tests.faults.cell_mail import mail_between_cells
 from tests.faults.database import PROCESSES, Found, drilled
 from tests.faults.drilled import PATIENCE_S, Outcome, twice
@@ -365,18 +366,19 @@ def main() -> int:
     print(failover, flush=True)
     noticed = mail_between_cells(2, "keep_every_repeat")
     print(f"a receiver that stores every repeat is noticed: {noticed.doubled > 0}", flush=True)
+    in_commits = [kills_in_commits(2, name) for name in ("ack_before_commit", "keep_every_repeat")]
+    sees = in_commits[0].lost > 0 and in_commits[1].doubled > 0
+    print(f"an early 250, and a repeat stored twice, are noticed: {sees}", flush=True)
     outcomes = [
+        kills_in_commits(share(100)),
         mail_between_cells(share(200)),
         outage,
         additions(share(20)),
         events(share(8_000)),
     ]
     print(table(outcomes))
-    return (
-        0
-        if noticed.doubled and failover.is_clean and all(outcome.is_clean for outcome in outcomes)
-        else 1
-    )
+    is_clean = failover.is_clean and all(outcome.is_clean for outcome in outcomes)
+    return 0 if noticed.doubled and sees and is_clean else 1
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import pytest
 from postroom import __version__
 from postroom.model.account import Identity
 from postroom.model.event import AuditRecord
-from postroom.store.postgres import engine
+from postroom.store.postgres import connection, engine
 from postroom.surfaces.cli.commands import doctor
 from postroom.surfaces.cli.session import Session
 from tests.mails import mail
@@ -484,6 +484,21 @@ def test_the_doctor_tells_a_database_that_does_not_answer(postroom, data, monkey
     status, fix = checks(result)["database"]
     assert ("problem", True) == (status, fix.startswith("check POSTROOM_DATABASE_URL"))
     assert "server runs" in fix
+
+
+def test_the_doctor_says_where_to_look_when_writes_wait(postroom, data, database_url, monkeypatch):
+    """As they do while the only synchronous standby is away."""
+    monkeypatch.setenv("POSTROOM_PORT", "0")
+    monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
+    assert 0 == postroom("inbox", "create", "--username", "bo").code
+    short = "SET lock_timeout = '100ms'"
+    monkeypatch.setattr(connection, "_SESSION", short)
+    with psycopg.connect(database_url) as holder:
+        holder.execute(engine.LOCK.split("; ")[1])
+        result = postroom("doctor", "-o", "json")
+
+    status, fix = checks(result)["database"]
+    assert ("problem", True) == (status, "SyncRep" in fix)
 
 
 def test_the_doctor_tells_that_the_outbox_is_paused(postroom, inbox, monkeypatch):

@@ -17,7 +17,7 @@ import click
 
 from postroom import __version__
 from postroom.config import ConfigError
-from postroom.errors import Conflict, MailError, TooNew, TooOld
+from postroom.errors import Conflict, MailError, TooNew, TooOld, Unavailable
 from postroom.model.health import CheckResult, ok, problem, warning
 from postroom.surfaces.cli.exit_codes import EXIT_CODES, OK
 from postroom.surfaces.cli.session import Session, check_owner, check_writable, read_key
@@ -97,6 +97,11 @@ def _database_fix(settings: Settings, error: Exception) -> str:
         return "do what the message says; no data is damaged"
     if settings.database_url is None:
         return "run `postroom verify`; restore a backup if the file is damaged"
+    if isinstance(error, Unavailable):
+        return (
+            "look at pg_stat_activity on its server: wait_event SyncRep means that a synchronous "
+            "standby is away, wait_event_type Lock that something else holds a lock"
+        )
     return "check POSTROOM_DATABASE_URL, and that its user owns the database"
 
 
