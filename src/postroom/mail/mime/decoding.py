@@ -80,7 +80,7 @@ def decode_base64(data: bytes) -> bytes:
 
 def _decode_unpadded(body: bytes) -> bytes:
     spare = len(body) % 4
-    if spare == 1:  # six bits are no byte
+    if spare == 1:  # six bits are not a byte
         body, spare = body[:-1], 0
     return binascii.a2b_base64(body + b"=" * (-spare % 4))
 

@@ -56,7 +56,7 @@ def without_fetches(text: str) -> str:
 
 def is_inert(written: bytes) -> bool:
     """Whether a serialised response has nothing for `sanitised` to change; nearly all have not."""
-    # One byte is found at once, two take their time.
+    # Searching for one byte is fast; for two it is slow.
     if b"!" in written and b"![" in written:
         return False
     if b"](" in written or b"]:" in written:

@@ -152,7 +152,7 @@ def _sign_in_page(started: StartedSignIn) -> FormResult:
 async def one_account(request: PageRequest) -> Values:
     """An account, and what it can do as far as that is known."""
     account = await request.call(get_account, account_id=request.path["account_id"])
-    # Where it logs in is known to those who manage accounts only.
+    # Only callers who manage accounts see where it logs in.
     options = account.options if request.may(Scope.ADMIN) else {}
     shown = {name: options.get(name) for name in ("host", "smtp_host", "user", "scopes")}
     return {

@@ -92,7 +92,7 @@ HEADERS = {
     "Content-Security-Policy": POLICY,
     "Cache-Control": "no-store",
     # With `no-referrer`, a browser says `Origin: null` of our own forms (Fetch Standard, "append
-    # a request Origin header"). Other hosts are told nothing by this policy either.
+    # a request Origin header"). This policy also discloses nothing to other hosts.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "X-Frame-Options": "DENY",
