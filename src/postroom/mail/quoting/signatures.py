@@ -138,7 +138,7 @@ def is_device_line(line: str) -> bool:
 
 
 def _device_sentence(lines: list[str]) -> int:
-    """A last paragraph of one sentence that says so in other words."""
+    """A last paragraph of one sentence that names a device or program."""
     start = len(lines)
     while start and lines[start - 1].strip() and len(lines) - start < 3:
         start -= 1

@@ -27,7 +27,7 @@ _AS_IT_IS = frozenset(("content", "raw_source_base64", "yaml", "next_cursor"))
 """Fields that are bytes in disguise."""
 
 _CALLER_FIELDS = frozenset(("body_text", "body_html"))
-# A browser reads `<` inside a tag as a part of it, so whatever goes on after a name opens a tag.
+# A browser reads `<` inside a tag as a part of it, so any continuation of a name opens a tag.
 _OPENS = re.compile(
     r"<(?=(?:https?|ftps?|file|wss?):|(?:style|script)\b|[a-z][^\s/<>]*+[\s/<])",
     re.IGNORECASE | re.ASCII,

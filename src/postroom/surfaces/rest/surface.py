@@ -146,7 +146,7 @@ class Surface:
         await response(exchange.scope, receive, exchange.send)
 
     async def _pause(self, error: Exception) -> None:
-        """Delay the refusal, so that a client that retries at once does not keep us busy."""
+        """Delay the refusal, so that clients that retry immediately cause little load."""
         if isinstance(error, TooManyKeys):
             await self._attempts.pause()
         elif isinstance(error, RateLimited):

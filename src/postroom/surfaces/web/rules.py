@@ -35,7 +35,7 @@ from postroom.surfaces.web.rule_templates import TEMPLATES, completion, referenc
 
 _ROWS = 50
 _OUTGOING = {"forward": "forward to", "reply": "reply", "webhook": "call"}
-"""Actions that show mail to somebody outside, in words."""
+"""Actions that disclose mail to others, in words."""
 
 
 class Change(NamedTuple):

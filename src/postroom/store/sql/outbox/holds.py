@@ -106,7 +106,7 @@ def policies_of(tx: Transaction, authors: Iterable[str], inbox: int, agent: Poli
 
 
 def inbox_policy(tx: Transaction, inbox: int) -> InboxPolicy:
-    """The policy of an inbox, whoever sends from it."""
+    """The policy of an inbox, for every sender."""
     sql = "SELECT approval, recipients, senders FROM inbox_policies WHERE inbox = :inbox"
     row = tx.one(sql, inbox=inbox)
     if row is None:
