@@ -89,7 +89,7 @@ class Route:
 
     @property
     def takes_body(self) -> bool:
-        """Whether a body is looked at, even if no argument is in it."""
+        """Whether a body is read, even if no argument is in it."""
         return self.has_json_body or self.method not in WITHOUT_BODY
 
     def at(self, location: Location) -> list[str]:
