@@ -39,7 +39,7 @@ _MAX_DOCUMENT_BYTES, _DOCUMENT_S = 16_384, 5.0
 
 
 def make_embedder(settings: Settings) -> Embedder | None:
-    """What computes embeddings, if anything does."""
+    """The embedder, if there is one."""
     if settings.embeddings == "none" or not settings.memory_search or lacks_model(settings):
         return None
     from postroom.providers.embeddings import BundledEmbedder, EndpointEmbedder, RecentEmbedder

@@ -26,7 +26,7 @@ async def test_a_key_that_sees_none_asks_for_one_that_names_one(app, ctx, way, h
         await new_inbox(ctx)
     limited = await bearer(app, ctx, inboxes=[])
 
-    with pytest.raises(Conflict, match="ask the owner for a key that names one") as told:
+    with pytest.raises(Conflict, match="ask the owner for a key that sees one") as told:
         await call(limited, *WAYS[way])
 
     assert "create_inbox" not in str(told.value)

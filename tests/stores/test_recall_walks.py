@@ -238,7 +238,7 @@ async def test_a_cursor_with_vectors_is_refused_without_vectors(
     _, with_meaning, _ = await by_meaning(store, Slice(limit=2), asked)
     words, without, _ = await by_meaning(store, Slice(limit=2), None)
 
-    with pytest.raises(InvalidInput, match="start again without it"):
+    with pytest.raises(InvalidInput, match="start again from the first page"):
         await by_meaning(store, Slice(limit=2, after=with_meaning), None)
     rest, _, _ = await by_meaning(store, Slice(limit=99, after=without), asked)
     assert (await by_meaning(store, Slice(limit=99), None))[0] == words + rest

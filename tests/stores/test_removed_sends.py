@@ -38,7 +38,7 @@ async def test_a_mail_on_its_way_is_cancelled_before_it_is_removed(
     with pytest.raises(Conflict, match="cancel_message"):
         await services.store.remove_message(first.message_id, EVERYTHING)
     (job,) = (await services.store.claim_mail("worker", **LEASE)).jobs
-    with pytest.raises(Conflict, match="has not left"):
+    with pytest.raises(Conflict, match="has not been sent"):
         await services.store.remove_message(first.message_id, EVERYTHING)
     await services.store.release_mail(job)
     await services.store.cancel_mail(first.message_id, EVERYTHING, draft_in(inbox), NOW)

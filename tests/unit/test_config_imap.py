@@ -95,7 +95,7 @@ def test_a_name_of_several_words_is_one_account(tmp_path):
         ({"MAIL_IMAP_WORK_PORT": "0"}, "MAIL_IMAP_WORK_PORT", "from 1 to 65535"),
         ({"MAIL_IMAP_WORK_PORT": "x"}, "MAIL_IMAP_WORK_PORT", "from 1 to 65535"),
         ({"MAIL_IMAP_WORK_SECURE": "maybe"}, "MAIL_IMAP_WORK_SECURE", "true or false"),
-        ({"MAIL_IMAP_WORK_SECURE": "false"}, "MAIL_IMAP_WORK_SECURE", "in the clear"),
+        ({"MAIL_IMAP_WORK_SECURE": "false"}, "MAIL_IMAP_WORK_SECURE", "unencrypted"),
         ({"MAIL_IMAP_WORK_AUTH": "kerberos"}, "MAIL_IMAP_WORK_AUTH", "login or xoauth2"),
         ({"MAIL_IMAP_WORK_CA_FILE": "none.pem"}, "MAIL_IMAP_WORK_CA_FILE", "no such file"),
         ({"MAIL_IMAP_WORK_INSECURE": "true"}, "MAIL_IMAP_WORK_INSECURE", "only with a host on"),

@@ -79,7 +79,7 @@ LONG_QUEUE = 8
 TIME_SHARE = 0.25
 """The share of the time for such a key."""
 BURST_S = 0.05
-"""How far it may exceed its share at once."""
+"""By how much it may exceed its share for a moment."""
 
 
 @dataclass(slots=True)

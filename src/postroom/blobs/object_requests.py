@@ -225,7 +225,9 @@ class ObjectInstallationMark:
                 await obstore.delete_async(self._store, name)
 
     async def has_blobs(self) -> bool:
-        """Whether a top-level folder has the form of ours; a full listing could take very long."""
+        """Whether a top-level folder has the name of one of ours; a full listing could take very
+        long.
+        """
         with object_errors():
             found = await obstore.list_with_delimiter_async(self._reading)
         return any(_FOLDER.fullmatch(path.rpartition("/")[2]) for path in found["common_prefixes"])

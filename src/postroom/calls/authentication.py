@@ -81,7 +81,7 @@ async def authenticate(
     if key.resource is not None and key.resource != resource:
         raise Unauthenticated(f"this access token is valid only for {key.resource}")
     if key.has_expired(services.clock()):
-        # Only who has the key learns this: it is too long to be guessed.
+        # Only the holder of the key learns this: it is too long to be guessed.
         raise Unauthenticated(
             f"this key expired at {key.expires_at:%Y-%m-%dT%H:%M:%SZ}; ask the owner for another, "
             f"or to extend it with `postroom key update {key.id} --expires 30d`"

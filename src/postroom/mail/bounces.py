@@ -26,7 +26,7 @@ AFTER_DATA = re.compile(
     re.IGNORECASE,
 )
 
-# Codes that say more than any words that come with them.
+# Codes that are more precise than the text that comes with them.
 _DECISIVE = frozenset(("mailbox_full", "moved", "not_accepting", "rejected"))
 _HARD = frozenset(("user_unknown", "host_unknown", "moved", "not_accepting"))
 _VAGUE = re.compile(r"$|[45]\.(?:0\.0|2\.|3\.0|7\.)")

@@ -66,7 +66,7 @@ def add_signature(
     header, _, body = raw.partition(b"\r\n\r\n")
     fields = split_fields(header)
     names = [name for name in SIGNED if any(found == name for found, _ in fields)]
-    # Naming From once more than it is there keeps anyone from adding a second one.
+    # Listing From once more than it occurs prevents the addition of a second one.
     listed = [*names, "from"]
     body_hash = b64encode(hashlib.sha256(relaxed_body(body)).digest()).decode()
     value = (

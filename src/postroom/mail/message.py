@@ -15,7 +15,7 @@ from postroom.model.mail.message import AddressLine
 from postroom.model.values import dataclass
 
 Protection = Literal["pgp-signed", "pgp-encrypted", "smime-signed", "smime-encrypted"]
-PARSER_VERSION = 3
+PARSER_VERSION = 4
 """Increased whenever the parser would give another result for the same mail."""
 
 

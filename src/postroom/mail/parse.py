@@ -143,7 +143,9 @@ def _joined_text(contents: Contents, body_text: BodyText, limits: Limits) -> str
     texts = [_body_text(body, body_text, limits) for body in contents.bodies]
     text = "\n\n".join(text for text in texts if text.strip())
     if len(text) > limits.text_chars:
-        body_text.defects.append(f"text over {limits.text_chars} characters, cut there")
+        body_text.defects.append(
+            f"text over {limits.text_chars} characters; the rest was not stored"
+        )
     return text[: limits.text_chars]
 
 
@@ -247,7 +249,7 @@ def _addresses(
         if len(values) > 1 and role in ("from", "sender"):
             one = next((value for value in values[:10] if _has_address(value)), values[0])
             which = "the first" if one is values[0] else "the first with an address"
-            contents.note(f"{len(values)} {name.title()} headers, {which} counts")
+            contents.note(f"{len(values)} {name.title()} headers; {which} is used")
             values = [one]
         for value in values[:10]:
             may_be_usual = len(value) <= _MAX_USUAL_CHARS and name not in fields.names_with_nul
@@ -298,7 +300,7 @@ def _with_sender(
     for name in _SENDER_FALLBACKS:
         mailboxes = parse_mailboxes(fields.first_nonempty(name), max_count=1)[0]
         if mailboxes and "@" in mailboxes[0].address:
-            contents.note(f"From without an address, {name.title()} taken as the sender")
+            contents.note(f"From without an address; {name.title()} used as the sender")
             only = AddressLine("sender", line(mailboxes[0].name), line(mailboxes[0].address))
             return (*(one for one in found if one.role != "sender"), only)
     return tuple(found)

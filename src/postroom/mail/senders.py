@@ -298,7 +298,7 @@ def _reply_to_findings(sender: AddressLine, addresses: tuple[AddressLine, ...]) 
             return []
     if not replies:
         return []
-    return [f"replies go to {replies[0].address}, another domain than the sender's"]
+    return [f"replies go to {replies[0].address}, which is not in the sender's domain"]
 
 
 def _domain(address: str) -> str:

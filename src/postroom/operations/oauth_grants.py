@@ -34,7 +34,7 @@ _Text = Annotated[str, Field(max_length=2_000)]
 
 @dataclass(frozen=True, slots=True)
 class AccessRequest:
-    """What a client asks for, and where its answer goes.
+    """What a client requests, and where it is redirected.
 
     `error` is what is wrong with the request, in words and as a code of RFC 6749 §4.1.2.1: the
     client is known and can be told.
@@ -47,7 +47,7 @@ class AccessRequest:
 
     @property
     def host(self) -> str:
-        """The host that gets the answer, or the scheme of a program on the person's machine."""
+        """The host of the redirect, or the scheme of a program on the person's machine."""
         url = urlsplit(self.redirect_uri)
         return url.netloc if url.scheme in ("http", "https") else f"{url.scheme}:"
 
@@ -87,7 +87,7 @@ async def get_access_request(ctx: RequestContext, request: GetAccessRequest) -> 
 
 
 async def _asked(ctx: RequestContext, request: GetAccessRequest) -> AccessRequest:
-    """Raises NotFound, InvalidInput if the client or the place of its answer is not known."""
+    """Raises NotFound, InvalidInput if the client or its redirect URI is not known."""
     refuse_if_limited(ctx)
     client = await find_client(ctx, request.client_id)
     if not request.redirect_uri or not is_registered(client, request.redirect_uri):

@@ -65,7 +65,7 @@ CLAIM_RETRY_S = 1.0
 LONGEST_CLAIM_RETRY_S = 10.0
 SETTLE_RETRY_S = 1.0
 GRACE_S = 1.5
-"""How long a hand-over may take after the worker was told to stop."""
+"""How long a transmission may continue after the worker was stopped."""
 
 
 def wait_after(
@@ -117,7 +117,7 @@ class Outbox:
         self._accounts = AccountSenders(self.services)
 
     async def run(self) -> None:
-        """Send mail until cancelled; a hand-over in progress gets a moment to finish."""
+        """Send mail until cancelled; a transmission in progress may finish within a limit."""
         holder = self.services.new_id("proc")
         renewing = asyncio.create_task(self._renew())
         try:

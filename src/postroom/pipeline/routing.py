@@ -179,10 +179,10 @@ async def _close_if_unused(entry: _OpenSender | None) -> None:
 
 
 SLOW_S = 5.0
-"""A hand-over that takes longer does not count as one of those that run at once."""
+"""A transmission that takes longer does not count as concurrent."""
 
 PAUSE_S = 5.0
-"""How long a cell that did not answer is left alone; then one mail tries it."""
+"""How long nothing is sent to a cell that did not answer; then one mail tries it."""
 
 UNAVAILABLE = "the cell of {} does not answer; sending is retried"
 UNCONFIRMED = "the cell did not confirm the mail; it is sent again, and stored only once"
@@ -196,7 +196,7 @@ class _Cell:
     paused_until: float = 0.0
     is_failing: bool = False
     attempts: list[float] = field(default_factory=list)
-    """When each hand-over in progress began."""
+    """The start of each transmission in progress."""
 
     def may_try(self, now: float) -> bool:
         """Whether a mail may try this cell: not while it hangs; while it fails, one at a time."""
@@ -245,16 +245,16 @@ class CellSenders:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a mail is being handed over."""
+        """Whether a mail is being transmitted."""
         return bool(self._since)
 
     def is_slow(self, message_id: str) -> bool:
-        """Whether a mail is being handed over for so long that other mail should not wait."""
+        """Whether a transmission takes so long that other mail should not wait."""
         since = self._since.get(message_id)
         return since is not None and self.clock() - since > SLOW_S
 
     async def transmit(self, message_id: str, envelope: Envelope, raw: bytes) -> dict[str, Outcome]:
-        """Hand a mail to all cells of its recipients at once; no outcome is `unknown`."""
+        """Send a mail to all cells of its recipients concurrently; no outcome is `unknown`."""
         groups: dict[_Cell, list[str]] = {}
         for address in envelope.recipients:
             groups.setdefault(self._cells[_domain(address)], []).append(address)

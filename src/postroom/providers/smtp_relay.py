@@ -64,7 +64,7 @@ def load_signer(path: Path | None, selector: str, domains: tuple[str, ...]) -> S
 
 
 def _domain(raw: bytes, domains: tuple[str, ...]) -> str:
-    """The domain in From if it is one of ours, else our first domain."""
+    """The domain in From if Postroom serves it, else the first served domain."""
     head = raw[: raw.find(b"\r\n\r\n")].lower().replace(b"\r\n ", b" ")
     line = next((x for x in head.split(b"\r\n") if x.startswith(b"from:")), b"")
     own = line.rpartition(b"@")[2].rstrip(b"> \t").decode("ascii", "replace")

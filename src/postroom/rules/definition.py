@@ -189,7 +189,7 @@ _SCOPES = {"forward": Scope.SEND, "reply": Scope.SEND, "webhook": Scope.ADMIN, "
 """Every other action needs `write`."""
 
 _DISCLOSES_MAIL = frozenset({"forward", "webhook"})
-"""Actions that show mail to somebody outside, so that they need `read` as well."""
+"""Actions that disclose mail to others, so they also need `read`."""
 
 _NOT_UNDONE = frozenset({"webhook", "remember", "stop"})
 """Actions that undoing a plan does not revert."""

@@ -1,4 +1,4 @@
-"""Connections: how many at once, and cancelling work when a client leaves."""
+"""Connections: their number, and cancelling work when a client disconnects."""
 
 from __future__ import annotations
 

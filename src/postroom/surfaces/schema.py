@@ -115,7 +115,7 @@ def is_list(annotation: Any) -> bool:
 
 
 def result_schema(result: Any, refer: Callable[[type], Schema]) -> Schema:
-    """The answer of an operation; *refer* says how a shape inside it is written."""
+    """The answer of an operation; *refer* writes the references to types inside it."""
     if isinstance(result, types.UnionType):
         return _either([result_schema(kind, refer) for kind in get_args(result)])
     schema = _page_schema(result, refer) if is_page(result) else shape(result, refer)

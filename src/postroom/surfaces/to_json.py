@@ -1,7 +1,7 @@
 """Values as JSON: the same shape on every surface.
 
-A row of a list leaves out what is empty; a full shape leaves out only what was not asked for,
-which are the fields whose default is None.
+A row of a list leaves out what is empty; a full object leaves out only what was not
+requested: fields whose default is None.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def _page(page: Page[Any]) -> dict[str, Any]:
 
 
 def _page_writer(kind: type) -> Callable[[Any], dict[str, Any]]:
-    """What every page says, and what this kind of page says beside."""
+    """The fields of every page, and those of this kind of page."""
     more = fields_beside(kind)
     if not more:
         return _page

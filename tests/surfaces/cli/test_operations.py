@@ -326,6 +326,6 @@ def test_the_text_of_an_attachment_is_printed(postroom, inbox, receive):
     part = postroom("attachment", "text", listed["results"][0]["id"], "--max-chars", 2)
 
     assert (0, "Hello\n") == (ran.code, ran.out)
-    assert "warning: hidden text left out" in ran.err
+    assert "warning: hidden text omitted" in ran.err
     assert "He\n" == part.out
     assert "2 of 5 characters; continue with --offset 2" in part.err

@@ -50,8 +50,8 @@ FINDINGS = {
     "imitates": ("paypal.com", "imitates paypal.com"),
     "hidden_text": ([{"reason": "display"}] * 2, "(2 pieces)"),
     "removed_characters": ({"tag": 3}, "3 invisible characters"),
-    "text_differs": (True, "say different things"),
-    "disguised_attachments": (["a.pdf"], "a.pdf is not of the type"),
+    "text_differs": (True, "its HTML differ"),
+    "disguised_attachments": (["a.pdf"], "a.pdf does not have the type"),
     "tracking_pixels": (2, "2 tracking pixels"),
 }
 

@@ -105,6 +105,6 @@ def test_reserved_names_are_written_as_they_are_compared() -> None:
 
 def test_the_handbook_lists_every_reserved_name() -> None:
     handbook = (Path(__file__).parents[3] / "docs" / "reference" / "rest.md").read_text()
-    told = handbook.partition("Reserved are")[2].partition("Case and")[0]
+    told = handbook.partition("The reserved names")[2].partition("Case and")[0]
 
     assert set(re.findall(r"`([a-z0-9-]+)`", told)) == reserved_names()

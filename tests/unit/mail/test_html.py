@@ -55,7 +55,7 @@ def test_html_beyond_the_limit_is_cut_and_says_so() -> None:
     limits = Limits(html_bytes=20)
 
     assert () == html_to_text("<p>" + "a" * 17, limits).defects
-    assert ("HTML over 20 characters, read up to there",) == html_to_text(
+    assert ("HTML over 20 characters; the rest was not read",) == html_to_text(
         "<p>" + "a" * 18, limits
     ).defects
 

@@ -209,16 +209,16 @@ def test_a_line_that_is_no_field_continues_the_one_above() -> None:
     pairs, body, defects = header(b"A: b\nno field\nTo: d\n\nBody")
 
     assert ([("A", "b no field"), ("To", "d")], b"Body") == (pairs, body)
-    assert ("a line in the header that is no field",) == defects
+    assert ("a line in the header that is not a field",) == defects
 
 
 def test_the_limits_of_a_header_hold_at_the_limit_and_past_it() -> None:
     assert () == header(b"A: b\nC: d\n\n", header_count=2)[2]
-    assert ("more than 1 header fields, read up to there",) == header(
+    assert ("more than 1 header fields; the rest was not read",) == header(
         b"A: b\nC: d\n\n", header_count=1
     )[2]
     assert () == header(b"A: b\nC: d\n\n", header_bytes=10)[2]
-    assert ("header block over 9 bytes, read up to there",) == header(
+    assert ("header block over 9 bytes; the rest was not read",) == header(
         b"A: b\nC: d\n\n", header_bytes=9
     )[2]
 

@@ -92,11 +92,11 @@ def test_the_limits_of_parts_hold_at_the_limit_and_past_it() -> None:
     raw = multipart(*["\nx"] * 3)
 
     assert (
-        "more than 4 MIME parts, read up to there"
+        "more than 4 MIME parts; the rest was not read"
         not in parse_message(raw, Limits(mime_parts=4)).defects
     )
     assert (
-        "more than 3 MIME parts, read up to there"
+        "more than 3 MIME parts; the rest was not read"
         in parse_message(raw, Limits(mime_parts=3)).defects
     )
 
@@ -106,7 +106,7 @@ def test_the_limit_of_depth_holds_at_the_limit_and_past_it() -> None:
 
     assert "Deep" == parse_message(raw, Limits(mime_depth=2)).text
     cut = parse_message(raw, Limits(mime_depth=1))
-    assert "parts nested over 1 levels, read up to there" in cut.defects
+    assert "parts nested over 1 levels; the rest was not read" in cut.defects
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,10 @@ def test_text_is_cut_at_its_limit() -> None:
 
     assert "a" * 10 == parse_message(raw, Limits(text_chars=10)).text
     cut = parse_message(raw, Limits(text_chars=9))
-    assert ("a" * 9, True) == (cut.text, "text over 9 characters, cut there" in cut.defects)
+    assert ("a" * 9, True) == (
+        cut.text,
+        "text over 9 characters; the rest was not stored" in cut.defects,
+    )
 
 
 @pytest.mark.parametrize(

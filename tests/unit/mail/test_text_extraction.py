@@ -132,8 +132,8 @@ def test_hidden_sheets_rows_columns_and_cells_are_left_out():
         *hidden(1, "number format that shows nothing"),
         *hidden(1, "white on white"),
         "hidden sheets omitted: 2",
-        "hidden rows left out: 1",
-        "hidden columns left out: 1",
+        "hidden rows omitted: 1",
+        "hidden columns omitted: 1",
     ) == found.warnings
     assert {
         "hidden columns", "hidden rows", "hidden sheets",

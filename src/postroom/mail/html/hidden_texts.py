@@ -16,7 +16,7 @@ _MAX_FOUND = 200
 _TAG = re.compile(r"<[^>]{0,2000}>?")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 # Titles, comments and alternative texts never show, and ordinary mail is full of them. They
-# are only worth a word if they speak to a machine, or ask for something to be sent.
+# are reported only if they address a machine, or ask for something to be sent.
 _TO_A_MACHINE = pattern(load("html")["to_a_machine"])
 _MAX_CHARS = 20_000
 _FEW_CHARS = 20

@@ -50,7 +50,7 @@ def html_to_text(html: str, limits: Limits = _DEFAULT_LIMITS) -> HtmlText:
     defects: tuple[str, ...] = ()
     if len(html) > limits.html_bytes:
         html = html[: limits.html_bytes]
-        defects = (f"HTML over {limits.html_bytes} characters, read up to there",)
+        defects = (f"HTML over {limits.html_bytes} characters; the rest was not read",)
     html = clean(html)
     if is_too_deep(html):
         return HtmlText(without_tags(html), defects=(*defects, "HTML nested too deeply"))

@@ -79,9 +79,9 @@ def render(
         lays_out=has_layout(lower_html),
     )  # fmt: skip
     if not walker.walk(tree.root):
-        defects = (*defects, f"HTML with more than {_MAX_NODES} nodes, read up to there")
+        defects = (*defects, f"HTML with more than {_MAX_NODES} nodes; the rest was not read")
     if sheet.is_partial:
-        defects = (*defects, "HTML styles beyond measure, text taken as hidden")
+        defects = (*defects, "HTML styles over the limits; text counts as hidden")
     text = clean(walker.page.text())
     if not walker.has_words and any(one.reason == BY_COLOUR for one in walker.hidden.found):
         text = _text_ignoring_colours(tree, resolver, folds=folds) or text

@@ -143,7 +143,7 @@ def _text_bytes(part: Part, contents: Contents, limits: Limits) -> bytes:
     max_bytes = 4 * max(limits.text_chars, limits.html_bytes)
     data = part.decoded(max_bytes=3 * max_bytes)
     if len(data) > max_bytes:
-        contents.note(f"text over {max_bytes} bytes, read up to there")
+        contents.note(f"text over {max_bytes} bytes; the rest was not read")
     return data[:max_bytes]
 
 

@@ -80,7 +80,7 @@ def decode_base64(data: bytes) -> bytes:
 
 def _decode_unpadded(body: bytes) -> bytes:
     spare = len(body) % 4
-    if spare == 1:  # six bits are no byte
+    if spare == 1:  # six bits are not a byte
         body, spare = body[:-1], 0
     return binascii.a2b_base64(body + b"=" * (-spare % 4))
 
@@ -314,7 +314,7 @@ def decode_unknown(data: bytes, *, detects: bool = True, hints: Sequence[str] = 
 
 
 def _is_damaged_utf8(data: bytes, per_wrong: int = 4) -> bool:
-    """True if far more letters are good UTF-8 than are not: somebody cut one in two."""
+    """True if far more letters are valid UTF-8 than not: a character was cut in two."""
     sample = data[:_SAMPLE]
     wrong = sample.decode("utf-8", "replace").count(REPLACEMENT)
     return len(_UTF8_LEAD.findall(sample)) > per_wrong * wrong
@@ -407,7 +407,7 @@ def _encoded_words(value: str) -> list[tuple[int, int, str, bytes]]:
 
 
 def _truncated_word(rest: str) -> str | None:
-    """What is left of a last word whose end somebody cut off, without its torn last letter."""
+    """The beginning of a truncated last word, without its partial last letter."""
     rest = rest.rstrip().removesuffix("?")
     is_word = bool(rest) and " " not in rest and "?" not in rest and len(rest) < _LONGEST_WORD
     return _PARTIAL_LETTER.sub("", rest) if is_word else None

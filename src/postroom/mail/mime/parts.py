@@ -92,7 +92,7 @@ def split_header(raw: bytes, start: int, end: int, *, limits: Limits) -> HeaderB
     if block_end - start > limits.header_bytes:
         block_end = raw.rfind(b"\n", start, start + limits.header_bytes) + 1
         block_end = block_end or start + limits.header_bytes
-        defects.append(f"header block over {limits.header_bytes} bytes, read up to there")
+        defects.append(f"header block over {limits.header_bytes} bytes; the rest was not read")
     text = _block_text(raw[start:block_end], defects)
     fields = _read_clean(text, limits.header_count)
     if fields is not None:
@@ -179,7 +179,7 @@ class _Reader:
             elif match and (number >= last_usual or _NAME.fullmatch(match[1])):
                 self._store()
                 if len(self.fields.pairs) >= self._max_fields:
-                    self._note(f"more than {self._max_fields} header fields, read up to there")
+                    self._note(f"more than {self._max_fields} header fields; the rest was not read")
                     return None
                 self._name, self._value = match[1], [line[match.end() :]]
             elif line.strip() and not (number == 0 and line.startswith(("From ", ">From "))):
@@ -187,7 +187,7 @@ class _Reader:
                     self._note("no blank line between header and body")
                     self._store()
                     return at
-                self._note("a line in the header that is no field")
+                self._note("a line in the header that is not a field")
                 if self._name:
                     self._value.append(f" {line}")
             at += len(line) + 1
@@ -291,13 +291,13 @@ class Splitter:
 
     def _read_children(self, part: Part, depth: int) -> None:
         if depth >= self.limits.mime_depth:
-            self.note(f"parts nested over {self.limits.mime_depth} levels, read up to there")
+            self.note(f"parts nested over {self.limits.mime_depth} levels; the rest was not read")
             return
         ranges = self._child_ranges(part)
         default = "message/rfc822" if part.content_type == "multipart/digest" else "text/plain"
         for start, end in ranges:
             if self.parts >= self.limits.mime_parts:
-                self.note(f"more than {self.limits.mime_parts} MIME parts, read up to there")
+                self.note(f"more than {self.limits.mime_parts} MIME parts; the rest was not read")
                 return
             part.children.append(self.read_part(start, end, depth=depth + 1, default=default))
 

@@ -64,7 +64,7 @@ def is_separator(line: str) -> bool:
 
 
 def is_forward(line: str) -> bool:
-    """The line above a mail that somebody passes on."""
+    """The line above a forwarded mail."""
     return _FORWARDS.match(line[:LONGEST].strip(DECORATION)) is not None
 
 

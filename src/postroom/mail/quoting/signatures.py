@@ -138,7 +138,7 @@ def is_device_line(line: str) -> bool:
 
 
 def _device_sentence(lines: list[str]) -> int:
-    """A last paragraph of one sentence that says so in other words."""
+    """A last paragraph of one sentence that names a device or program."""
     start = len(lines)
     while start and lines[start - 1].strip() and len(lines) - start < 3:
         start -= 1
@@ -176,7 +176,7 @@ def _closing(lines: list[str]) -> int:
         if may_close and _CLOSING.match(line):
             max_words = 3 if line.endswith((".", "!")) else 7  # "Thanks!" may go on
             is_signed = all(_is_name(words, max_words=max_words) for words in below)
-            # a closing alone is one if it does not thank: thanks are words of their own
+            # a closing alone is one if it does not thank: thanks belong to the text
             is_closing = is_signed and (below or (len(line) > 4 and not _THANKS.search(line)))
             return index if is_closing else len(lines)
         if may_close and not below and _is_closing_with_name(line):

@@ -132,7 +132,7 @@ class _QuotedLines:
         cut = self._find_cut()
         above = zip(self.lines[:cut], self.quoted, strict=False)
         if not any(line.strip() and not is_quoted for line, is_quoted in above):
-            cut = len(self.lines)  # nothing above the old mail: it was passed on as it is
+            cut = len(self.lines)  # nothing above the old mail: it was forwarded unchanged
         if cut < len(self.lines):
             self.quoted[cut:] = [True] * (len(self.lines) - cut)
         if True in self.quoted[:cut]:
@@ -162,7 +162,7 @@ class _QuotedLines:
             return is_announced
         if mark not in ("|", ":"):
             return True
-        # a table has more bars, a pipe of a shell goes on from the line above
+        # a table has more bars, a pipe of a shell continues the line above
         is_code = any(line.rstrip().endswith("\\") for line in self.lines[first:end])
         return not is_code and (not above or is_announced)
 

@@ -27,7 +27,7 @@ _AS_IT_IS = frozenset(("content", "raw_source_base64", "yaml", "next_cursor"))
 """Fields that are bytes in disguise."""
 
 _CALLER_FIELDS = frozenset(("body_text", "body_html"))
-# A browser reads `<` inside a tag as a part of it, so whatever goes on after a name opens a tag.
+# A browser reads `<` inside a tag as a part of it, so any continuation of a name opens a tag.
 _OPENS = re.compile(
     r"<(?=(?:https?|ftps?|file|wss?):|(?:style|script)\b|[a-z][^\s/<>]*+[\s/<])",
     re.IGNORECASE | re.ASCII,
@@ -56,7 +56,7 @@ def without_fetches(text: str) -> str:
 
 def is_inert(written: bytes) -> bool:
     """Whether a serialised response has nothing for `sanitised` to change; nearly all have not."""
-    # One byte is found at once, two take their time.
+    # Searching for one byte is fast; for two it is slow.
     if b"!" in written and b"![" in written:
         return False
     if b"](" in written or b"]:" in written:

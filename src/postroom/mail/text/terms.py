@@ -99,7 +99,7 @@ def count_terms(text: str) -> Counter[str]:
 
 
 def terms_of(text: str) -> list[str]:
-    """The terms to look for if somebody asks with these words, each once."""
+    """The terms of a query, each once."""
     return list(dict.fromkeys(term for word in _split_words(text) for term in word_terms(word)))
 
 

@@ -122,7 +122,7 @@ class _Parser:
         if self.depth > _MAX_DEPTH:
             raise ValueError(f"the XML is nested more than {_MAX_DEPTH} levels deep")
         plain = {key.rpartition(":")[2]: value for key, value in attributes.items()}
-        # r:id and id may stand on one element.
+        # An element may have both r:id and id.
         plain |= {key: value for key, value in attributes.items() if ":" in key}
         self.found.append(XmlEvent("start", name.rpartition(":")[2], plain))
 

@@ -1,4 +1,4 @@
-"""Changing mail: by ids at once, by a filter or a rule with a plan first."""
+"""Changing mail: by ids immediately, by a filter or a rule with a plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of many messages: by ids at once, by a filter with a plan first; both can be undone."""
+"""Changes of many messages: by ids immediately, by a filter with a plan; both can be undone."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ async def plan_change(
 async def change_by_ids(
     ctx: RequestContext, message_ids: Sequence[str], actions: Sequence[Action]
 ) -> ActionResult:
-    """Change messages at once. The answer has an `undo_id`, and names ids that are unknown."""
+    """Change messages immediately. The response has an `undo_id`, and lists unknown ids."""
     for message_id in message_ids:
         refuse_other_kind(message_id, "msg", READERS)
     failed: tuple[FailedAction, ...] = ()

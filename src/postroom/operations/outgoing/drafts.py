@@ -329,7 +329,7 @@ _Recipients = Annotated[list[Annotated[str, Field(max_length=20_000)]], Field(ma
 
 
 class SaveDraft(Request):
-    """Store a mail as far as it is written; it is checked when it is sent.
+    """Store an unfinished mail; it is checked when it is sent.
 
     What is given replaces what is stored. A draft with a new id is created. Files are added to
     those of the draft, unless it has them; `remove_file` removes the one with this number, of

@@ -324,7 +324,7 @@ def _kind_of(path: Path) -> SourceKind:
         )
     with opened(path) as (_, file):
         start = file.read(5)
-        with suppress(OSError):  # what is damaged further on is told when it is read
+        with suppress(OSError):  # later damage is reported when it is read
             start += _read_up_to(file, 507)
     if start.startswith(_ZIP) and path.suffix not in COMPRESSED:
         return "zip"

@@ -77,7 +77,7 @@ def _conditions(tx: Transaction, query: AuditQuery) -> Conditions:
     if isinstance(query.namespaces, Only):
         among, params = any_of("namespace", query.namespaces.named)
         where.add(f"(namespace {among} OR {_NOT_OF_MEMORY})", **params)
-        # Who cannot manage keys is not told of them; their names and limits name namespaces.
+        # Callers who cannot manage keys do not see them: their names and limits reveal namespaces.
         actions, params = any_of("managed", _OF_KEYS)
         where.add(f"action NOT {actions}", **params)
     for column in ("actor", "action", "target", "via"):

@@ -120,7 +120,7 @@ def rename_inbox(tx: Transaction, inbox_id: str, name: str, visible: Visible) ->
 
 
 def inbox_policy(tx: Transaction, inbox: int) -> InboxPolicy:
-    """The policy of an inbox, whoever sends from it."""
+    """The policy of an inbox, for every sender."""
     sql = "SELECT approval, recipients, senders FROM inbox_policies WHERE inbox = :inbox"
     row = tx.one(sql, inbox=inbox)
     if row is None:

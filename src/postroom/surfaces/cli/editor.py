@@ -60,7 +60,7 @@ def write(
     found, body = _parsed(text, head)
     if not body:
         raise InvalidInput("the text is empty; nothing was done")
-    # An empty head takes back what an option gave.
+    # An empty header removes the value of an option.
     others = {name: value for name, value in arguments.items() if name not in head}
     return {**others, **found, "body_text": body}
 

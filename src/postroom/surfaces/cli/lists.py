@@ -93,7 +93,7 @@ def show_page(text: Text, kind: type, page: Row) -> None:
     text.add(*table_of(kind, rows, text.screen))
     if page.get("has_more"):
         seen = page.get("offset", 0) + len(rows)
-        # A cursor goes on stably while mail arrives; a person would have to copy it.
+        # A cursor stays valid while mail arrives, but a person would have to copy it.
         at = (
             f"--offset {seen}" if text.screen.is_terminal else f"--cursor {page.get('next_cursor')}"
         )

@@ -102,7 +102,7 @@ def _page(text: str) -> bool:
         pager = subprocess.Popen(command, stdin=subprocess.PIPE, env=env)
         try:
             pager.communicate(text.encode("utf-8", "replace"))
-        except BrokenPipeError:  # it was left before the end
+        except BrokenPipeError:  # the user left it before the end
             pager.wait()
     # A shell answers 126 or 127 if a pager cannot be run.
     return pager.returncode not in (126, 127)

@@ -219,7 +219,7 @@ def output_schema(tool: Tool) -> Schema:
     names = tool.listed_fields or (page if "results" in schema else schema)
     shown = {name: schema[name] for name in names if name in schema}
     typed = {name: part for name, part in shown.items() if isinstance(part.get("type"), str)}
-    # An answer shows its words itself: which ones there are need not stand in every list.
+    # A response shows its values, so the list of tools need not contain them.
     properties = {
         name: {key: item for key, item in _outline(value).items() if key != "enum"}
         for name, value in typed.items()

@@ -180,13 +180,16 @@ class AccessControl:
         return self._is_ours(page) or (page is not None and host == public)
 
     def check_form(self, headers: Headers, scope: Scope) -> None:
-        """Refuse a form unless the browser says that a page of ours sent it. Raises Forbidden."""
+        """Refuse a form unless the browser reports that a page of this server sent it.
+
+        Raises Forbidden.
+        """
         says = "origin" in headers or "sec-fetch-site" in headers
         if not says or not self._is_own_page(headers, scope):
             raise Forbidden("this form was not sent by a page of this server; open the page again")
 
     def _is_own_page(self, headers: Headers, scope: Scope) -> bool:
-        """Whether the request comes from no page, or from one of ours."""
+        """Whether the request comes from no page, or from a page of this server."""
         origin = headers.get("origin")
         if origin is None:
             return headers.get("sec-fetch-site", "same-origin") == "same-origin"

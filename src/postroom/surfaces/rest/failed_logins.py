@@ -47,7 +47,7 @@ from postroom.errors import RateLimited, Unauthenticated
 log = logging.getLogger(__name__)
 
 FREE, MOST = 10, 20
-"""The scores up to which a wrong key is answered at once, and looked up at all."""
+"""The scores up to which a wrong key is answered without delay, and up to which it is looked up."""
 
 _DECAY_PER_S = 0.5
 _MIN_DELAY_S, _MAX_DELAY_S = 0.1, 1.0

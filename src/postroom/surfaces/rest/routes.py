@@ -32,7 +32,7 @@ from postroom.operations.mail import (
 from postroom.operations.outgoing import approvals, drafts, identities, outbox, sending
 
 Location = Literal["path", "query", "body", "raw", "headers"]
-"""Where an argument is given; `raw` is the body as it is, `headers` all of them."""
+"""Where an argument is given; `raw` is the unchanged body, `headers` all headers."""
 
 NOTHING_HERE = "there is nothing at this path"
 WITHOUT_BODY = frozenset({"GET", "HEAD", "DELETE"})
@@ -89,7 +89,7 @@ class Route:
 
     @property
     def takes_body(self) -> bool:
-        """Whether a body is looked at, even if no argument is in it."""
+        """Whether a body is read, even if no argument is in it."""
         return self.has_json_body or self.method not in WITHOUT_BODY
 
     def at(self, location: Location) -> list[str]:

@@ -57,13 +57,12 @@ def build(
 ) -> ASGIApp:
     """The application: the table, its pages, and other applications under separate paths.
 
-    A mounted application gets its requests as they came, with the whole path, once Host and
-    Origin are checked; who asks is its own business. A server runs the lifespan of the whole
-    only, so what a mounted one needs is entered here. The processes of one server share their
+    A mounted application gets its requests as they came, with the whole path, once Host and Origin
+    are checked; it authenticates callers itself. A server runs the lifespan of the whole only, so
+    the lifespans of mounted applications are entered here. The processes of one server share their
     *attempts*.
 
-    Raises:
-        ConfigError: `no_auth` would open more than this machine.
+    Raises: ConfigError: `no_auth` would open more than this machine.
     """
     metrics = Metrics(app.services.counts.counters)
     access = AccessControl.of(app, no_auth=no_auth)

@@ -64,7 +64,7 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What is at one path: an answer for each method."""
+    """The resource at one path: a handler for each method."""
 
     path: str
     answers: dict[str, Answer]
@@ -146,7 +146,7 @@ class Surface:
         await response(exchange.scope, receive, exchange.send)
 
     async def _pause(self, error: Exception) -> None:
-        """Delay the refusal, so that a client that retries at once does not keep us busy."""
+        """Delay the refusal, so that clients that retry immediately cause little load."""
         if isinstance(error, TooManyKeys):
             await self._attempts.pause()
         elif isinstance(error, RateLimited):
@@ -209,7 +209,7 @@ class Surface:
         return await answer(request, values)
 
     def _answer(self, rows: Sequence[Route]) -> Answer:
-        """The answer that one or several rows of the table give."""
+        """The handler of one or several rows of the table."""
 
         waits = any(row.operation.waits for row in rows)
 
@@ -286,7 +286,7 @@ class _Exchange:
 
     @property
     def context(self) -> dict[str, str]:
-        """What a log line says of the request: never its arguments."""
+        """The fields of a log line about the request: never its arguments."""
         return {"request_id": self.scope["request_id"], "route": f"{self.method} {self.route}"}
 
     @property

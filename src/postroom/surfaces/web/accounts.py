@@ -68,7 +68,7 @@ _TEXTS = ("name", "user", "host", "port", "security", "smtp_host", "smtp_port", 
 
 
 def state_of(account: Account) -> Values:
-    """How an account is, in words, and what a person can do."""
+    """The state of an account in words, and what a person can do."""
     title, words = STATES[account.state]
     return {
         "title": title,
@@ -100,7 +100,7 @@ async def new_account(request: PageRequest) -> Values:
 
 
 async def add(request: PageRequest) -> Redirect | FormResult:
-    """Add an account: the login is tried first. Gmail and Outlook go on with a sign-in."""
+    """Add an account: the login is tested first. Gmail and Outlook continue with a sign-in."""
     form = request.form
     given: dict[str, Any] = {name: form[name].strip() for name in _TEXTS if form.get(name)}
     given |= {name: form.get(name, "").strip() for name in ("account_id", "provider", "address")}
@@ -116,7 +116,7 @@ async def add(request: PageRequest) -> Redirect | FormResult:
 
 
 def _password(request: PageRequest) -> str:
-    """What was typed. Raises InvalidInput."""
+    """The typed fields. Raises InvalidInput."""
     if not request.form.get("password"):
         raise InvalidInput("enter the password or the API token")
     return request.form["password"]
@@ -138,7 +138,7 @@ def _with_advice(error: MailError, provider: str) -> MailError:
 
 
 def _redirect_to(request: PageRequest) -> str:
-    """Where a browser on this machine comes back to; elsewhere the address is pasted."""
+    """The redirect URL for a browser on this machine; in other browsers the address is pasted."""
     here = urlsplit(request.base_url)
     is_local = here.scheme == "http" and here.hostname in _LOOPBACK
     return f"{request.base_url}{_BACK}" if is_local else UNUSED_REDIRECT
@@ -150,9 +150,9 @@ def _sign_in_page(started: StartedSignIn) -> FormResult:
 
 
 async def one_account(request: PageRequest) -> Values:
-    """An account, and what it can do as far as that is known."""
+    """An account, and its known capabilities."""
     account = await request.call(get_account, account_id=request.path["account_id"])
-    # Where it logs in is known to those who manage accounts only.
+    # Only callers who manage accounts see where it logs in.
     options = account.options if request.may(Scope.ADMIN) else {}
     shown = {name: options.get(name) for name in ("host", "smtp_host", "user", "scopes")}
     return {
@@ -165,14 +165,14 @@ async def one_account(request: PageRequest) -> Values:
 
 
 async def sync(request: PageRequest) -> Redirect:
-    """Look at an account now."""
+    """Sync an account now."""
     account_id = request.path["account_id"]
     await request.call(sync_account, account_id=account_id)
     return Redirect(f"/accounts/{account_id}", "asked to sync")
 
 
 async def check(request: PageRequest) -> FormResult:
-    """Try the stored login, and show what the account can do."""
+    """Test the stored login, and show what the account supports."""
     try:
         found = await request.call(check_account, account_id=request.path["account_id"])
     except ProviderAuthFailed as error:
@@ -182,7 +182,7 @@ async def check(request: PageRequest) -> FormResult:
 
 
 async def log_in(request: PageRequest) -> Redirect | FormResult:
-    """Give an account another password, or sign in at its provider."""
+    """Replace the password of an account, or sign in at its provider."""
     account = await request.call(get_account, account_id=request.path["account_id"])
     if account.provider in _BY_CODE:
         redirect = _redirect_to(request)
@@ -197,7 +197,7 @@ async def log_in(request: PageRequest) -> Redirect | FormResult:
 
 
 async def sign_in(request: PageRequest) -> Redirect | FormResult:
-    """Go on with a sign-in: wait, or add the account."""
+    """Continue a sign-in: wait, or add the account."""
     answer = request.form.get("answer", "")
     progress = await request.call(
         finish_sign_in, sign_in=request.form.get("sign_in", ""), answer=answer
@@ -209,7 +209,8 @@ async def sign_in(request: PageRequest) -> Redirect | FormResult:
 
 
 async def oauth_redirect(request: PageRequest) -> Values:
-    """Where a browser comes back from a provider; it is asked to go on, and then has its session.
+    """The redirect target of a provider; the page asks the person to continue, and then has the
+    session.
 
     The first request comes from another site, so the browser sends no cookie with it.
     """

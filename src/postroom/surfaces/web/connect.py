@@ -88,7 +88,7 @@ async def make_key(request: PageRequest) -> FormResult:
 
 
 async def test_call(request: PageRequest) -> FormResult:
-    """Call a tool as the agent with a key would, and show what it answers."""
+    """Call a tool as the agent with a key would, and show the result."""
     words, tool, arguments = _TESTS.get(request.form.get("test", ""), ("", "", {}))
     if not tool:
         raise InvalidInput("choose a tool call")
@@ -120,7 +120,7 @@ def _is_error(text: str) -> bool:
 
 
 def _indented(text: str) -> str:
-    """A JSON answer for people to read; a long one is cut."""
+    """A JSON response in readable form, truncated if it is long."""
     try:
         shown = json.dumps(json.loads(text), ensure_ascii=False, indent=2)
     except ValueError:
@@ -169,7 +169,7 @@ def _oauth_request(request: PageRequest) -> dict[str, str]:
 
 
 def _answer_url(request: PageRequest, redirect_uri: str, **answer: str) -> str:
-    """Where the client gets its answer, with its state and our name (RFC 9207)."""
+    """The redirect to the client, with its state and our issuer (RFC 9207)."""
     state = {"state": request.query["state"]} if "state" in request.query else {}
     query = urlencode({**answer, **state, "iss": request.base_url}, quote_via=quote)
     return f"{redirect_uri}{'&' if '?' in redirect_uri else '?'}{query}"
@@ -204,7 +204,7 @@ async def consent(request: PageRequest) -> Values:
 
 
 def _target_words(asked: AccessRequest) -> str:
-    """Where the answer goes, in words."""
+    """The target of the redirect, in words."""
     url = urlsplit(asked.redirect_uri)
     if url.scheme == "https":
         return asked.host
@@ -214,7 +214,7 @@ def _target_words(asked: AccessRequest) -> str:
 
 
 async def decide(request: PageRequest) -> Redirect:
-    """Give the client what was chosen, or nothing, and lead back to it."""
+    """Grant the chosen access, or none, and redirect to the client."""
     given = _oauth_request(request)
     asked = await request.call(get_access_request, **given)
     if request.form.get("decision") != "allow":

@@ -47,7 +47,7 @@ _ROWS = 100
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A usual kind of key: its scopes, and what it can do in words."""
+    """A preset for a key: its scopes, and what it can do in words."""
 
     id: str
     title: str
@@ -108,7 +108,7 @@ def may_do(key: Key) -> str:
 
 
 def _names(view: View, names: Mapping[str, str], nothing: str = "none") -> str:
-    """What a key sees of something, by the names that people know."""
+    """The limits of a key, by readable names."""
     if isinstance(view, Everything):
         return "all"
     return ", ".join(names.get(one, one) for one in view.named) or nothing
@@ -195,7 +195,7 @@ async def new_key(request: PageRequest) -> Values:
 
 
 def _choices(request: PageRequest) -> Values:
-    """What the person can give: no more than they have."""
+    """What the person can grant: no more than they have."""
     own = request.person.caller
     kinds = [kind for kind in KINDS if set(kind.scopes) <= own.scopes]
     strictest = APPROVALS.index(own.policy.approval)
@@ -234,7 +234,7 @@ _LIMITS = {"inboxes": "inbox", "accounts": "account", "namespaces": "namespace"}
 def limited_to(request: PageRequest, limit: str, field: str) -> dict[str, list[str]]:
     """The limit that a form names as an argument; empty if it names none.
 
-    Whoever ticks some and forgets to choose *Only these* means them.
+    If some are ticked, *Only these* is implied.
     """
     named = [*request.posted.all(field), *lines_of(request.form.get(f"more_{limit}", ""))]
     return {limit: named} if named or request.form.get(f"limit_{limit}") == "some" else {}
@@ -251,7 +251,7 @@ def _scopes(request: PageRequest) -> list[str]:
 
 
 def scopes_of_kind(chosen: str) -> list[str]:
-    """The scopes of a usual kind of key. Raises InvalidInput."""
+    """The scopes of a preset. Raises InvalidInput."""
     for kind in KINDS:
         if kind.id == chosen:
             return list(kind.scopes)
@@ -286,7 +286,7 @@ async def one_key(request: PageRequest) -> Values:
 
 
 async def change_key(request: PageRequest) -> Redirect:
-    """Rename a key, or change its end and its policy."""
+    """Rename a key, or change its expiry and its policy."""
     form, key_id = request.form, request.path["key_id"]
     given: dict[str, Any] = {"name": form["name"].strip()} if form.get("name", "").strip() else {}
     if form.get("approval"):
@@ -369,7 +369,7 @@ def _link(entry: AuditEntry) -> str:
 
 
 def _verified(request: PageRequest) -> Values | None:
-    """What a check found: the address carries it, sealed, so that no link can claim it."""
+    """The result of a check: it is encrypted in the URL, so that no link can forge it."""
     try:
         sealed = request.ctx.cursors.unseal(request.query.get("verified", ""), _VERIFIED)
         name, entries, at = sealed.decode().split(" ")

@@ -148,7 +148,7 @@ def _target_url(namespace: str, link: MemoryLink) -> str:
 
 
 async def _writes(request: PageRequest, memory: Memory) -> list[Values]:
-    """Who wrote a memory, newest first, as the audit log says; only for those who may read it."""
+    """The authors of a memory, newest first, from the audit log; empty without access to it."""
     if not request.may(Scope.ADMIN):
         return []
     page = await request.call(list_audit, target=memory.key, limit=_WRITES)
@@ -160,7 +160,7 @@ async def _writes(request: PageRequest, memory: Memory) -> list[Values]:
 
 
 def _fields(form: Mapping[str, str]) -> dict[str, Any]:
-    """What a form says of a memory, as arguments of the operations."""
+    """The fields of a memory in a form, as arguments of the operations."""
     return {
         "key": form.get("key", "").strip(),
         "namespace": form.get("namespace", "").strip() or DEFAULT_NAMESPACE,
@@ -229,7 +229,7 @@ async def save(request: PageRequest) -> Redirect:
 
 
 async def vouch(request: PageRequest) -> Redirect:
-    """Say that a memory is right."""
+    """Confirm a memory."""
     namespace, key = _namespace(request), request.form.get("key", "")
     await request.call(memory_update, namespace=namespace, key=key, trust="user")
     return Redirect(memory_url(namespace, key), "vouched")

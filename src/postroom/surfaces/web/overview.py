@@ -1,4 +1,4 @@
-"""The first page: what needs the person, what happened (charts), what is slow; and the page Health.
+"""The first page: what needs attention, activity (charts), what is slow; and the page Health.
 
 A bar of a chart is a rectangle in a box of 10 units per day by 100, which the page stretches.
 Series differ by pattern as well as by colour, and each chart has its numbers in a table.
@@ -34,7 +34,7 @@ _DELIVERIES = 20
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Something that waits for the person: what, why, and where it is fixed."""
+    """A task for the person: what, why, and where to fix it."""
 
     tone: Literal["warn", "bad"]
     what: str
@@ -46,7 +46,7 @@ class Task:
 async def tasks_of(
     request: PageRequest, counts: Mapping[str, int], *, is_paused: bool
 ) -> list[Task]:
-    """What needs the person, as far as they may see and fix it; most urgent first."""
+    """The tasks that the person may see and fix; most urgent first."""
     found = [*_of_mail(counts, is_paused=is_paused)]
     if request.may(Scope.READ):
         found += [*_of_accounts((await request.call(list_accounts, limit=100)).results)]
@@ -117,7 +117,7 @@ async def _of_webhooks(request: PageRequest) -> list[Task]:
 
 
 async def _failure(request: PageRequest, webhook_id: str) -> str:
-    """Why deliveries to a webhook fail lately; empty if they do not."""
+    """Why recent deliveries to a webhook failed; empty if they did not."""
     page = await request.call(list_deliveries, webhook_id=webhook_id, limit=_DELIVERIES)
     failed = [one for one in page.results if one.status != "delivered" and one.attempts]
     if not failed:
@@ -266,7 +266,7 @@ PERIODS = ("14", "30", "90")
 
 
 async def overview(request: PageRequest) -> Values:
-    """Needs, charts and queues, as far as the person may see them."""
+    """Tasks, charts and queues, as far as the person may see them."""
     counts = {status: await count(request, status) for status in statuses_of(request)}
     queue = await request.call(list_outbox, status="held", limit=1)
     days = request.query.get("days", "")

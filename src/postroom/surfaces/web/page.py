@@ -22,7 +22,7 @@ _ADVICE = re.compile(r"; [a-z]+(?:_[a-z]+)+ [^;]*")
 
 
 class SignInThrottle(Protocol):
-    """Looks up what a person signs in with, and slows down who guesses."""
+    """Looks up the secret of a sign-in, and delays guesses."""
 
     async def __call__(self, secret: str, look_up: Callable[[], Awaitable[T]]) -> T:
         """Raises Unauthenticated, RateLimited."""
@@ -105,7 +105,7 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class FormResult:
-    """What a form is answered with if it is not redirected: a secret that is shown once, a test."""
+    """The response to a form that is not redirected: a secret that is shown once, a test."""
 
     template: str
     values: Values

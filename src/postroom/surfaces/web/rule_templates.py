@@ -154,7 +154,7 @@ def _booleans() -> list[str]:
 
 
 async def _senders(request: PageRequest) -> list[str]:
-    """Who wrote lately: addresses, and their domains.
+    """The addresses of recent senders, and their domains.
 
     Only for the owner: mail that a key has seen is taken into account when it sends (`approval`).
     """

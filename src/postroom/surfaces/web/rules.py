@@ -35,11 +35,11 @@ from postroom.surfaces.web.rule_templates import TEMPLATES, completion, referenc
 
 _ROWS = 50
 _OUTGOING = {"forward": "forward to", "reply": "reply", "webhook": "call"}
-"""Actions that show mail to somebody outside, in words."""
+"""Actions that disclose mail to others, in words."""
 
 
 class Change(NamedTuple):
-    """One change of a message: names before and after, or what leaves."""
+    """One change of a message: names before and after, or what is sent."""
 
     kind: str
     before: tuple[str, ...] = ()
@@ -100,14 +100,14 @@ PLAN = Page("/rules/plans/{plan_id}", "rules/plan.html", plan)
 
 
 async def apply(request: PageRequest) -> Redirect:
-    """Carry out a plan exactly as it was shown."""
+    """Apply a plan exactly as it was shown."""
     plan_id = request.path["plan_id"]
     await request.call(apply_rule_plan, plan_id=plan_id)
     return Redirect(f"/rules/plans/{plan_id}", "plan applied")
 
 
 async def undo(request: PageRequest) -> Redirect:
-    """Take back what a plan did."""
+    """Undo a plan."""
     plan_id = request.path["plan_id"]
     result = await request.call(undo_rule_plan, plan_id=plan_id)
     notice = "plan undone in part" if result.failed else "plan undone"
@@ -276,14 +276,14 @@ async def runs(request: PageRequest) -> Values:
 
 
 async def switch(request: PageRequest) -> Redirect:
-    """Switch a rule on or off."""
+    """Enable or disable a rule."""
     on = request.form.get("enabled") == "yes"
     await request.call(update_rule, rule_id=request.path["rule_id"], enabled=on)
     return Redirect(_return_path(request), "rule on" if on else "rule off")
 
 
 async def move(request: PageRequest) -> Redirect:
-    """Let a rule run earlier or later."""
+    """Change the position of a rule."""
     position = request.form.get("position", "")
     number = int(position) if position.isascii() and position.isdigit() else position
     await request.call(update_rule, rule_id=request.path["rule_id"], position=number)

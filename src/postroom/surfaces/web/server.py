@@ -92,7 +92,7 @@ HEADERS = {
     "Content-Security-Policy": POLICY,
     "Cache-Control": "no-store",
     # With `no-referrer`, a browser says `Origin: null` of our own forms (Fetch Standard, "append
-    # a request Origin header"). Other hosts are told nothing by this policy either.
+    # a request Origin header"). This policy also discloses nothing to other hosts.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "X-Frame-Options": "DENY",
@@ -375,10 +375,11 @@ def _redirect(to: str, notice: str = "") -> Response:
 
 
 def _to_sign_in(request: Request) -> Response:
-    """Lead to the sign-in page; a script that asked for a part of a page leaves the page for it.
+    """Redirect to the sign-in page; a script that asked for a part of a page leaves the page for
+    it.
 
     After a link on another site, a browser keeps back the cookie of the session, which is
-    `SameSite=Strict`; a page of ours that leads to the same place gets it.
+    `SameSite=Strict`; a page of this server that redirects to the same URL gets it.
     """
     if request.method == "GET" and request.headers.get("sec-fetch-site") in _OTHER_SITES:
         page = render("again.html", again=_path_of(str(request.url)), **_SIGNED_OUT)

@@ -27,7 +27,7 @@ def session_secret(cookies: Mapping[str, str], *, is_secure: bool) -> str | None
 
 
 def session_cookie(secret: str, *, is_secure: bool) -> str:
-    """The header `Set-Cookie` for a session; an empty secret takes the cookie away."""
+    """The header `Set-Cookie` for a session; an empty secret removes the cookie."""
     lasts_s = int(SESSION_LIFETIME.total_seconds()) if secret else 0
     cookie = f"{_name(is_secure=is_secure)}={secret}; Max-Age={lasts_s}; Path=/; HttpOnly"
     return f"{cookie}; SameSite=Strict{'; Secure' if is_secure else ''}"
@@ -69,7 +69,7 @@ def local_path(wanted: str) -> str:
 
 
 async def sign_in_page(request: PageRequest) -> Values:
-    """A form; a link that is looked at is not used up."""
+    """A form, so that fetching a link does not use it up."""
     given = request.form or request.query
     return {"link": given.get("link", ""), "next": local_path(given.get("next", "/"))}
 

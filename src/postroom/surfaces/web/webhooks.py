@@ -93,7 +93,7 @@ async def events(request: PageRequest) -> Values:
 
 
 def event_summary(event: Event) -> str:
-    """What an event says, in a line."""
+    """A summary of an event, in one line."""
     data = event.data
     if event.type == "message.received":
         sender, subject = data.get("from_address") or "(no sender)", data.get("subject")
@@ -120,7 +120,7 @@ _END = b"event: end\ndata: the session has ended\n\n"
 async def live_response(request: Request, page_request: PageRequest, secret: str) -> Response:
     """Events as they happen, until the session ends. Raises MailError.
 
-    It waits most of the time, so it takes no place of the concurrency limit. A browser that
+    It waits most of the time, so it does not count against the concurrency limit. A browser that
     connects again says in Last-Event-ID what it saw last.
     """
     since = request.headers.get("last-event-id") or page_request.query.get("since")
@@ -252,7 +252,7 @@ async def ping(request: PageRequest) -> FormResult:
 
 
 async def renew(request: PageRequest) -> FormResult:
-    """Give a webhook a new secret and show it, once."""
+    """Renew the secret of a webhook and show it, once."""
     renewed = await request.call(renew_webhook, webhook_id=request.path["webhook_id"])
     return FormResult("webhooks/secret.html", {"webhook": renewed, "is_new": False})
 

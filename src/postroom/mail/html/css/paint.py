@@ -88,7 +88,7 @@ def _tones(values: Values, parent: Style) -> tuple[Tone, ...]:
     mode = values.get("mix-blend-mode", "normal")
     if mode != "normal" and parent.background is not None:
         found.append(partial(blend_colours, mode, below=parent.background))
-    return tuple(reversed(found))  # what is last is done first
+    return tuple(reversed(found))  # the last one is applied first
 
 
 def _apply_tones(colour: Colour, tone: tuple[Tone, ...]) -> Colour:

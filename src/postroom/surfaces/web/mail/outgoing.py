@@ -74,7 +74,7 @@ _REWRITABLE = ("failed", "bounced", "rejected")
 
 
 def statuses_of(request: PageRequest) -> list[str]:
-    """What the person may see: somebody who only approves sees held mail."""
+    """The visible statuses: a person who can only approve sees held mail."""
     return list(STATUSES) if request.may(Scope.READ) else ["held"]
 
 
@@ -109,7 +109,7 @@ async def outgoing(request: PageRequest) -> Values:
 
 
 def span(start: datetime, end: datetime) -> str:
-    """How long it is from one moment to another, in the largest unit that fits."""
+    """The duration between two moments, in the largest unit that fits."""
     passed = max(end - start, timedelta())
     for unit, name in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
         number = int(passed.total_seconds()) // unit
@@ -224,7 +224,7 @@ async def _neighbours(request: PageRequest, message_id: str) -> Values:
 
 
 async def approve(request: PageRequest) -> Redirect:
-    """Let a held mail leave, and lead to the next one."""
+    """Approve a held mail, and show the next one."""
     place = (await _neighbours(request, request.path["message_id"]))["place"]
     sha256 = request.form.get("sha256", "")
     await request.call(approve_message, message_id=request.path["message_id"], sha256=sha256)
@@ -232,7 +232,7 @@ async def approve(request: PageRequest) -> Redirect:
 
 
 async def reject(request: PageRequest) -> Redirect:
-    """Keep a held mail from leaving, and lead to the next one."""
+    """Reject a held mail, and show the next one."""
     place = (await _neighbours(request, request.path["message_id"]))["place"]
     given = {name: request.form[name] for name in ("sha256", "note") if request.form.get(name)}
     await request.call(reject_message, message_id=request.path["message_id"], **given)
@@ -250,7 +250,7 @@ def _to_next(place: Values | None, notice: str) -> Redirect:
 
 
 async def edit(request: PageRequest) -> Redirect:
-    """Take a mail back that has not left, and lead to its draft."""
+    """Cancel a mail that was not sent, and show its draft."""
     message_id = request.path["message_id"]
     sent = await request.call(cancel_message, message_id=message_id)
     if sent.draft_id is None:
@@ -259,7 +259,7 @@ async def edit(request: PageRequest) -> Redirect:
 
 
 async def reschedule(request: PageRequest) -> Redirect:
-    """Send a scheduled mail at another time, or now: it is taken back and sent again."""
+    """Send a scheduled mail at another time, or now: it is cancelled and sent again."""
     message_id = request.path["message_id"]
     when = None if request.form.get("do") == "now" else _coming_time(request)
     sent = await request.call(cancel_message, message_id=message_id)
@@ -275,7 +275,7 @@ async def reschedule(request: PageRequest) -> Redirect:
 
 
 def _coming_time(request: PageRequest) -> str:
-    """The time that was chosen, before anything is taken back for it. Raises InvalidInput."""
+    """The chosen time, checked before the mail is cancelled. Raises InvalidInput."""
     try:
         moment = datetime.fromisoformat(request.form.get("send_at", "")).replace(tzinfo=UTC)
     except ValueError:

@@ -70,7 +70,7 @@ def _change_of(request: PageRequest, do: str) -> dict[str, Any]:
 
 
 async def change(request: PageRequest) -> Redirect:
-    """Change the ticked mail; the next page offers to take it back."""
+    """Change the selected mail; the next page offers to undo this."""
     do, place = request.form.get("do", ""), place_of(request.query)
     ids = request.posted.all("id")
     if not ids:
@@ -85,7 +85,7 @@ async def change(request: PageRequest) -> Redirect:
 
 
 async def undo(request: PageRequest) -> Redirect:
-    """Take a change back."""
+    """Undo a change."""
     await request.call(undo_rule_plan, plan_id=request.form.get("undo_id", ""))
     return Redirect(mail_url(place_of(request.query)), "undone")
 

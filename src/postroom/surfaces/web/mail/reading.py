@@ -126,7 +126,7 @@ def _line(found: ReplyVerdict) -> dict[str, Any]:
 
 
 async def framed_marks(request: PageRequest) -> FramedPage:
-    """The HTML of a mail with marks, as a document that can do nothing but be read."""
+    """The HTML of a mail with marks, as a document without any capabilities."""
     marked = await request.call(get_marked_message, message_id=request.path["message_id"])
     html = render("mail/frame.html", html=marked.html, has_marks=True)
     return FramedPage(html, FRAME_POLICY.format(hosts=""))
@@ -246,7 +246,7 @@ async def attachment_preview(request: PageRequest, mail: Message | HeldMail) -> 
 
 
 async def framed_html(request: PageRequest) -> FramedPage:
-    """The HTML of a mail as a document that can do nothing but be read."""
+    """The HTML of a mail as a document without any capabilities."""
     remote = request.query.get("pictures") == "yes"
     found = await request.call(
         get_message_html, message_id=request.path["message_id"], remote_images=remote

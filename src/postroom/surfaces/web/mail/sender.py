@@ -1,4 +1,4 @@
-"""Who really sent a mail, and what was found in it, in plain words."""
+"""The sender of a mail and the findings about it, in words."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ _MAX_LETTERS = 80
 
 
 def verdict_on_sender(mail: Message) -> MailNote:
-    """The answer in one sentence: does anybody vouch for the address in From?"""
+    """One sentence: is the address in From authenticated?"""
     domain = decode_punycode(mail.from_address.rpartition("@")[2].lower())
     if mail.direction == "outbound":
         return MailNote("Sent by you", "It was sent from an inbox of this Postroom.", "good")
