@@ -264,6 +264,7 @@ def _problem(model: type[Request], item: Any) -> dict[str, object]:
     field = _path(item["loc"])
     message = str(item["msg"]).removeprefix("Value error, ")
     problem = re.sub(r"^\w+ should (be|have)\b", r"must \1", message)
+    problem = problem.replace(" after validation", "")
     problem = _PLAIN.get(str(item["type"]), problem)
     if item["type"] == "extra_forbidden":
         *outer, name = item["loc"]

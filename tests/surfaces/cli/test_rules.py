@@ -83,6 +83,21 @@ def test_a_problem_of_a_rule_is_told_in_the_words_of_rules(postroom, rules, word
     assert "did you mean `apply_label`?" in result.err
 
 
+def test_a_problem_of_a_rule_that_is_created_names_the_option(postroom, rules):
+    result = postroom("rule", "create", "--file", rules("a.yaml", f"{GOOD}---\n{STRICT}"))
+
+    assert 2 == result.code
+    assert result.err.startswith("error: --rule-yaml: line 1")
+
+
+def test_a_file_of_rules_that_is_missing_is_wrong_input(postroom, rules, mbox):
+    missing = postroom("rule", "check", "no.yaml")
+    tried = postroom("rule", "test", "no.yaml", "--mbox", mbox)
+
+    assert (2, 2) == (missing.code, tried.code)
+    assert "error: no.yaml: No such file or directory" == missing.err.strip() == tried.err.strip()
+
+
 def test_rules_are_tried_on_old_mail(postroom, rules, mbox):
     result = postroom("rule", "test", rules("a.yaml", GOOD), "--mbox", mbox, "-o", "json")
 

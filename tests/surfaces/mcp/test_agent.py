@@ -319,6 +319,20 @@ async def test_mailboxes_are_counted(lean: Agent, ctx: RequestContext, inbox: In
     assert [{"name": "Work", "total": 1}] == listed["labels"]
 
 
+async def test_labels_are_counted_in_the_inbox_that_is_named(
+    lean: Agent, ctx: RequestContext, inbox: Inbox
+):
+    other = await new_inbox(ctx, "other")
+    for place in (inbox, other):
+        await deliver(ctx, place, mail("Hello", to=place.address))
+    rows = (await lean.call("find_mail"))["results"]
+    await lean.call("change_mail", ids=[row["id"] for row in rows], add_labels=["Work"])
+
+    listed = await lean.call("list_mailboxes", inbox_id=other.address)
+
+    assert [{"name": "Work", "total": 1}] == listed["labels"]
+
+
 async def test_what_is_suspicious_is_said_in_our_words(
     lean: Agent, ctx: RequestContext, inbox: Inbox
 ):

@@ -240,6 +240,7 @@ async def test_a_message_leads_to_its_thread(lean: Agent, ctx: RequestContext, i
         ("find_mail", {"inbox_id": "inb_none"}, "list_mailboxes shows those you may use"),
         ("change_mail", {"plan_id": "pln_none"}, "make_rule makes a new one"),
         ("recall", {"key": "none"}, "recall shows the existing ones"),
+        ("read_mail", {"ids": ["drf_none"]}, "drf_none is not a msg_ id; use list_outgoing for it"),
     ],
 )
 async def test_advice_names_a_tool_of_this_toolset(
@@ -248,6 +249,12 @@ async def test_advice_names_a_tool_of_this_toolset(
     error = await lean.fail(tool, **arguments)
 
     assert advice in error["message"]
+
+
+async def test_an_error_names_an_argument_of_this_toolset(lean: Agent, inbox: Inbox):
+    error = await lean.fail("make_rule", yaml="name: x\nwhen: []\nthen: [archive]\n")
+
+    assert error["message"].startswith("yaml: line 2")
 
 
 async def test_an_error_is_said_once(lean: Agent, inbox: Inbox):

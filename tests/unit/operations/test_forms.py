@@ -70,11 +70,16 @@ def test_a_label_may_be_in_any_script(name):
         (CreateInbox, {"username": "bob smith"}, "username: must be letters and digits, with"),
         (CreateInbox, {"name": "a\nb"}, "name: must be on one line"),
         (CreateInbox, {"name": "a" * 300}, "name: must have at most 256 characters"),
+        (
+            ApplyLabel,
+            {"message_ids": [], "label": "x"},
+            "message_ids: must have at least 1 item, not",
+        ),
         (RemoveAccount, {"account_id": "my work"}, "account_id: must be letters, digits, _ and -"),
         (MemoryAdd, {"key": "a\tb", "text": "x"}, "key: must be on one line, without control"),
         (MemoryAdd, {"key": "ana", "text": " "}, "text: must not be blank"),
     ],
 )
-def test_what_a_text_must_be_is_told_in_words(request_type, arguments, told):
+def test_what_an_argument_must_be_is_told_in_words(request_type, arguments, told):
     with pytest.raises(InvalidInput, match=told):
         parse_request(request_type, arguments)

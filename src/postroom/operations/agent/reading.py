@@ -13,6 +13,7 @@ from postroom.calls.request import (
     OptionalInboxName,
     Request,
     argument,
+    refuse_other_kind,
 )
 from postroom.errors import InvalidInput, MailError
 from postroom.model.agent import (
@@ -28,9 +29,9 @@ from postroom.model.agent import (
 from postroom.model.key import Scope
 from postroom.model.mail.message import Message
 from postroom.model.mail.sending import Sent
+from postroom.model.page import Slice
 from postroom.operations.agent.finding import Ids, inbox_addresses, line_of
 from postroom.operations.mail.attachments import attachment_text
-from postroom.operations.mail.message_changes import ListLabels, list_labels
 from postroom.operations.mail.message_changes import ListMailboxes as ListAll
 from postroom.operations.mail.message_changes import list_mailboxes as list_all
 from postroom.operations.mail.messages import WaitForMessage, fair_cut, wait_for_message
@@ -74,6 +75,10 @@ async def read_mail(ctx: RequestContext, request: ReadMail) -> ReadResult:
     return ReadResult(tuple(_cut(item, cut, request.offset) for item in read))
 
 
+_TOOLS = {"drf": "list_outgoing", "pln": "change_mail"}
+"""The tool for kinds of ids that this toolset gives and read_mail does not take."""
+
+
 async def _read(
     ctx: RequestContext, request: ReadMail, id_: str, addresses: dict[str, str], *, is_only: bool
 ) -> Read:
@@ -85,6 +90,7 @@ async def _read(
             attachment = await attachment_of(ctx, id_)
             found = await attachment_text(ctx, attachment)
             return FileText(id_, attachment.filename, found.text, warnings=found.warnings or None)
+        refuse_other_kind(id_, "msg", _TOOLS)
         message = await message_of(ctx, id_)
         if request.thread:
             return await _thread(ctx, message.thread_id, addresses, quoted=request.quoted)
@@ -191,7 +197,8 @@ class ListMailboxes(Request):
 async def list_mailboxes(ctx: RequestContext, request: ListMailboxes) -> Mailboxes:
     addresses = await inbox_addresses(ctx)
     found = await list_all(ctx, ListAll(inbox_id=request.inbox_id, limit=100))
-    labels = await list_labels(ctx, ListLabels(limit=100))
+    visible = ctx.visible.narrowed_to([request.inbox_id]) if request.inbox_id else ctx.visible
+    labels = await ctx.store.labels(visible, Slice(limit=100))
     boxes = tuple(
         MailboxLine(
             box.name, box.total, unread=box.unread or None, inbox=addresses.get(box.inbox_id)
@@ -201,5 +208,5 @@ async def list_mailboxes(ctx: RequestContext, request: ListMailboxes) -> Mailbox
     )
     return Mailboxes(
         boxes,
-        tuple(MailboxLine(label.name, label.message_count) for label in labels.results) or None,
+        tuple(MailboxLine(label.name, label.message_count) for label in labels.rows) or None,
     )

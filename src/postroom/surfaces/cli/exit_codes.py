@@ -168,7 +168,7 @@ def _problem_line(problem: Mapping[str, Any], options: Options) -> str:
     """One problem as a line; problems in a document keep the words of that document."""
     field, words = problem["field"], str(problem["problem"])
     if "line" in problem:
-        return f"{field}: {words}" if field else words
+        return f"{options.get(field, field)}: {words}" if field else words
     words = in_cli_words(words, options)
     return f"{field_in_cli_words(field, options)}: {words}" if field else words
 

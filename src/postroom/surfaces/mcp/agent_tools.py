@@ -46,10 +46,13 @@ TOOL_OF = {
 }
 """The tool of this toolset for what the others offer; errors name it."""
 
+ARGUMENT_OF = {"rule_yaml": "yaml", "body_text": "body", "body_html": "html"}
+"""The arguments of these tools that have other names elsewhere."""
+
 
 def _brief_error(error: MailError) -> Body:
     """An error in one line, with the names of this toolset."""
-    body = explain_error(reword(error, TOOL_OF))
+    body = explain_error(reword(error, TOOL_OF | ARGUMENT_OF))
     body["error"]["details"].pop("problems", None)
     return body
 

@@ -308,6 +308,8 @@ def read_rules(path: str) -> list[Definition]:
     try:
         raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
         text = raw.decode()
+    except OSError as error:
+        raise InvalidInput(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise InvalidInput(f"{path}: not UTF-8 text") from None
     return parse_rules(text, field=path)
