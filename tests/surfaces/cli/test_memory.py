@@ -113,7 +113,7 @@ def test_standard_input_and_output_serve_as_files(postroom, data):
 def test_a_line_that_cannot_be_read_is_told_and_the_rest_taken_in(postroom, data, bad, words):
     result = postroom("memory", "import", "-", stdin=bad + line())
 
-    assert "2 memories read: 1 new, 0 changed, 1 refused\n" == result.out
+    assert "memories read: 2; 1 new, 0 changed, 1 refused\n" == result.out
     assert "refused: line 1: " in result.err
     assert words in result.err
     assert 0 != result.code

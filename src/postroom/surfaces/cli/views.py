@@ -197,7 +197,7 @@ def warnings_of(message: Body) -> list[str]:
     ]
     if found.get("tracking_pixels"):
         count = _counted(found["tracking_pixels"], "tracking pixel")
-        words.append(f"its HTML has {count}, which tell the sender when it is opened")
+        words.append(f"its HTML has {count}: the sender learns when it is opened")
     return words
 
 
@@ -259,8 +259,8 @@ def _show_waited(text: Text, kind: Any, waited: Body) -> None:
 
 def _show_plan(text: Text, kind: Any, plan: Body) -> None:
     counts = ", ".join(f"{kind} {count}" for kind, count in plan["actions_by_type"].items())
-    matches = plan["total_matches"]
-    text.add(f"{plan['plan_id']}: {matches} messages match; {counts or 'nothing to do'}")
+    matches = _counted(plan["total_matches"], "matching message")
+    text.add(f"{plan['plan_id']}: {matches}; {counts or 'nothing to do'}")
     for warning in plan["warnings"]:
         text.add(f"warning: {cell(warning)}")
     columns = columns_of("message_id date from:22 subject:* actions:24 why:24?")
@@ -272,7 +272,8 @@ def _show_plan(text: Text, kind: Any, plan: Body) -> None:
         seen = plan["offset"] + plan["count"]
         again = f"postroom rule read {plan['plan_id']} --offset {seen}"
         text.add(f"{seen} of {plan['total']}; more: {again}")
-    text.add(f"apply it with: postroom rule apply {plan['plan_id']}")
+    if counts:
+        text.add(f"apply it with: postroom rule apply {plan['plan_id']}")
 
 
 def _plan_row(text: Text, names: tuple[str, ...], row: Body) -> list[str]:

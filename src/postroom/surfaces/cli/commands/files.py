@@ -251,7 +251,7 @@ def _print_imported_memories(outcome: ImportedMemories) -> None:
     for problem in outcome.problems:
         print(f"refused: {cell(problem)}", file=sys.stderr)
     print(
-        f"{outcome.read} memories read: {outcome.created} new, {outcome.changed} changed, "
+        f"memories read: {outcome.read}; {outcome.created} new, {outcome.changed} changed, "
         f"{outcome.refused} refused"
     )
 
