@@ -18,7 +18,7 @@ from statistics import median
 
 from bench.clients import Clients, Took
 from bench.load import fill, serving
-from tests.faults.drilled import Server
+from tests.faults.server_under_test import ServerUnderTest
 
 OTHERS, GREEDY = 10, 50
 """How many others there are, and over how many connections the greedy one asks."""
@@ -27,7 +27,7 @@ WARM_S = 4.0
 MOST = 1.2
 
 
-def asking(server: Server, names: int) -> Iterator[bytes]:
+def asking(server: ServerUnderTest, names: int) -> Iterator[bytes]:
     """Requests of some keys in turn: the newest mail of an inbox."""
     inbox = server.ask("GET", "/v1/inboxes")["results"][0]["id"]  # type: ignore[index]
     keys = [_key(server, f"client {n}") for n in range(names)]
@@ -35,7 +35,7 @@ def asking(server: Server, names: int) -> Iterator[bytes]:
     return cycle([_request(key, path) for key in keys])
 
 
-def _key(server: Server, name: str) -> str:
+def _key(server: ServerUnderTest, name: str) -> str:
     return str(server.ask("POST", "/v1/keys", {"name": name, "scopes": ["read"]})["key"])
 
 
@@ -44,7 +44,7 @@ def _request(key: str, path: str) -> bytes:
     return "\r\n".join(lines).encode()
 
 
-async def others(server: Server, per_s: float, seconds: float) -> Took:
+async def others(server: ServerUnderTest, per_s: float, seconds: float) -> Took:
     """How long those wait who ask now and then."""
     requests = asking(server, OTHERS)
     clients = Clients(server.port, OTHERS, lambda: next(requests))
@@ -68,7 +68,7 @@ async def greedy(port: int, request: bytes, seconds: float) -> None:
     print(json.dumps({str(status): n for (status, _), n in took.answers.items()}))
 
 
-async def measured(server: Server, per_s: float, seconds: float, rounds: int) -> float:
+async def measured(server: ServerUnderTest, per_s: float, seconds: float, rounds: int) -> float:
     """By how much the p99 of the others grows: the middle of several rounds."""
     await others(server, per_s, WARM_S)
     request = next(asking(server, 1)).decode()
@@ -84,7 +84,9 @@ async def measured(server: Server, per_s: float, seconds: float, rounds: int) ->
 
 
 @asynccontextmanager
-async def asking_without_end(server: Server, request: str, seconds: float) -> AsyncIterator[None]:
+async def asking_without_end(
+    server: ServerUnderTest, request: str, seconds: float
+) -> AsyncIterator[None]:
     """A greedy key, in a process of its own."""
     words = [sys.executable, "-m", "bench.fairness", "--greedy", str(server.port), request]
     process = await asyncio.create_subprocess_exec(

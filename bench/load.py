@@ -22,7 +22,7 @@ from itertools import count
 from pathlib import Path
 
 from bench.clients import Clients, Took
-from tests.faults.drilled import Server
+from tests.faults.server_under_test import ServerUnderTest
 from tests.mails import mail
 from tests.servers import postgres
 
@@ -34,20 +34,20 @@ _WORDS = ("invoice", "lunch", "report", "nvoic", "morning", "contract")
 
 
 @contextmanager
-def serving(database: str, processes: int, **extra: str) -> Iterator[Server]:
+def serving(database: str, processes: int, **extra: str) -> Iterator[ServerUnderTest]:
     """An installation with some mail in it."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         if database == "postgres":
             running = stack.enter_context(postgres.running(is_durable=True))
             extra["POSTROOM_DATABASE_URL"] = running.new_database()
-        server = Server(folder / "data", "none", processes, **extra)
+        server = ServerUnderTest(folder / "data", "none", processes, **extra)
         server.start()
         stack.callback(server.kill)
         yield server
 
 
-def requests(server: Server) -> Callable[[], bytes]:
+def requests(server: ServerUnderTest) -> Callable[[], bytes]:
     """Makes one request after the other, each of some client with a key of its own."""
     inbox = server.ask("POST", "/v1/inboxes", {"username": "bo"})["id"]
     keys = [str(server.ask("POST", "/v1/keys", _key(n))["key"]) for n in range(KEYS)]
@@ -112,7 +112,7 @@ def memory_mb(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-async def fill(server: Server, mails: int) -> None:
+async def fill(server: ServerUnderTest, mails: int) -> None:
     """Bring the mail that is there before."""
     letters = (_letter(-n, _WORDS[n % len(_WORDS)]) for n in range(1, mails + 1))
     path = "/v1/inbound?recipient=bo@postroom.localhost"
@@ -122,7 +122,7 @@ async def fill(server: Server, mails: int) -> None:
     assert filled.good == mails, filled.answers
 
 
-async def measured(server: Server, seconds: float, count: int) -> list[str]:
+async def measured(server: ServerUnderTest, seconds: float, count: int) -> list[str]:
     """Print what was measured, and return what missed its bar."""
     make = requests(server)
     await fill(server, count)
@@ -166,7 +166,7 @@ def tell(name: str, took: Took) -> None:
     )
 
 
-async def cpu_each(server: Server, count: int) -> float:
+async def cpu_each(server: ServerUnderTest, count: int) -> float:
     """The CPU of one request in milliseconds."""
     make = requests(server)
     await fill(server, count)

@@ -12,7 +12,7 @@ from tests.servers.cells import Cell, cells, routed
 from tests.servers.nginx import DOMAIN, Nginx
 from tests.servers.postgres import Postgres
 
-PATIENCE_S = 120
+TIMEOUT_S = 120
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def through(
     return httpx2.AsyncClient(
         base_url=router.url,
         headers={"Host": host, **headers},
-        timeout=PATIENCE_S,
+        timeout=TIMEOUT_S,
         transport=httpx2.AsyncHTTPTransport(verify=trust(router), local_address=address),
     )
 

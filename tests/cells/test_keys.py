@@ -10,7 +10,7 @@ import itertools
 
 import httpx2
 
-from tests.cells.conftest import PATIENCE_S, bearer, trust
+from tests.cells.conftest import TIMEOUT_S, bearer, trust
 from tests.servers.cells import Cell
 from tests.servers.nginx import DOMAIN, Nginx
 
@@ -28,7 +28,7 @@ async def test_the_key_of_one_cell_is_worth_nothing_in_another(
     ways = [(router.url, DOMAIN, True), (router.url, DOMAIN, False)]
     ways += [(f"http://{cell.address}", cell.host, True) for cell in both]
     limit = asyncio.Semaphore(AT_ONCE)
-    async with httpx2.AsyncClient(timeout=PATIENCE_S, verify=trust(router)) as client:
+    async with httpx2.AsyncClient(timeout=TIMEOUT_S, verify=trust(router)) as client:
 
         async def opened(key: str, way: tuple[str, str, bool]) -> tuple[str, str] | None:
             url, host, is_bearer = way

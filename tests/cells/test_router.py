@@ -13,7 +13,7 @@ import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.cells.conftest import PATIENCE_S, bearer, through
+from tests.cells.conftest import TIMEOUT_S, bearer, through
 from tests.mails import mail
 from tests.servers.cells import Cell
 from tests.servers.nginx import DOMAIN, Nginx
@@ -102,7 +102,7 @@ async def test_an_event_arrives_through_the_router_while_the_stream_is_open(
     async with (
         through(router, **bearer(cell.key)) as client,
         client.stream("GET", "/v1/events/stream") as stream,
-        asyncio.timeout(PATIENCE_S),
+        asyncio.timeout(TIMEOUT_S),
     ):
         lines = stream.aiter_lines()
         await anext(lines)

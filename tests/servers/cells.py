@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.faults.drilled import Server
+from tests.faults.server_under_test import ServerUnderTest
 from tests.servers.nginx import DOMAIN, Nginx, nginx
 
 UNLIMITED = {
@@ -17,7 +17,7 @@ UNLIMITED = {
 }
 
 
-class Cell(Server):
+class Cell(ServerUnderTest):
     """A Postroom that can be killed and started again, with a name among others."""
 
     def __init__(

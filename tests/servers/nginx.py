@@ -19,7 +19,7 @@ from tests.servers.ports import free_port
 
 SHIPPED = Path(__file__).parents[2] / "deploy" / "nginx-cells.conf"
 DOMAIN = "mail.example.com"
-PATIENCE_S = 60
+TIMEOUT_S = 60
 _MAIN = """
 {user}
 worker_processes 2;
@@ -76,7 +76,7 @@ class Nginx:
 
     def start(self) -> None:
         self.process = subprocess.Popen(self._words())
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline and self.process.poll() is None:
             try:
                 socket.create_connection(("127.0.0.1", self.port), 1).close()
@@ -91,7 +91,7 @@ class Nginx:
         assert self.process is not None
         before = self._workers()
         self.process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not self._workers() - before:
             assert time.monotonic() < deadline, (self.home / "error.log").read_text()
             time.sleep(0.01)
@@ -99,7 +99,7 @@ class Nginx:
     def stop(self) -> None:
         if self.process is not None:
             self.process.send_signal(signal.SIGTERM)
-            self.process.wait(PATIENCE_S)
+            self.process.wait(TIMEOUT_S)
 
     def _workers(self) -> set[int]:
         assert self.process is not None

@@ -1,10 +1,10 @@
-"""Starts processes quickly: what they import is loaded once, and each is a fork of that.
+"""Starts processes quickly: imports are loaded once, and each process is a fork.
 
-    python -m tests.faults.starter
+    python -m tests.faults.fork_starter
 
-reads a line of JSON for each wish: `["start", "module:function", [argument…], environment, log,
-traced]` is answered with the number of the process, `["wait"]` and `["poll"]` with how the last
-one ended (`null`: not yet). It ends with its input, and takes the last one with it.
+reads a line of JSON for each command: `["start", "module:function", [argument…], environment, log,
+traced]` is answered with the process id, `["wait"]` and `["poll"]` with the exit status of the last
+process (`null`: still running). At the end of its input it exits and kills the last process.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _MODULES = (
 
 
 class ForkingStarter:
-    """Keeps one process at a time; the first start is a cold one, the others are forks.
+    """Runs one process at a time; the first start imports everything, the others are forks.
 
-    What has been opened for one is used by the next.
+    Modules that one process has imported are available to the next.
     """
 
     _idle: ClassVar[list[subprocess.Popen[str]]] = []
@@ -55,9 +55,9 @@ class ForkingStarter:
         *,
         traced: bool = False,
     ) -> None:
-        """Call a function in a process of its own; what it says goes into a file.
+        """Call a function in a new process, with its output in a file.
 
-        One that is to be traced begins when it is.
+        A process that is to be traced waits until the tracer is attached.
         """
         self.pid = int(str(self._ask("start", target, words, dict(env), str(log), traced)))
 
@@ -65,11 +65,11 @@ class ForkingStarter:
         return self._ask("poll") is None
 
     def wait(self) -> None:
-        """Wait until it has ended by itself."""
+        """Wait until the process has exited."""
         self._ask("wait")
 
     def end(self, number: signal.Signals) -> None:
-        """Send a signal, and wait until it has ended."""
+        """Send a signal, and wait until the process has exited."""
         if self._process is None or not self.pid or not self.is_alive():
             return
         with suppress(ProcessLookupError):
@@ -77,7 +77,7 @@ class ForkingStarter:
         self.wait()
 
     def close(self) -> None:
-        """End the last one."""
+        """End the last process."""
         if self._process is not None:
             self.end(signal.SIGKILL)
             self._idle.append(self._process)
@@ -96,7 +96,7 @@ class ForkingStarter:
 
 def _open() -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.faults.starter"],
+        [sys.executable, "-m", "tests.faults.fork_starter"],
         cwd=FOLDER,
         env={**os.environ, "PYTHONPATH": PYTHONPATH},
         stdin=subprocess.PIPE,
@@ -114,7 +114,7 @@ def _become(
     said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for number, file in enumerate((nothing, said, said)):
         os.dup2(file, number)
-    # The streams of the starter remember whether theirs was a file or a pipe.
+    # The stream objects of the starter have cached whether they are a file or a pipe.
     sys.stdout, sys.stderr = (open(number, "w", 1, closefd=False) for number in (1, 2))  # noqa: SIM115
     if traced:
         while "TracerPid:\t0" in Path("/proc/self/status").read_text():

@@ -1,4 +1,4 @@
-"""A server to be ill-treated, and what a drill found."""
+"""A server that is killed and restarted by the drills, and the outcome of a drill."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from pathlib import Path
 import apsw
 import psycopg
 
-from tests.faults.starter import FOLDER, PYTHONPATH, ForkingStarter
+from tests.faults.fork_starter import FOLDER, PYTHONPATH, ForkingStarter
 from tests.servers.ports import free_port
 from tests.servers.postroom import environment
 
-PATIENCE_S = 300
+TIMEOUT_S = 300
 
 
 @dataclass
 class Outcome:
-    """What a drill found."""
+    """The result of a drill."""
 
     name: str
     tried: int = 0
@@ -45,7 +45,7 @@ class Outcome:
         return self.lost == self.doubled == self.torn == 0
 
 
-class Server:
+class ServerUnderTest:
     """A Postroom in a process of its own that can be killed and started again."""
 
     def __init__(self, data: Path, defect: str = "none", workers: int = 1, **extra: str) -> None:
@@ -78,23 +78,23 @@ class Server:
     def start(self) -> None:
         words = [self.defect, "serve", "--workers", str(self._workers)]
         self._starter.start("tests.faults.defects:run", words, self._env, self._log)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline:
             with suppress(OSError, urllib.error.URLError):
                 self.ask("GET", "/readyz")
                 return
-            assert self._starter.is_alive(), f"the server ended: {self._last_words()}"
+            assert self._starter.is_alive(), f"the server ended: {self._log_end()}"
             time.sleep(0.02)
         os.kill(self.pid, signal.SIGUSR1)
         time.sleep(1)
-        raise RuntimeError(f"the server did not start: {self._last_words()}")
+        raise RuntimeError(f"the server did not start: {self._log_end()}")
 
-    def _last_words(self) -> str:
-        """The end of its log; after SIGUSR1, where each thread is."""
+    def _log_end(self) -> str:
+        """The end of its log; after SIGUSR1 it shows the stack of each thread."""
         return self._log.read_text("utf-8", "replace")[-6_000:]
 
     def kill(self) -> None:
-        """Kill the server, and the processes that it has started, if it still has some."""
+        """Kill the server and the worker processes that it has started."""
         workers = _children(self.pid) if self.pid and self._starter.is_alive() else []
         self._starter.end(signal.SIGKILL)
         for pid in workers:
@@ -107,7 +107,7 @@ class Server:
         self._starter.end(signal.SIGTERM)
 
     def close(self) -> None:
-        """Kill it for good."""
+        """Kill the server and end its starter process."""
         self.kill()
         self._starter.close()
 
@@ -122,17 +122,17 @@ class Server:
                 "Accept": "application/json, text/event-stream",
             },
         )
-        with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
             found: dict[str, object] = json.load(response)
             return found
 
     def status(self, method: str, path: str, body: bytes | None = None) -> int:
-        """The status of an answer, good or bad."""
+        """The status of a response, successful or not."""
         login = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
         url = f"http://127.0.0.1:{self.port}{path}"
         request = urllib.request.Request(url, method=method, data=body, headers=login)
         try:
-            with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
                 return int(response.status)
         except urllib.error.HTTPError as error:
             return error.code
@@ -142,7 +142,7 @@ class Server:
         return self._starter.pid
 
     def rows(self, sql: str) -> list[tuple[object, ...]]:
-        """Look into the database, past everything that could hide something."""
+        """Read rows from the database directly, without the code under test."""
         if self._database is not None:
             with psycopg.connect(self._database) as connection:
                 return connection.execute(sql.encode()).fetchall()
@@ -166,20 +166,20 @@ def _is_alive(pid: int) -> bool:
 
 
 def until_traced(pid: int) -> None:
-    """Wait until somebody traces every thread of a process."""
-    deadline = time.monotonic() + PATIENCE_S
+    """Wait until every thread of a process is traced."""
+    deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         tasks = Path(f"/proc/{pid}/task").iterdir()
         if all("TracerPid:\t0" not in (task / "status").read_text() for task in tasks):
             return
         time.sleep(0.02)
-    raise RuntimeError("nobody traces it")
+    raise RuntimeError("the process is not traced")
 
 
 @contextmanager
-def server(defect: str, workers: int = 1, **extra: str) -> Iterator[Server]:
+def server(defect: str, workers: int = 1, **extra: str) -> Iterator[ServerUnderTest]:
     with tempfile.TemporaryDirectory() as name:
-        opened = Server(Path(name) / "data", defect, workers, **extra)
+        opened = ServerUnderTest(Path(name) / "data", defect, workers, **extra)
         opened.start()
         try:
             yield opened
@@ -197,7 +197,7 @@ async def connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter
 
 
 async def send_all(port: int, raws: Sequence[bytes]) -> list[bytes]:
-    """Send mails one after the other on one connection; the last reply to each."""
+    """Send mails in sequence on one connection; returns the last reply to each."""
     reader, writer = await connect(port)
     replies = []
     for raw in raws:
@@ -212,6 +212,6 @@ async def send_all(port: int, raws: Sequence[bytes]) -> list[bytes]:
     return replies
 
 
-def twice(counted: Counter[object]) -> int:
-    """How many too many there are."""
+def count_duplicates(counted: Counter[object]) -> int:
+    """The number of surplus copies."""
     return sum(count - 1 for count in counted.values() if count > 1)

@@ -1,4 +1,4 @@
-"""Two installations whose machines answer each other's mail."""
+"""Two installations that answer each other's mail automatically."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.faults.drilled import Outcome, Server
+from tests.faults.server_under_test import Outcome, ServerUnderTest
 
 ROUNDS = 6
 """How often each machine looks whether there is something to answer."""
 
 
 def two_machines(rounds: int, defect: str = "none") -> Outcome:
-    """A person's mail is answered once, and the answer is not."""
+    """A mail from a person is answered once; the automatic reply is not answered."""
     outcome = Outcome("two machines that answer each other")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
-        # The same two write to each other all day.
+        # Both addresses exchange several mails on the same day.
         often = {"POSTROOM_LIMIT_AUTOMATIC_REPLIES_PER_DAY": str(max(5, rounds))}
-        one = Server(folder / "one", defect, POSTROOM_DOMAIN="one.example", **often)
-        two = Server(folder / "two", defect, POSTROOM_DOMAIN="two.example", **often)
+        one = ServerUnderTest(folder / "one", defect, POSTROOM_DOMAIN="one.example", **often)
+        two = ServerUnderTest(folder / "two", defect, POSTROOM_DOMAIN="two.example", **often)
         for services, other in ((one, two), (two, one)):
             services.set("POSTROOM_RELAY_URL", f"smtp://127.0.0.1:{other.smtp}")
             stack.callback(services.close)
@@ -34,7 +34,7 @@ def two_machines(rounds: int, defect: str = "none") -> Outcome:
     return outcome
 
 
-def _exchange(one: Server, two: Server, subject: str, outcome: Outcome) -> None:
+def _exchange(one: ServerUnderTest, two: ServerUnderTest, subject: str, outcome: Outcome) -> None:
     outgoing_mail = {"to": ["agent@two.example"], "subject": subject, "body_text": "Are you there?"}
     one.ask("POST", "/v1/messages", {**outgoing_mail, "wait_s": 30})
     answers = 0
@@ -49,8 +49,8 @@ def _exchange(one: Server, two: Server, subject: str, outcome: Outcome) -> None:
     outcome.doubled += max(0, answers - 1)
 
 
-def _answer_all(services: Server, subject: str) -> int:
-    """Answer what came and is not answered, as a machine would; how many answers there were."""
+def _answer_all(services: ServerUnderTest, subject: str) -> int:
+    """Answer every unanswered mail automatically; return the number of replies."""
     answered = 0
     for row in _received(services, subject):
         if "answered" in row.get("flags", ()):
@@ -63,8 +63,8 @@ def _answer_all(services: Server, subject: str) -> int:
     return answered
 
 
-def _received(services: Server, subject: str) -> list[dict[str, Any]]:
-    """What has arrived; whoever sent it has waited until the other installation had it."""
+def _received(services: ServerUnderTest, subject: str) -> list[dict[str, Any]]:
+    """The mails that have arrived; the sender has waited until the other side stored them."""
     query = f"q={subject.replace(' ', '+')}&mailbox=Inbox"
     rows = services.ask("GET", f"/v1/search/messages?{query}")["results"]
     assert isinstance(rows, list)

@@ -1,4 +1,4 @@
-"""Many who use one installation at the same time, and keep count of what they were told."""
+"""Concurrent clients of one installation that record which requests were acknowledged."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.faults.drilled import Server
+from tests.faults.server_under_test import ServerUnderTest
 from tests.mails import mail
 
-PATIENCE_S = 120
-WRITERS, READERS, RULERS = 8, 3, 2
+TIMEOUT_S = 120
+WRITERS, READERS, PLANNERS = 8, 3, 2
 _PAUSE_S = 0.2
 
 RULE = """
@@ -29,8 +29,8 @@ safety: {{max_messages: 100000}}
 
 
 @dataclass
-class Heard:
-    """What one of them was told; `unexplained` are answers that say neither yes nor when."""
+class ClientRecord:
+    """What one client was answered; `unexplained` are errors that do not say when to retry."""
 
     acknowledged: list[str] = field(default_factory=list)
     acknowledged_at: list[float] = field(default_factory=list)
@@ -40,12 +40,12 @@ class Heard:
     wrong: list[str] = field(default_factory=list)
 
 
-class Visitor(threading.Thread):
-    """Does its round again and again, over connections of its own, until it is told to stop."""
+class LoadClient(threading.Thread):
+    """Repeats its round over connections of its own until it is stopped."""
 
-    def __init__(self, services: Server, stop: threading.Event) -> None:
+    def __init__(self, services: ServerUnderTest, stop: threading.Event) -> None:
         super().__init__(daemon=True)
-        self.services, self.stopping, self.heard = services, stop, Heard()
+        self.services, self.stopping, self.record = services, stop, ClientRecord()
 
     def run(self) -> None:
         while not self.stopping.is_set():
@@ -57,13 +57,15 @@ class Visitor(threading.Thread):
     def ask(
         self, method: str, path: str, body: bytes | None = None, *, may_conflict: bool = False
     ) -> dict[str, Any] | None:
-        """A good answer; None when there was none, or another that says what to do."""
+        """The body of a successful response; None if there was none, or an error that says to
+        retry.
+        """
         kind = "message/rfc822" if path.startswith("/v1/inbound") else "application/json"
         login = {"Authorization": f"Bearer {self.services.key}", "Content-Type": kind}
         url = f"http://127.0.0.1:{self.services.port}{path}"
         request = urllib.request.Request(url, data=body, method=method, headers=login)
         try:
-            with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
                 found: dict[str, Any] = json.load(response)
                 return found
         except urllib.error.HTTPError as error:
@@ -74,16 +76,16 @@ class Visitor(threading.Thread):
         return None
 
     def _refused(self, error: urllib.error.HTTPError) -> None:
-        self.heard.refused += 1
+        self.record.refused += 1
         if error.code not in (429, 503) or "Retry-After" not in error.headers:
-            self.heard.unexplained.append(f"{error.code} {error.read()[:300]!r}")
+            self.record.unexplained.append(f"{error.code} {error.read()[:300]!r}")
         self.stopping.wait(float(error.headers.get("Retry-After", 1)))
 
 
-class Writer(Visitor):
-    """Brings mail after mail, each until it is acknowledged; every fourth one sends instead."""
+class MailWriter(LoadClient):
+    """Delivers mails, each until it is acknowledged; every fourth client sends them instead."""
 
-    def __init__(self, services: Server, stop: threading.Event, name: int) -> None:
+    def __init__(self, services: ServerUnderTest, stop: threading.Event, name: int) -> None:
         super().__init__(services, stop)
         self.prefix, self._number = f"drill w{name}n", 0
         self.is_sending = name % 4 == 3
@@ -94,8 +96,8 @@ class Writer(Visitor):
         subject = f"{self.prefix}{self._number}x"
         answer = self._send(subject) if self.is_sending else self._deliver(subject)
         if answer is not None:
-            self.heard.acknowledged.append(subject)
-            self.heard.acknowledged_at.append(time.monotonic())
+            self.record.acknowledged.append(subject)
+            self.record.acknowledged_at.append(time.monotonic())
             self._number += 1
 
     def _deliver(self, subject: str) -> dict[str, Any] | None:
@@ -108,31 +110,33 @@ class Writer(Visitor):
         return self.ask("POST", "/v1/messages", json.dumps(outgoing_mail | words).encode())
 
 
-class Reader(Visitor):
-    """Looks for what a writer was told is there: it must be, and not more than once."""
+class MessageReader(LoadClient):
+    """Searches for acknowledged mail, which must be found exactly once."""
 
-    def __init__(self, services: Server, stop: threading.Event, writers: Sequence[Writer]) -> None:
+    def __init__(
+        self, services: ServerUnderTest, stop: threading.Event, writers: Sequence[MailWriter]
+    ) -> None:
         super().__init__(services, stop)
         self._writers = writers
 
     def round(self) -> None:
         for writer in self._writers:
-            if not writer.heard.acknowledged:
+            if not writer.record.acknowledged:
                 self.stopping.wait(_PAUSE_S)
                 continue
-            subject = writer.heard.acknowledged[-1]
+            subject = writer.record.acknowledged[-1]
             page = self.ask("GET", f"/v1/search/messages?q={subject.replace(' ', '+')}&limit=1")
             if page is None:
                 continue
-            self.heard.reads += 1
+            self.record.reads += 1
             if page["total"] != writer.copies:
-                self.heard.wrong.append(f"{subject}: {page['total']} of {writer.copies}")
+                self.record.wrong.append(f"{subject}: {page['total']} of {writer.copies}")
 
 
-class Ruler(Visitor):
-    """Plans a rule and applies the plan; what was applied is written down by its plan."""
+class RulePlanner(LoadClient):
+    """Plans a rule and applies the plan; records the plans that were applied."""
 
-    def __init__(self, services: Server, stop: threading.Event, name: str) -> None:
+    def __init__(self, services: ServerUnderTest, stop: threading.Event, name: str) -> None:
         super().__init__(services, stop)
         self.label = name
         body = {"rule_yaml": RULE.format(name=name), "dry_run": False}
@@ -142,52 +146,52 @@ class Ruler(Visitor):
     def round(self) -> None:
         plan = self.ask("POST", f"/v1/rules/{self.rule_id}/plan", b"{}")
         if plan is not None:
-            # Another rule may have changed a message since, or a lost answer may have been a yes.
+            # 409: another rule has changed a message since, or the response of a retry was lost.
             path = f"/v1/plans/{plan['plan_id']}/apply"
             done = self.ask("POST", path, b"{}", may_conflict=True)
             if done is not None:
-                self.heard.acknowledged.append(str(plan["plan_id"]))
+                self.record.acknowledged.append(str(plan["plan_id"]))
         self.stopping.wait(_PAUSE_S)
 
 
 @dataclass
-class Visitors:
-    """All of them together."""
+class LoadClients:
+    """All load clients of a drill."""
 
-    writers: list[Writer]
-    readers: list[Reader]
-    rulers: list[Ruler]
+    writers: list[MailWriter]
+    readers: list[MessageReader]
+    planners: list[RulePlanner]
     stop: threading.Event
 
     @classmethod
-    def enter(cls, services: Server) -> Visitors:
-        """Let them in."""
+    def start_all(cls, services: ServerUnderTest) -> LoadClients:
+        """Create the clients and start their threads."""
         stop = threading.Event()
-        writers = [Writer(services, stop, number) for number in range(WRITERS)]
-        readers = [Reader(services, stop, writers) for _ in range(READERS)]
-        rulers = [Ruler(services, stop, f"counted{number}") for number in range(RULERS)]
-        visitors = cls(writers, readers, rulers, stop)
-        for visitor in visitors.all:
-            visitor.start()
-        return visitors
+        writers = [MailWriter(services, stop, number) for number in range(WRITERS)]
+        readers = [MessageReader(services, stop, writers) for _ in range(READERS)]
+        planners = [RulePlanner(services, stop, f"counted{number}") for number in range(PLANNERS)]
+        clients = cls(writers, readers, planners, stop)
+        for client in clients.all:
+            client.start()
+        return clients
 
     @property
-    def all(self) -> list[Visitor]:
-        return [*self.writers, *self.readers, *self.rulers]
+    def all(self) -> list[LoadClient]:
+        return [*self.writers, *self.readers, *self.planners]
 
-    def leave(self) -> None:
-        """Let each finish its round; then the rules run once more, with nobody beside them."""
+    def stop_all(self) -> None:
+        """Let each client finish its round; then apply each rule once more, without load."""
         self.stop.set()
-        for visitor in self.all:
-            visitor.join(PATIENCE_S)
-        for ruler in self.rulers:
-            ruler.round()
+        for client in self.all:
+            client.join(TIMEOUT_S)
+        for planner in self.planners:
+            planner.round()
 
     def first_success(self, since: float) -> float:
-        """How long after a moment a mail was acknowledged again."""
-        deadline = since + PATIENCE_S
+        """The time from a moment until a mail is acknowledged again."""
+        deadline = since + TIMEOUT_S
         while time.monotonic() < deadline:
-            later = [at for w in self.writers for at in w.heard.acknowledged_at[-3:] if at > since]
+            later = [at for w in self.writers for at in w.record.acknowledged_at[-3:] if at > since]
             if later:
                 return min(later) - since
             time.sleep(0.01)
