@@ -27,7 +27,7 @@ from postroom.model.key import OWNER
 from postroom.operations.imap.search import search_live_messages
 from tests.mails import mail
 from tests.servers.dovecot import PASSWORD, Dovecot
-from tests.servers.outside import outside
+from tests.servers.imaplib_client import imaplib_mailbox
 from tests.servers.proxy import Proxy, proxied
 
 ROUND_TRIP_S = 0.05
@@ -77,7 +77,7 @@ async def main() -> None:
     rounds = parser.parse_args().rounds
     with (
         Dovecot() as server,
-        outside(server, "alice") as box,
+        imaplib_mailbox(server, "alice") as box,
         tempfile.TemporaryDirectory() as data,
     ):
         for number in range(PAGE):

@@ -17,13 +17,13 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.servers.dovecot import PASSWORD, Dovecot
-from tests.servers.outside import Outside, Server, outside
+from tests.servers.imaplib_client import ImaplibMailbox, ImapServer, imaplib_mailbox
 from tests.servers.postroom import Running, environment, forked_command, running
 
 Body = dict[str, Any]
 
 
-def account_variables(server: Server, account: str, user: str) -> dict[str, str]:
+def account_variables(server: ImapServer, account: str, user: str) -> dict[str, str]:
     """What to set for a live account."""
     values = {
         "HOST": "127.0.0.1",
@@ -120,26 +120,26 @@ async def agent(live_server: Running) -> AsyncIterator[Agent]:
 
 
 @pytest.fixture
-def box(dovecot: Dovecot) -> Iterator[Outside]:
+def box(dovecot: Dovecot) -> Iterator[ImaplibMailbox]:
     """A mailbox of the test's own, in the account `default`."""
-    with outside(dovecot, "alice") as opened:
+    with imaplib_mailbox(dovecot, "alice") as opened:
         yield opened
 
 
 @pytest.fixture
-def there(dovecot: Dovecot) -> Iterator[Outside]:
+def there(dovecot: Dovecot) -> Iterator[ImaplibMailbox]:
     """Another mailbox of the account `default`."""
-    with outside(dovecot, "alice") as opened:
+    with imaplib_mailbox(dovecot, "alice") as opened:
         yield opened
 
 
 @pytest.fixture
-def at_work(dovecot: Dovecot) -> Iterator[Outside]:
+def at_work(dovecot: Dovecot) -> Iterator[ImaplibMailbox]:
     """A mailbox of the account `work`."""
-    with outside(dovecot, "bob") as opened:
+    with imaplib_mailbox(dovecot, "bob") as opened:
         yield opened
 
 
-def id_of(box: Outside, uid: int, account: str = "default") -> str:
+def id_of(box: ImaplibMailbox, uid: int, account: str = "default") -> str:
     """The message_id of a message, as the contract writes it."""
     return f"imap:{account}:{box.name}:{box.uidvalidity}:{uid}"

@@ -12,7 +12,7 @@ from tests.contract.live import Agent, account_variables, agent_over_stdio, id_o
 from tests.contract.requirements import requirement
 from tests.mails import mail
 from tests.servers.dovecot import Dovecot
-from tests.servers.outside import Outside, outside
+from tests.servers.imaplib_client import ImaplibMailbox, imaplib_mailbox
 from tests.servers.proxy import Proxy, proxied
 
 KB = 1024
@@ -38,7 +38,7 @@ async def counted(tmp_path: Path, dovecot: Dovecot, proxy: Proxy) -> AsyncIterat
 @requirement("imap:cost-search")
 @pytest.mark.parametrize("snippets", [{}, {"include_snippet": True}])
 async def test_a_warm_page_of_fifty_takes_three_round_trips(
-    counted: Agent, proxy: Proxy, box: Outside, snippets: dict[str, bool]
+    counted: Agent, proxy: Proxy, box: ImaplibMailbox, snippets: dict[str, bool]
 ) -> None:
     for number in range(120):
         box.append(mail(f"Mail {number}"))
@@ -59,7 +59,7 @@ async def test_a_warm_page_of_fifty_takes_three_round_trips(
 
 @requirement("imap:cost-get")
 async def test_a_warm_message_takes_three_round_trips(
-    counted: Agent, proxy: Proxy, box: Outside
+    counted: Agent, proxy: Proxy, box: ImaplibMailbox
 ) -> None:
     files = [("a.bin", "application/octet-stream", b"x" * 100_000)]
     uid = box.append(mail("Hello", "word " * 2_000, html="<p>word</p>" * 900, attachments=files))
@@ -75,7 +75,7 @@ async def test_a_warm_message_takes_three_round_trips(
 
 @requirement("imap:cost-get")
 async def test_of_a_mail_of_25_megabytes_only_the_text_is_read(
-    counted: Agent, proxy: Proxy, box: Outside
+    counted: Agent, proxy: Proxy, box: ImaplibMailbox
 ) -> None:
     # What cannot be packed, or COMPRESS would hide what is read in vain.
     noise = Random(25).randbytes(25 * MB * 3 // 4)
@@ -103,7 +103,7 @@ def huge(dovecot: Dovecot) -> str:
 async def test_a_mailbox_of_100_000_messages_works(
     counted: Agent, proxy: Proxy, dovecot: Dovecot, huge: str
 ) -> None:
-    with outside(dovecot, "alice", huge) as box:
+    with imaplib_mailbox(dovecot, "alice", huge) as box:
         uid = box.append(mail("The needle", "Found."))
         assert [uid] == box.find("SUBJECT", "needle")  # from here on the server has an index
     error = await counted.error("imap_search_messages", mailbox=huge)

@@ -12,7 +12,7 @@ import pytest
 from tests.contract.live import account_variables, agent_over_stdio, id_of
 from tests.mails import mail
 from tests.servers.cyrus import Cyrus
-from tests.servers.outside import outside
+from tests.servers.imaplib_client import imaplib_mailbox
 
 pytestmark = pytest.mark.may_skip("Cyrus starts only as root")
 
@@ -37,7 +37,7 @@ def variables(cyrus: Cyrus) -> dict[str, str]:
 async def test_mail_is_found_and_read(
     cyrus: Cyrus, tmp_path: Path, variables: dict[str, str]
 ) -> None:
-    with outside(cyrus, "alice") as box:
+    with imaplib_mailbox(cyrus, "alice") as box:
         files = [("a.bin", "application/octet-stream", b"x" * 1_000)]
         raw = mail("Größe", "Grüße aus Köln.", attachments=files)
         uids = [box.append(mail(f"Mail {n}")) for n in range(12)] + [box.append(raw)]
@@ -67,9 +67,9 @@ async def test_mail_is_found_and_read(
 
 async def test_mail_is_changed(cyrus: Cyrus, tmp_path: Path, variables: dict[str, str]) -> None:
     with (
-        outside(cyrus, "alice") as box,
-        outside(cyrus, "alice") as there,
-        outside(cyrus, "bob") as at_work,
+        imaplib_mailbox(cyrus, "alice") as box,
+        imaplib_mailbox(cyrus, "alice") as there,
+        imaplib_mailbox(cyrus, "bob") as at_work,
     ):
         flagged, copied, moved, deleted = (
             id_of(box, box.append(mail(f"Mail {n}"), [r"\Flagged"])) for n in range(4)

@@ -14,7 +14,7 @@ from tests.contract.live import Agent, account_variables, agent_over_stdio, id_o
 from tests.contract.requirements import requirement
 from tests.mails import mail
 from tests.servers.dovecot import Dovecot
-from tests.servers.outside import Outside, outside
+from tests.servers.imaplib_client import ImaplibMailbox, imaplib_mailbox
 
 STEPS = {"steps_attempted", "steps_succeeded"}
 CHANGES = {
@@ -31,7 +31,7 @@ def codes(data: dict[str, Any]) -> list[str]:
 
 @requirement("imap:gate")
 async def test_without_leave_every_change_is_refused_first_of_all(
-    tmp_path: Path, variables: dict[str, str], box: Outside
+    tmp_path: Path, variables: dict[str, str], box: ImaplibMailbox
 ) -> None:
     uid = box.append(mail("Mine"))
     closed = {**variables, "MAIL_IMAP_WRITE_ENABLED": "false"}
@@ -49,7 +49,7 @@ async def test_without_leave_every_change_is_refused_first_of_all(
 
 
 @requirement("imap:flags")
-async def test_flags_are_added_and_removed_and_told(agent: Agent, box: Outside) -> None:
+async def test_flags_are_added_and_removed_and_told(agent: Agent, box: ImaplibMailbox) -> None:
     uid = box.append(mail("Flagged"), [r"\Seen"])
 
     body = await agent.call(
@@ -76,7 +76,7 @@ async def test_flags_are_added_and_removed_and_told(agent: Agent, box: Outside) 
 
 
 @requirement("imap:flags")
-async def test_what_was_not_asked_for_is_not_applied(agent: Agent, box: Outside) -> None:
+async def test_what_was_not_asked_for_is_not_applied(agent: Agent, box: ImaplibMailbox) -> None:
     uid = box.append(mail("Flagged"))
 
     data = await agent.data(
@@ -122,7 +122,7 @@ async def test_flags_that_do_not_fit_are_refused(
 
 @requirement("imap:copy")
 async def test_a_copy_has_a_new_id_and_leaves_the_original(
-    agent: Agent, box: Outside, there: Outside
+    agent: Agent, box: ImaplibMailbox, there: ImaplibMailbox
 ) -> None:
     uid = box.append(mail("Copied"), [r"\Seen"])
 
@@ -150,7 +150,7 @@ async def test_a_copy_has_a_new_id_and_leaves_the_original(
 
 @requirement("imap:copy-account")
 async def test_a_copy_to_another_account_keeps_bytes_flags_and_date(
-    agent: Agent, box: Outside, at_work: Outside
+    agent: Agent, box: ImaplibMailbox, at_work: ImaplibMailbox
 ) -> None:
     moment = datetime(2021, 5, 6, 7, 8, 9, tzinfo=UTC)
     uid = box.append(mail("Travels", "ü" * 1000), [r"\Seen", "$Todo"], moment)
@@ -180,7 +180,7 @@ async def test_a_copy_to_another_account_keeps_bytes_flags_and_date(
 @requirement("imap:soft")
 @pytest.mark.parametrize("tool", ["imap_copy_message", "imap_move_message"])
 async def test_a_destination_that_is_not_there_changes_nothing(
-    agent: Agent, box: Outside, tool: str
+    agent: Agent, box: ImaplibMailbox, tool: str
 ) -> None:
     uid = box.append(mail("Stays"))
 
@@ -199,7 +199,9 @@ async def test_a_destination_that_is_not_there_changes_nothing(
 
 
 @requirement("imap:copy-account")
-async def test_an_unknown_destination_account_is_not_found(agent: Agent, box: Outside) -> None:
+async def test_an_unknown_destination_account_is_not_found(
+    agent: Agent, box: ImaplibMailbox
+) -> None:
     error = await agent.error(
         "imap_copy_message",
         message_id=id_of(box, 1),
@@ -211,7 +213,9 @@ async def test_an_unknown_destination_account_is_not_found(agent: Agent, box: Ou
 
 
 @requirement("imap:move")
-async def test_a_moved_message_has_a_new_id(agent: Agent, box: Outside, there: Outside) -> None:
+async def test_a_moved_message_has_a_new_id(
+    agent: Agent, box: ImaplibMailbox, there: ImaplibMailbox
+) -> None:
     uid, other = box.append(mail("Moved"), [r"\Flagged"]), box.append(mail("Stays"))
     box.flag(other, r"\Deleted")
 
@@ -262,12 +266,12 @@ async def test_a_destination_that_cannot_be_is_refused(agent: Agent, name: str) 
 @asynccontextmanager
 async def knowing_less(
     tmp_path: Path, capability: str
-) -> AsyncIterator[tuple[Agent, Outside, Outside]]:
+) -> AsyncIterator[tuple[Agent, ImaplibMailbox, ImaplibMailbox]]:
     """An account at a server that says it can do no more than this."""
     with Dovecot(capability=f"IMAP4rev1 LITERAL+ {capability}") as server:
         given = account_variables(server, "DEFAULT", "alice")
         given["MAIL_IMAP_WRITE_ENABLED"] = "true"
-        with outside(server, "alice") as box, outside(server, "alice") as there:
+        with imaplib_mailbox(server, "alice") as box, imaplib_mailbox(server, "alice") as there:
             async with agent_over_stdio(tmp_path, given) as agent:
                 yield agent, box, there
 
@@ -277,7 +281,7 @@ async def test_without_move_a_message_is_copied_and_then_removed(tmp_path: Path)
     async with knowing_less(tmp_path, "UIDPLUS") as (agent, box, there):
         uid, other = box.append(mail("Moved")), box.append(mail("Stays"))
         box.flag(other, r"\Deleted")
-        box.leave()
+        box.close()
         data = await agent.data(
             "imap_move_message", message_id=id_of(box, uid), destination_mailbox=there.name
         )
@@ -298,7 +302,7 @@ async def test_without_uidplus_the_original_stays_flagged_and_that_is_said(
     async with knowing_less(tmp_path, "") as (agent, box, there):
         uid, other = box.append(mail("Copied")), box.append(mail("Theirs"))
         box.flag(other, r"\Deleted")
-        box.leave()
+        box.close()
         moved = await agent.call(
             "imap_move_message", message_id=id_of(box, uid), destination_mailbox=there.name
         )
@@ -318,10 +322,12 @@ async def test_without_uidplus_the_original_stays_flagged_and_that_is_said(
 
 
 @requirement("imap:delete")
-async def test_a_deletion_removes_this_message_and_no_other(agent: Agent, box: Outside) -> None:
+async def test_a_deletion_removes_this_message_and_no_other(
+    agent: Agent, box: ImaplibMailbox
+) -> None:
     uid, other = box.append(mail("Gone")), box.append(mail("Theirs"))
     box.flag(other, r"\Deleted")
-    box.leave()
+    box.close()
 
     body = await agent.call("imap_delete_message", message_id=id_of(box, uid), confirm=True)
 
@@ -341,7 +347,7 @@ async def test_a_deletion_removes_this_message_and_no_other(agent: Agent, box: O
 @requirement("imap:delete-confirm")
 @pytest.mark.parametrize("arguments", [{}, {"confirm": False}, {"confirm": None}, {"confirm": 1}])
 async def test_a_deletion_must_be_confirmed(
-    agent: Agent, box: Outside, arguments: dict[str, Any]
+    agent: Agent, box: ImaplibMailbox, arguments: dict[str, Any]
 ) -> None:
     uid = box.append(mail("Stays"))
 
@@ -353,9 +359,9 @@ async def test_a_deletion_must_be_confirmed(
 
 
 @requirement("imap:error")
-async def test_no_change_touches_a_mailbox_made_anew(agent: Agent, box: Outside) -> None:
+async def test_no_change_touches_a_mailbox_made_anew(agent: Agent, box: ImaplibMailbox) -> None:
     old = id_of(box, box.append(mail("Old")))
-    box.make_anew()
+    box.recreate()
     new = box.append(mail("New"))
 
     for tool, arguments in CHANGES.items():
@@ -368,11 +374,11 @@ async def test_no_change_touches_a_mailbox_made_anew(agent: Agent, box: Outside)
 
 @requirement("imap:soft")
 async def test_no_change_of_a_message_that_is_gone_claims_success(
-    agent: Agent, box: Outside
+    agent: Agent, box: ImaplibMailbox
 ) -> None:
     uid = box.append(mail("Gone"))
     box.remove(uid)
-    box.leave()
+    box.close()
 
     for tool, arguments in CHANGES.items():
         body = await agent.call(tool, message_id=id_of(box, uid), **arguments)

@@ -1,4 +1,4 @@
-"""No field of a mail can bring a header of its own, as another parser than ours reads it.
+"""No field of a mail can inject a header, as read by an independent parser.
 
 `INJECTIONS=1000000` tries more texts than the few of the normal run.
 """
@@ -133,7 +133,7 @@ def files(mail: Message) -> object:
 
 
 def bare(name: str) -> str:
-    """A name without what the other parser takes from it: quotes, brackets and white space."""
+    """A name without what the other parser strips: quotes, brackets and white space."""
     return re.sub(r'[\\"<>\s]', "", name)
 
 
@@ -158,7 +158,7 @@ FIELDS: dict[str, Callable[[str], Case]] = {
 
 
 def differences(cases: int) -> tuple[list[tuple[str, str]], Counter[str]]:
-    """The texts that did not stay in their field, and how many were written into each."""
+    """The texts that did not stay in their field, and how many were written into each field."""
     chance, found = random.Random(7), []
     written: Counter[str] = Counter()
     names = list(FIELDS)
@@ -194,7 +194,7 @@ def test_a_text_stays_in_its_field_or_is_refused() -> None:
     assert {"subject", "to", "header value", "filename", "references"} <= written.keys()
 
 
-def test_an_address_is_one_word_of_one_command_or_refused() -> None:
+def test_an_address_is_one_argument_of_one_command_or_refused() -> None:
     chance, taken = random.Random(8), 0
     for number in range(CASES):
         text = "".join(chance.choices(PIECES, k=chance.randint(1, 3)))
@@ -212,8 +212,8 @@ def test_an_address_is_one_word_of_one_command_or_refused() -> None:
     assert taken > CASES / 50
 
 
-def test_without_our_checks_some_would_get_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: no control character is refused, and nothing is read back."""
+def test_without_our_checks_injections_succeed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted defect: no control character is refused, and nothing is parsed back."""
     monkeypatch.setattr(addresses, "_CONTROL", re.compile("[\ud800-\udfff]"))
     monkeypatch.setattr(verification, "verify", lambda *_: None)
 

@@ -33,7 +33,7 @@ from postroom.operations.outgoing.outbox import cancel_message, retry_message
 from postroom.operations.outgoing.sending import forward_message, send_message
 from postroom.pipeline.outbox import Outbox
 from tests.callers import a_caller
-from tests.mails import deliver, mail, new_inbox, took_over
+from tests.mails import accepted_by_relay, deliver, mail, new_inbox
 
 OUTGOING = {"to": ["bo@postroom.localhost"], "subject": "Plan", "body_text": "Shall we?"}
 
@@ -266,7 +266,7 @@ async def test_what_is_sent_is_the_draft_as_it_was_said_to_be(
 async def test_a_sent_draft_says_what_became_of_it(ctx: RequestContext, inbox: Inbox) -> None:
     draft = await call(ctx, create_draft, {**OUTGOING, "to": ["ana@example.com"]})
     sent = await call(ctx, send_draft, {"draft_id": draft.id})
-    await took_over(ctx, sent.message_id, "ana@example.com")
+    await accepted_by_relay(ctx, sent.message_id, "ana@example.com")
     after = await call(ctx, send_draft, {"draft_id": draft.id})
     await ctx.store.remove_message(sent.message_id, EVERYTHING)
 

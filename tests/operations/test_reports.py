@@ -12,7 +12,7 @@ from postroom.model.message import Recipient
 from postroom.model.view import EVERYTHING
 from postroom.operations.outgoing.sending import send_message
 from postroom.pipeline.ingest import Arrival, receive
-from tests.mails import deliver, took_over
+from tests.mails import accepted_by_relay, deliver
 
 OUTGOING = {"to": ["bo@postroom.localhost"], "subject": "Plan", "body_text": "Shall we?"}
 
@@ -55,7 +55,7 @@ async def test_a_bounce_is_tied_to_the_message_it_speaks_of(
     sent = await call(ctx, send_message, {**OUTGOING, "to": ["ana@example.com", "cy@example.com"]})
     message = await ctx.store.message(sent.message_id, EVERYTHING)
     assert message is not None
-    await took_over(ctx, sent.message_id, "ana@example.com", "cy@example.com")
+    await accepted_by_relay(ctx, sent.message_id, "ana@example.com", "cy@example.com")
     raw = BOUNCE.format(internet_id=message.internet_message_id).encode()
     await deliver(ctx, inbox, raw)
 
@@ -79,7 +79,7 @@ async def _reported(
     sent = await call(ctx, send_message, {**OUTGOING, "to": ["ana@example.com"]})
     message = await ctx.store.message(sent.message_id, EVERYTHING)
     assert message is not None
-    await took_over(ctx, sent.message_id, "ana@example.com")
+    await accepted_by_relay(ctx, sent.message_id, "ana@example.com")
     final = "Final-Recipient: rfc822; ANA@example.com"
     raw = BOUNCE.format(internet_id=message.internet_message_id).replace(final, changed or final)
     arrival = Arrival(raw.encode(), inbox.id, envelope_sender=envelope_sender)
@@ -110,7 +110,7 @@ async def test_a_report_says_of_whom_it_speaks_by_the_address_we_wrote(
     sent = await call(ctx, send_message, {**OUTGOING, "to": ["cy@example.com", "ana@example.com"]})
     message = await ctx.store.message(sent.message_id, EVERYTHING)
     assert message is not None
-    await took_over(ctx, sent.message_id, "ana@example.com", "cy@example.com")
+    await accepted_by_relay(ctx, sent.message_id, "ana@example.com", "cy@example.com")
     final = "Final-Recipient: rfc822; ANA@example.com"
     named = "Original-Recipient: rfc822;ana@example.com\nFinal-Recipient: rfc822;cy@example.com"
     raw = BOUNCE.format(internet_id=message.internet_message_id).replace(final, named)

@@ -14,7 +14,7 @@ from tests.providers.accounts.test_refused import refusals
 from tests.providers.accounts.test_sent_copies import OUTSIDE, send, working
 from tests.providers.accounts.worlds import PROXIED, GraphWorld, ImapWorld
 from tests.servers.graph import Graph
-from tests.servers.web import Answer, Asked
+from tests.servers.web import HttpRequest, HttpResponse
 
 JMAP = [pytest.param(PROXIED, marks=AS_ROOT)]
 LARGE: dict[str, Any] = {
@@ -32,12 +32,12 @@ def upload_fails(graph: Graph, *, drops: bool) -> None:
     """Let no upload end; whether what was begun may be removed then."""
     real = graph.web.answer
 
-    def answer(asked: Asked) -> Answer:
-        if asked.path.startswith("/upload/"):
-            return Answer(503, {"error": {"code": "x"}}, {"Retry-After": "1"})
-        if asked.path.endswith("/permanentDelete") and not drops:
-            return Answer(500, {"error": {"code": "x"}})
-        return real(asked)
+    def answer(request: HttpRequest) -> HttpResponse:
+        if request.path.startswith("/upload/"):
+            return HttpResponse(503, {"error": {"code": "x"}}, {"Retry-After": "1"})
+        if request.path.endswith("/permanentDelete") and not drops:
+            return HttpResponse(500, {"error": {"code": "x"}})
+        return real(request)
 
     graph.web.answer = answer
 
@@ -100,7 +100,7 @@ async def test_a_draft_that_a_jmap_server_keeps_goes_later(
 ) -> None:
     """It wants us to wait for an hour, and takes nothing before."""
     await desk.sync()
-    wait = Answer(429, b"", {"Retry-After": "3600"})
+    wait = HttpResponse(429, b"", {"Retry-After": "3600"})
     world.proxy.instead = lambda name, _: wait if name == "EmailSubmission/set" else None
     async with working(desk):
         sent = await send(desk, OUTSIDE, wait_s=3)
@@ -126,18 +126,20 @@ async def test_a_copy_that_its_owner_has_put_away_outlives_a_retry(
     desk: Desk, world: ImapWorld, refusal: str
 ) -> None:
     await desk.sync()
-    world.proxy.after = lambda name, _: Answer(502, b"") if name == "EmailSubmission/set" else None
+    world.proxy.after = lambda name, _: (
+        HttpResponse(502, b"") if name == "EmailSubmission/set" else None
+    )
     async with working(desk):
         sent = await send(desk, OUTSIDE, wait_s=20)
     world.proxy.after = None
     assert "unknown" == sent.status
     world.archive("Hello")
-    asked = []
+    request = []
 
     def refuse(name: str, _: Any) -> Any:
         if name != "EmailSubmission/set":
             return None
-        asked.append(name)
+        request.append(name)
         return [[name, {"notCreated": {"s": {"type": refusal}}}, "0"]]
 
     world.proxy.instead = refuse
@@ -146,4 +148,4 @@ async def test_a_copy_that_its_owner_has_put_away_outlives_a_retry(
         await worker.finish(20)
     world.imap.noop()
 
-    assert (1, ["Archive"]) == (len(asked), world.copies("Hello"))
+    assert (1, ["Archive"]) == (len(request), world.copies("Hello"))

@@ -17,7 +17,7 @@ from tests.providers.accounts.test_refused import last_refusal, refusals
 from tests.providers.accounts.test_sent_copies import OUTSIDE, later, send, working
 from tests.providers.accounts.test_sent_once import BUSY, sent_by
 from tests.providers.accounts.worlds import PROXIED, ImapWorld
-from tests.servers.web import Answer, Asked
+from tests.servers.web import HttpRequest, HttpResponse
 
 JMAP = [pytest.param(PROXIED, marks=AS_ROOT)]
 
@@ -95,8 +95,8 @@ async def test_mail_is_queued_while_a_jmap_server_takes_no_upload(
 ) -> None:
     await desk.sync()
     web = world.proxy.web
-    real, missing = web.answer, Answer(404, b"")
-    web.answer = lambda asked: missing if "/upload/" in asked.path else real(asked)
+    real, missing = web.answer, HttpResponse(404, b"")
+    web.answer = lambda request: missing if "/upload/" in request.path else real(request)
     async with working(desk):
         sent = await send(desk, OUTSIDE, wait_s=3)
 
@@ -110,16 +110,16 @@ async def test_mails_that_are_sent_at_once_are_imported_one_after_the_other(
     """Cyrus loses an upload now and then when two of its processes import at once."""
     await desk.sync()
     web = world.proxy.web
-    real, active, most = web.answer, list[Asked](), list[int]()
+    real, active, most = web.answer, list[HttpRequest](), list[int]()
 
-    def answer(asked: Asked) -> Answer:
-        if "/upload/" not in asked.path and b'"Email/import"' not in asked.body:
-            return real(asked)
-        active.append(asked)
+    def answer(request: HttpRequest) -> HttpResponse:
+        if "/upload/" not in request.path and b'"Email/import"' not in request.body:
+            return real(request)
+        active.append(request)
         most.append(len(active))
         time.sleep(0.1)
-        answered = real(asked)
-        active.remove(asked)
+        answered = real(request)
+        active.remove(request)
         return answered
 
     web.answer = answer

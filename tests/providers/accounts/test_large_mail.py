@@ -56,7 +56,7 @@ async def test_files_above_three_megabytes_go_to_outlook_in_sessions(
             assert "sent" == sent.status, sent
             assert [sent.message_id] == [row.id for row in await desk.rows()]
         assert sessions == len(graph.uploads)
-        assert max(len(asked.body) for asked in graph.asked) < 4 * MB
+        assert max(len(asked.body) for asked in graph.requests) < 4 * MB
 
         (raw,) = graph.sent
         mail = message_from_bytes(raw, policy=policy.default)

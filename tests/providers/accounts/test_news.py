@@ -133,7 +133,7 @@ async def test_a_new_mail_is_here_when_jmap_tells_of_it(tmp_path: Path) -> None:
             waited = await waiting
 
         assert waited.message is not None
-        assert {"Bearer a-token"} == {a.headers.get("authorization") for a in server.web.asked}
+        assert {"Bearer a-token"} == {a.headers.get("authorization") for a in server.web.requests}
 
 
 async def test_a_login_that_ends_says_which_command_to_run_and_goes_on_after_it(
@@ -339,7 +339,7 @@ async def test_mail_waits_too_while_a_provider_wants_us_to_wait(tmp_path: Path) 
             graph.busy.append(1200)
             with pytest.raises(RateLimited):
                 await call(app.context(OWNER), check_account, {"account_id": "work"})
-            asked = len(graph.asked)
+            asked = len(graph.requests)
             sent_mail = {"to": ["bo@else.example"], "subject": "Hello", "body_text": "Hello"}
             sent = await call(app.context(OWNER), send_message, sent_mail)
             handing_over = asyncio.create_task(app.outbox().run())
@@ -353,4 +353,4 @@ async def test_mail_waits_too_while_a_provider_wants_us_to_wait(tmp_path: Path) 
             handing_over.cancel()
             await asyncio.gather(handing_over, return_exceptions=True)
 
-    assert (asked, []) == (len(graph.asked), graph.sent)
+    assert (asked, []) == (len(graph.requests), graph.sent)

@@ -29,10 +29,10 @@ from tests.providers.accounts.worlds import ADDRESS, GmailWorld, GraphWorld, Wor
 from tests.providers.imap.memory import MB, growth_below
 from tests.servers.gmail import Gmail
 from tests.servers.graph import Graph
+from tests.servers.imap_script import ImapCommand, ScriptedImap, scripted
 from tests.servers.imap_script import Mail as ImapMail
-from tests.servers.imap_script import ScriptedImap, WatchedEvent, scripted
 from tests.servers.jmap_events import JmapEvents
-from tests.servers.web import Answer, Asked, WebServer
+from tests.servers.web import HttpRequest, HttpResponse, WebServer
 
 CASES = int(os.environ.get("NONSENSE", "15"))
 COUNT = 5
@@ -62,12 +62,12 @@ class Madness:
     The mails themselves are left alone: nobody can tell that those are not what they were.
     """
 
-    def __init__(self, answer: Callable[[Asked], Answer]) -> None:
+    def __init__(self, answer: Callable[[HttpRequest], HttpResponse]) -> None:
         self.answer = answer
         self.chance: random.Random | None = None
 
-    def __call__(self, asked: Asked) -> Answer:
-        answer = self.answer(asked)
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        answer = self.answer(request)
         chance = self.chance
         if chance is None or answer.pieces is not None or chance.random() < 0.7:
             return answer
@@ -75,13 +75,13 @@ class Madness:
         if isinstance(body, bytes) and body[:1] == b"{":
             body = json.loads(body)
         if not isinstance(body, (dict, list)):
-            return Answer(chance.choice(STATUSES[3:]), chance.choice(BYTES))
+            return HttpResponse(chance.choice(STATUSES[3:]), chance.choice(BYTES))
         way = chance.random()
         if way < 0.15:
-            return Answer(chance.choice(STATUSES), chance.choice(BYTES))
+            return HttpResponse(chance.choice(STATUSES), chance.choice(BYTES))
         if way < 0.25:
-            return Answer(chance.choice(STATUSES), body, answer.headers)
-        return Answer(answer.status, spoilt(body, chance), answer.headers)
+            return HttpResponse(chance.choice(STATUSES), body, answer.headers)
+        return HttpResponse(answer.status, spoilt(body, chance), answer.headers)
 
 
 def spoilt(body: Any, chance: random.Random) -> Any:
@@ -152,9 +152,13 @@ class ImapMadness:
         self.chance: random.Random | None = None
         self.spoilt = 0
 
-    def __call__(self, told: WatchedEvent, answer: bytes) -> bytes:
+    def __call__(self, command: ImapCommand, answer: bytes) -> bytes:
         chance = self.chance
-        if chance is None or b"BODY.PEEK" in told.rest or told.name in ("LOGIN", "CAPABILITY"):
+        if (
+            chance is None
+            or b"BODY.PEEK" in command.rest
+            or command.name in ("LOGIN", "CAPABILITY")
+        ):
             return answer
         if chance.random() < 0.7:
             return answer

@@ -219,7 +219,7 @@ async def test_an_account_of_a_key_is_checked_whenever_it_connects(tmp_path: Pat
             clear |= {"security": "none", "insecure": True}
             account = await call(app.context(KEY), add_account, clear)
             assert await sync_once(app.services, account)
-        told = len(server.lines)
+        received = len(server.lines)
         async with services(tmp_path) as app:  # the network is not open any more
             with pytest.raises(ProviderError, match="could not connect"):
                 await sync_once(app.services, account)
@@ -228,7 +228,7 @@ async def test_an_account_of_a_key_is_checked_whenever_it_connects(tmp_path: Pat
             login = {"account_id": "work", "password": "other"}
             with pytest.raises(InvalidInput, match="not on the public Internet"):
                 await call(app.context(KEY), log_in_account, login)
-        assert told == len(server.lines)
+        assert received == len(server.lines)
 
 
 async def test_we_connect_to_the_address_that_was_checked(

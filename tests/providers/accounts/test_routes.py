@@ -51,7 +51,7 @@ class Crossing:
         else:
             self.server.mailboxes[way.encode()][next(self.uids)] = Mail(raw)
 
-    async def told(self) -> Counter[str]:
+    async def event_counts(self) -> Counter[str]:
         """How often each subject was told of."""
         events = await self.desk.app.services.store.events_after(
             0, limit=100_000, visible=EVERYTHING
@@ -94,6 +94,8 @@ async def test_a_mail_by_any_routes_is_one_message_and_one_event(
         )
     )
     here = Counter(row.subject for row in found.rows if row.subject.startswith(f"{run}."))
-    told = {subject: n for subject, n in (await crossing.told()).items() if subject in brought}
+    counts = {
+        subject: n for subject, n in (await crossing.event_counts()).items() if subject in brought
+    }
     assert dict.fromkeys(brought, 1) == here
-    assert dict.fromkeys(brought, 1) == told
+    assert dict.fromkeys(brought, 1) == counts

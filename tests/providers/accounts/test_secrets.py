@@ -29,10 +29,10 @@ from tests.providers.accounts.test_every_provider import outgoing_mail
 from tests.providers.accounts.worlds import ADDRESS, GREETING
 from tests.servers.gmail import Gmail
 from tests.servers.graph import Graph
-from tests.servers.imap_script import WatchedEvent, scripted
+from tests.servers.imap_script import ImapCommand, scripted
 from tests.servers.jmap_events import JmapEvents
 from tests.servers.relay import relaying
-from tests.servers.web import Answer, Asked, WebServer
+from tests.servers.web import HttpRequest, HttpResponse, WebServer
 
 CANARY = "canary-9f3b7d51c2"
 
@@ -40,15 +40,15 @@ CANARY = "canary-9f3b7d51c2"
 class Parrot:
     """A server that can answer with what it was asked, login and all, as some do in errors."""
 
-    def __init__(self, answer: Callable[[Asked], Answer]) -> None:
+    def __init__(self, answer: Callable[[HttpRequest], HttpResponse]) -> None:
         self.answer = answer
         self.status = 0
 
-    def __call__(self, asked: Asked) -> Answer:
+    def __call__(self, request: HttpRequest) -> HttpResponse:
         if not self.status:
-            return self.answer(asked)
-        said = f"bad request: {asked.headers.get('authorization')} {asked.path}"
-        return Answer(self.status, {"error": {"code": said, "message": said}, "detail": said})
+            return self.answer(request)
+        said = f"bad request: {request.headers.get('authorization')} {request.path}"
+        return HttpResponse(self.status, {"error": {"code": said, "message": said}, "detail": said})
 
 
 class ImapParrot:
@@ -69,11 +69,11 @@ class ImapParrot:
         self.replies: dict[str, Any] = dict.fromkeys(self._COMMANDS, self._refuse)
         self.replies["LOGIN"] = self._let_in
 
-    def _let_in(self, told: WatchedEvent) -> bytes | None:
-        self.logins.append(told.rest)
-        return self._refuse(told) if self.status in (401, 500) else None
+    def _let_in(self, command: ImapCommand) -> bytes | None:
+        self.logins.append(command.rest)
+        return self._refuse(command) if self.status in (401, 500) else None
 
-    def _refuse(self, _: WatchedEvent) -> bytes | None:
+    def _refuse(self, _: ImapCommand) -> bytes | None:
         said = b"you said LOGIN " + self.logins[-1]
         return self._SAID[self.status] % said if self.status else None
 
@@ -143,8 +143,8 @@ async def open_place(kind: str) -> AsyncIterator[Place]:
     with server:
         server.deliver(outgoing_mail("Hello"))
         heard = lambda: any(  # noqa: E731
-            CANARY == asked.headers.get("authorization", "").rpartition(" ")[2]
-            for asked in web.asked
+            CANARY == request.headers.get("authorization", "").rpartition(" ")[2]
+            for request in web.requests
         )
         yield Place(settings, {"provider": kind, **login}, parrot, heard)
 

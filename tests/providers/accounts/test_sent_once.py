@@ -14,10 +14,10 @@ from tests.providers.accounts.conftest import Desk
 from tests.providers.accounts.test_every_provider import ask
 from tests.providers.accounts.test_sent_copies import OUTSIDE, later, local, send, working
 from tests.providers.accounts.worlds import GmailWorld, GraphWorld, World
-from tests.servers.web import Answer, Asked, WebServer
+from tests.servers.web import HttpRequest, HttpResponse, WebServer
 
 WEB = ["gmail", "outlook"]
-BUSY = Answer(503, {"error": {"code": 503, "status": "UNAVAILABLE"}}, {"Retry-After": "1"})
+BUSY = HttpResponse(503, {"error": {"code": 503, "status": "UNAVAILABLE"}}, {"Retry-After": "1"})
 SENDING = ("/messages/send", "/sendMail", "/send")
 
 
@@ -26,14 +26,14 @@ def web_of(world: World) -> WebServer:
     return world.gmail.web if isinstance(world, GmailWorld) else world.graph.web
 
 
-def busy_after(web: WebServer, *, endings: tuple[str, ...], times: int) -> list[Asked]:
+def busy_after(web: WebServer, *, endings: tuple[str, ...], times: int) -> list[HttpRequest]:
     """Let a server do what it is asked to, and say that it has no time; what it said so of."""
-    real, told = web.answer, list[Asked]()
+    real, told = web.answer, list[HttpRequest]()
 
-    def answer(asked: Asked) -> Answer:
-        done = real(asked)
-        if asked.method == "POST" and asked.path.endswith(endings) and len(told) < times:
-            told.append(asked)
+    def answer(request: HttpRequest) -> HttpResponse:
+        done = real(request)
+        if request.method == "POST" and request.path.endswith(endings) and len(told) < times:
+            told.append(request)
             return BUSY
         return done
 
@@ -62,13 +62,13 @@ async def test_mail_that_came_too_fast_is_sent_once_there_is_time(desk: Desk, wo
     """A provider that counts requests has not looked at what it refuses for that."""
     await desk.sync()
     web = web_of(world)
-    real, refused = web.answer, list[Asked]()
+    real, refused = web.answer, list[HttpRequest]()
 
-    def answer(asked: Asked) -> Answer:
-        if asked.path.endswith(SENDING) and not refused:
-            refused.append(asked)
-            return Answer(429, {"error": {"code": 429}}, {"Retry-After": "1"})
-        return real(asked)
+    def answer(request: HttpRequest) -> HttpResponse:
+        if request.path.endswith(SENDING) and not refused:
+            refused.append(request)
+            return HttpResponse(429, {"error": {"code": 429}}, {"Retry-After": "1"})
+        return real(request)
 
     web.answer = answer
     sent = await sent_by(desk)
@@ -94,17 +94,17 @@ async def test_mail_waits_as_long_as_its_provider_wants_whoever_sends_it(
 ) -> None:
     await desk.sync()
     web = web_of(world)
-    wait = Answer(429, {"error": {"code": 429}}, {"Retry-After": "86400"})
+    wait = HttpResponse(429, {"error": {"code": 429}}, {"Retry-After": "86400"})
     web.answer = lambda _: wait
     async with working(desk):
         sent = await send(desk, OUTSIDE, wait_s=3)
     (entry,) = (await ask(desk, outbox.list_outbox)).results
-    asked = len(web.asked)
+    request = len(web.requests)
     async with working(later(desk, timedelta(hours=23))) as worker:
         await worker.finish(2)
 
     assert ("queued", 86_400) == (sent.status, round(waits_s(entry), -2))
-    assert asked == len(web.asked)
+    assert request == len(web.requests)
 
 
 def waits_s(entry: OutboxEntry) -> float:

@@ -21,7 +21,7 @@ from postroom.providers.web.api import (
 from postroom.providers.web.gmail_client import GmailClient
 from postroom.providers.web.graph_client import GraphClient
 from postroom.providers.web.jmap_client import JmapClient
-from tests.servers.web import Answer, Asked, WebServer
+from tests.servers.web import HttpRequest, HttpResponse, WebServer
 
 CAPABILITIES = ("urn:ietf:params:jmap:core", "urn:ietf:params:jmap:mail")
 SESSION = {
@@ -75,16 +75,16 @@ def servers() -> Iterator[Hosts]:
         "value": [],
     }
     with (
-        WebServer(lambda _: Answer(body=everything)) as thief,
-        WebServer(lambda _: Answer(body={})) as provider,
+        WebServer(lambda _: HttpResponse(body=everything)) as thief,
+        WebServer(lambda _: HttpResponse(body={})) as provider,
     ):
         yield Hosts(provider, thief)
 
 
 @pytest.fixture
 def hosts(servers: Hosts) -> Hosts:
-    servers.provider.asked.clear()
-    servers.thief.asked.clear()
+    servers.provider.requests.clear()
+    servers.thief.requests.clear()
     return servers
 
 
@@ -107,21 +107,21 @@ async def test_a_jmap_session_that_names_another_host(
     hosts: Hosts, name: str, spelling: int
 ) -> None:
     url = hosts.spellings("/api")[spelling]
-    hosts.provider.answer = lambda _: Answer(body={**SESSION, name: url})
+    hosts.provider.answer = lambda _: HttpResponse(body={**SESSION, name: url})
     client = JmapClient(hosts.api)
     with pytest.raises(ProviderError):
         await JMAP[name](client)
     await client.api.close()
-    assert hosts.thief.asked == []
+    assert hosts.thief.requests == []
 
 
 @pytest.mark.parametrize("status", REDIRECTS)
 @pytest.mark.parametrize("path", ["/.well-known/jmap", "/api", "/blob/a1/b1", "/upload/a1"])
 async def test_a_jmap_server_that_redirects_elsewhere(hosts: Hosts, path: str, status: int) -> None:
-    def answer(asked: Asked) -> Answer:
-        if asked.path == path:
-            return Answer(status, {}, {"Location": hosts.thief.url + "/x"})
-        return Answer(body=SESSION)
+    def answer(request: HttpRequest) -> HttpResponse:
+        if request.path == path:
+            return HttpResponse(status, {}, {"Location": hosts.thief.url + "/x"})
+        return HttpResponse(body=SESSION)
 
     hosts.provider.answer = answer
     client = JmapClient(hosts.api)
@@ -131,21 +131,21 @@ async def test_a_jmap_server_that_redirects_elsewhere(hosts: Hosts, path: str, s
         except (ProviderError, LookupError, AttributeError, TypeError):
             continue
     await client.api.close()
-    assert hosts.thief.asked == []
-    assert path in {asked.path for asked in hosts.provider.asked}
+    assert hosts.thief.requests == []
+    assert path in {request.path for request in hosts.provider.requests}
 
 
 async def test_a_jmap_session_of_its_own_host_gets_the_token(hosts: Hosts) -> None:
-    def answer(asked: Asked) -> Answer:
+    def answer(request: HttpRequest) -> HttpResponse:
         session = {**SESSION, "apiUrl": hosts.provider.url + "/api"}
         responses = {"methodResponses": [["Mailbox/get", {"list": [1]}, "0"]]}
-        return Answer(body=responses if asked.path == "/api" else session)
+        return HttpResponse(body=responses if request.path == "/api" else session)
 
     hosts.provider.answer = answer
     client = JmapClient(hosts.api)
     assert {"list": [1]} == await client.call("Mailbox/get", {})
     await client.api.close()
-    said = {asked.headers.get("authorization") for asked in hosts.provider.asked}
+    said = {request.headers.get("authorization") for request in hosts.provider.requests}
     assert {"Bearer canary-token"} == said
 
 
@@ -158,7 +158,7 @@ async def read_delta(client: GraphClient, link: str | None) -> None:
 @pytest.mark.parametrize("link", ["@odata.nextLink", "@odata.deltaLink"])
 async def test_lists_of_graph_that_go_on_elsewhere(hosts: Hosts, link: str, spelling: int) -> None:
     url = hosts.spellings("/v1.0/me/mailFolders")[spelling]
-    hosts.provider.answer = lambda _: Answer(body={"value": [], link: url})
+    hosts.provider.answer = lambda _: HttpResponse(body={"value": [], link: url})
     client = GraphClient(hosts.api)
     with pytest.raises(ProviderError):
         await read_delta(client, None)
@@ -168,7 +168,7 @@ async def test_lists_of_graph_that_go_on_elsewhere(hosts: Hosts, link: str, spel
     with pytest.raises(ProviderError):  # as a checkpoint of an older version may have it
         await read_delta(client, url)
     await client.api.close()
-    assert hosts.thief.asked == []
+    assert hosts.thief.requests == []
 
 
 FILE = {"name": "a.txt", "contentType": "text/plain"}
@@ -177,20 +177,22 @@ FILE = {"name": "a.txt", "contentType": "text/plain"}
 @pytest.mark.parametrize("spelling", range(7))
 async def test_an_upload_of_graph_goes_to_no_other_host(hosts: Hosts, spelling: int) -> None:
     url = hosts.spellings("/upload")[spelling]
-    hosts.provider.answer = lambda _: Answer(body={"uploadUrl": url})
+    hosts.provider.answer = lambda _: HttpResponse(body={"uploadUrl": url})
     client = GraphClient(hosts.api)
     with pytest.raises(ProviderError):
         await client.attach("m1", FILE, b"content")
     await client.api.close()
-    assert hosts.thief.asked == []
+    assert hosts.thief.requests == []
 
 
 async def test_an_upload_of_graph_is_without_the_token(hosts: Hosts) -> None:
-    hosts.provider.answer = lambda _: Answer(body={"uploadUrl": hosts.provider.url + "/upload"})
+    hosts.provider.answer = lambda _: HttpResponse(
+        body={"uploadUrl": hosts.provider.url + "/upload"}
+    )
     client = GraphClient(hosts.api)
     await client.attach("m1", FILE, b"content")
     await client.api.close()
-    session, upload = hosts.provider.asked
+    session, upload = hosts.provider.requests
     assert "authorization" in session.headers
     assert ("PUT", "/upload", b"content") == (upload.method, upload.path, upload.body)
     assert "authorization" not in upload.headers
@@ -198,7 +200,7 @@ async def test_an_upload_of_graph_is_without_the_token(hosts: Hosts) -> None:
 
 @pytest.mark.parametrize("status", REDIRECTS)
 async def test_no_provider_sends_us_elsewhere_by_a_redirect(hosts: Hosts, status: int) -> None:
-    hosts.provider.answer = lambda _: Answer(status, {}, {"Location": hosts.thief.url + "/x"})
+    hosts.provider.answer = lambda _: HttpResponse(status, {}, {"Location": hosts.thief.url + "/x"})
     gmail, graph = GmailClient(hosts.api), GraphClient(hosts.api)
     for ask in (gmail.profile, gmail.labels, graph.me, graph.folders):
         try:
@@ -207,7 +209,7 @@ async def test_no_provider_sends_us_elsewhere_by_a_redirect(hosts: Hosts, status
             continue
     await gmail.api.close()
     await graph.api.close()
-    assert hosts.thief.asked == []
+    assert hosts.thief.requests == []
 
 
 FASTMAIL, MICROSOFT = "https://api.fastmail.com", "https://graph.microsoft.com/v1.0"

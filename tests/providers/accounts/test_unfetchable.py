@@ -28,7 +28,7 @@ from tests.providers.accounts.worlds import GmailWorld, GraphWorld, ImapWorld, W
 from tests.servers.gmail import Gmail
 from tests.servers.graph import Graph
 from tests.servers.jmap_events import JmapEvents
-from tests.servers.web import Answer, Asked, WebServer
+from tests.servers.web import HttpRequest, HttpResponse, WebServer
 
 MB = 2**20
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -38,27 +38,29 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 class Keeper:
     """Answers for a server, and keeps the mail named *Bad* to itself while it *is_shut*."""
 
-    answer: Callable[[Asked], Answer]
+    answer: Callable[[HttpRequest], HttpResponse]
     status: int
     is_shut: bool = True
     is_down: bool = False
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[HttpRequest] = field(default_factory=list)
 
-    def __call__(self, asked: Asked) -> Answer:
-        answer = self.answer(asked)
-        self.asked.append(asked)
-        if self.is_down and "/messages/AAk" in asked.path:
-            return Answer(500, {"error": {"code": "InternalServerError"}})
-        if self.is_shut and b"Subject: Bad" in _content(asked, answer):
-            return Answer(self.status, {"error": {"code": "ErrorMimeContentConversionFailed"}})
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        answer = self.answer(request)
+        self.requests.append(request)
+        if self.is_down and "/messages/AAk" in request.path:
+            return HttpResponse(500, {"error": {"code": "InternalServerError"}})
+        if self.is_shut and b"Subject: Bad" in _content(request, answer):
+            return HttpResponse(
+                self.status, {"error": {"code": "ErrorMimeContentConversionFailed"}}
+            )
         return answer
 
 
-def _content(asked: Asked, answer: Answer) -> bytes:
+def _content(request: HttpRequest, answer: HttpResponse) -> bytes:
     body = answer.body if isinstance(answer.body, bytes) else b""
-    if asked.query.get("format") == "raw":
+    if request.query.get("format") == "raw":
         return urlsafe_b64decode(json.loads(body)["raw"] + "==")
-    return body if asked.path.endswith("$value") or asked.path.startswith("/blob/") else b""
+    return body if request.path.endswith("$value") or request.path.startswith("/blob/") else b""
 
 
 @contextmanager
@@ -132,9 +134,11 @@ async def test_a_mail_that_is_not_even_described_stops_no_other(tmp_path: Path, 
             (one,) = await desk.app.services.store.unfetched("work")
             answer = keeper.answer
 
-            def refuse(asked: Asked) -> Answer:
-                is_bad = asked.path.endswith(f"/messages/{one.ref.key}")
-                return Answer(400, {"error": {"code": "ErrorX"}}) if is_bad else answer(asked)
+            def refuse(request: HttpRequest) -> HttpResponse:
+                is_bad = request.path.endswith(f"/messages/{one.ref.key}")
+                return (
+                    HttpResponse(400, {"error": {"code": "ErrorX"}}) if is_bad else answer(request)
+                )
 
             keeper.answer = refuse
             world.deliver(mail("Later"))
@@ -199,7 +203,7 @@ async def test_large_mails_are_not_in_memory_together(
             assert 5 == len(await desk.rows())
             assert max(kept) < 2 * MB
             if kind == "gmail":
-                forms = [a.query["format"] for a in keeper.asked if "format" in a.query]
+                forms = [a.query["format"] for a in keeper.requests if "format" in a.query]
                 # The small one is read at once, the large ones first say how large they are.
                 assert (5, 4) == (forms.count("raw"), forms.count("minimal"))
 

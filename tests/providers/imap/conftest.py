@@ -12,12 +12,12 @@ from postroom.model.imap import ImapAccount, ImapTimeouts
 from postroom.providers.imap.live import ImapAccounts
 from tests.servers.cyrus import Cyrus
 from tests.servers.dovecot import PASSWORD, Dovecot
-from tests.servers.outside import Outside, Server, outside
+from tests.servers.imaplib_client import ImaplibMailbox, ImapServer, imaplib_mailbox
 
 AS_ROOT = pytest.mark.may_skip("Cyrus starts only as root")
 
 
-def account(server: Server, user: str = "alice", **changes: object) -> ImapAccount:
+def account(server: ImapServer, user: str = "alice", **changes: object) -> ImapAccount:
     """A login at a real server, over TLS that is verified."""
     given = {"port": server.imaps, "ca_file": server.certificate, **changes}
     return ImapAccount("default", "127.0.0.1", user, PASSWORD, **given)  # type: ignore[arg-type]
@@ -56,20 +56,20 @@ def cyrus() -> Iterator[Cyrus]:
 
 
 @pytest.fixture(params=["dovecot", pytest.param("cyrus", marks=AS_ROOT)])
-def server(request: pytest.FixtureRequest) -> Server:
+def server(request: pytest.FixtureRequest) -> ImapServer:
     """What holds for one server holds for another."""
-    found: Server = request.getfixturevalue(request.param)
+    found: ImapServer = request.getfixturevalue(request.param)
     return found
 
 
 @pytest.fixture
-def box(server: Server) -> Iterator[Outside]:
+def box(server: ImapServer) -> Iterator[ImaplibMailbox]:
     """A mailbox of the test's own."""
-    with outside(server, "alice") as opened:
+    with imaplib_mailbox(server, "alice") as opened:
         yield opened
 
 
 @pytest.fixture
-async def live(server: Server) -> AsyncIterator[ImapAccounts]:
+async def live(server: ImapServer) -> AsyncIterator[ImapAccounts]:
     async with connected(account(server)) as accounts:
         yield accounts

@@ -29,7 +29,7 @@ from postroom.providers.imap.responses import Row
 from tests.mails import mail
 from tests.providers.imap.conftest import account, connected, local
 from tests.servers.imap_script import HEADER, mails, scripted
-from tests.servers.outside import outside
+from tests.servers.imaplib_client import imaplib_mailbox
 from tests.servers.proxy import Proxy, proxied
 
 ALL = ImapCriteria()
@@ -144,7 +144,7 @@ async def test_a_line_that_is_cut_again_and_again_is_an_error_with_what_came_so_
 
 
 async def test_cuts_between_us_and_a_real_server(dovecot):
-    with outside(dovecot, "alice") as box:
+    with imaplib_mailbox(dovecot, "alice") as box:
         for number in range(SIZE):
             box.append(mail(f"Mail {number}"))
         given = account(dovecot)

@@ -19,7 +19,7 @@ from postroom.providers.imap.responses import MailboxStatus, NewUid, SearchResul
 from postroom.providers.imap.syntax import Framer
 from tests.providers.imap.conftest import connected, local
 from tests.providers.imap.memory import MB, growth_below
-from tests.servers.imap_script import WatchedEvent, scripted
+from tests.servers.imap_script import ImapCommand, scripted
 from tests.servers.proxy import proxied
 
 AT = ImapLocator("default", "INBOX", 7, 1)
@@ -49,7 +49,7 @@ def many(line: bytes, count: int) -> Iterator[bytes]:
     yield b"{tag} OK done\r\n"
 
 
-def deep(told: WatchedEvent) -> bytes:
+def deep(command: ImapCommand) -> bytes:
     nested = b"(" * 10_000 + b'"TEXT"' + b")" * 10_000
     row = b"* 1 FETCH (UID 1 FLAGS () BODYSTRUCTURE %s)\r\n" % nested
     return row + b"{tag} OK\r\n"
@@ -118,9 +118,9 @@ async def test_what_cannot_be_read_is_said():
 
 
 async def test_a_structure_that_makes_no_sense_does_not_hide_the_message():
-    def fetch(told: WatchedEvent) -> bytes:
-        if b"BODYSTRUCTURE" in told.rest:
-            return deep(told)
+    def fetch(command: ImapCommand) -> bytes:
+        if b"BODYSTRUCTURE" in command.rest:
+            return deep(command)
         return b"* 1 FETCH (UID 1 FLAGS () BODY[HEADER]<0> {4}\r\na\r\n\r)\r\n{tag} OK\r\n"
 
     async with (

@@ -13,8 +13,8 @@ from postroom.providers.imap.errors import Disconnected, TimedOut
 from postroom.providers.imap.pool import MAX_CONNECTIONS
 from tests.mails import mail
 from tests.providers.imap.conftest import account, connected, local
-from tests.servers.imap_script import WatchedEvent, scripted
-from tests.servers.outside import outside
+from tests.servers.imap_script import ImapCommand, scripted
+from tests.servers.imaplib_client import imaplib_mailbox
 from tests.servers.proxy import proxied
 
 ALL = ImapCriteria()
@@ -71,7 +71,7 @@ async def test_who_finds_all_in_use_waits_no_longer_than_for_a_connection():
 async def test_work_that_is_cancelled_half_way_takes_its_connection_along():
     asked = asyncio.Event()
 
-    def silent(_: WatchedEvent) -> bytes:
+    def silent(_: ImapCommand) -> bytes:
         asked.set()
         return b""
 
@@ -132,7 +132,7 @@ async def test_where_nobody_listens_the_error_says_so():
 
 
 async def test_changes_in_a_mailbox_are_told_while_we_wait(dovecot):
-    with outside(dovecot, "alice") as box:
+    with imaplib_mailbox(dovecot, "alice") as box:
         async with connected(account(dovecot)) as live, live.session("default") as session:
             client = session.client
             await client.open(box.name.encode())

@@ -8,7 +8,7 @@ from postroom.errors import ProviderError
 from postroom.model.imap import ImapCriteria, ImapFound, ImapLocator, ImapSummary
 from postroom.providers.imap.live import ImapAccounts
 from tests.providers.imap.conftest import connected, local
-from tests.servers.imap_script import HEADER, Mail, WatchedEvent, mails, scripted
+from tests.servers.imap_script import HEADER, ImapCommand, Mail, mails, scripted
 
 AT = ImapLocator("default", "INBOX", 7, 1)
 ALL = ImapCriteria()
@@ -22,9 +22,9 @@ async def find(
         return await session.find("INBOX", criteria, limit=limit, max_matches=max_matches)
 
 
-def nothing(told: WatchedEvent) -> bytes | None:
+def nothing(command: ImapCommand) -> bytes | None:
     """The extended search of some servers: it finds nothing, ever."""
-    if told.rest.startswith(b"RETURN"):
+    if command.rest.startswith(b"RETURN"):
         return b"* ESEARCH (TAG {tag}) UID COUNT 0\r\n{tag} OK done\r\n"
     return None
 
@@ -99,8 +99,8 @@ async def test_a_refused_search_carries_the_words_of_the_server():
     assert "the index is being rebuilt" == refused.value.details["server_said"]
 
 
-def only_ascii(told: WatchedEvent) -> bytes | None:
-    if b"CHARSET" in told.rest:
+def only_ascii(command: ImapCommand) -> bytes | None:
+    if b"CHARSET" in command.rest:
         return b"{tag} NO [BADCHARSET (US-ASCII)] no\r\n"
     return None
 
@@ -115,7 +115,9 @@ async def test_a_server_without_utf8_gets_ascii_and_we_compare_the_headers():
             for uid, subject in SUBJECTS.items()
         }
     }
-    replies = {"UID SEARCH": lambda told: only_ascii(told) or b"* SEARCH 1 2 3\r\n{tag} OK\r\n"}
+    replies = {
+        "UID SEARCH": lambda command: only_ascii(command) or b"* SEARCH 1 2 3\r\n{tag} OK\r\n"
+    }
     async with (
         scripted(replies=replies, mailboxes=boxes) as server,
         connected(local(server.port)) as live,
@@ -183,8 +185,8 @@ async def test_a_server_of_rev2_alone_has_names_in_utf8():
 
 
 async def test_previews_that_are_missing_are_made_from_the_text():
-    def fetch(told: WatchedEvent) -> bytes | None:
-        if b"PREVIEW" not in told.rest:
+    def fetch(command: ImapCommand) -> bytes | None:
+        if b"PREVIEW" not in command.rest:
             return None
         field = b"BODY[HEADER.FIELDS (DATE)]<0> {2}\r\n\r\n"
         return b"* 1 FETCH (UID 1 FLAGS () %s PREVIEW NIL)\r\n{tag} OK\r\n" % field
@@ -204,7 +206,7 @@ async def test_previews_that_are_missing_are_made_from_the_text():
 
 
 async def test_flags_told_by_the_way_are_not_taken_for_an_answer():
-    def fetch(told: WatchedEvent) -> bytes:
+    def fetch(command: ImapCommand) -> bytes:
         other = b"* 2 FETCH (UID 2 FLAGS (\\Seen))\r\n* 1 FETCH (FLAGS (\\Answered))\r\n"
         return other + b"* 1 FETCH (UID 1 FLAGS (\\Flagged))\r\n* 3 EXPUNGE\r\n{tag} OK\r\n"
 

@@ -18,20 +18,20 @@ from postroom.model.imap import (
 from postroom.providers.imap.live import ImapAccounts
 from tests.mails import mail
 from tests.providers.imap.conftest import account, connected
-from tests.servers.outside import Outside, outside
+from tests.servers.imaplib_client import ImaplibMailbox, imaplib_mailbox
 
 ALL = ImapCriteria()
 
 
 async def find(
-    live: ImapAccounts, box: Outside, criteria: ImapCriteria = ALL, **more: int
+    live: ImapAccounts, box: ImaplibMailbox, criteria: ImapCriteria = ALL, **more: int
 ) -> ImapFound:
     options = {"limit": 10, "max_matches": 20_000, **more}
     async with live.session("default") as session:
         return await session.find(box.name, criteria, **options)
 
 
-def at(box: Outside, uid: int) -> ImapLocator:
+def at(box: ImaplibMailbox, uid: int) -> ImapLocator:
     return ImapLocator("default", box.name, box.uidvalidity, uid)
 
 
@@ -55,7 +55,7 @@ async def test_mailboxes_are_listed_with_inbox_first_and_their_special_use(live,
     ],
 )
 async def test_a_mailbox_of_any_name_is_listed_searched_and_read(live, server, name, wire_name):
-    with outside(server, "dave", name, wire_name) as box:
+    with imaplib_mailbox(server, "dave", name, wire_name) as box:
         uid = box.append(mail("Hello"))
         async with connected(account(server, "dave")) as mine, mine.session("default") as session:
             names = [mailbox.name for mailbox in await session.mailboxes()]
@@ -68,7 +68,7 @@ async def test_a_mailbox_of_any_name_is_listed_searched_and_read(live, server, n
 
 
 async def test_a_mailbox_name_may_have_quotes_and_backslashes(dovecot):
-    with outside(dovecot, "dave", 'say "x" \\ y', 'say "x" \\ y') as box:
+    with imaplib_mailbox(dovecot, "dave", 'say "x" \\ y', 'say "x" \\ y') as box:
         box.append(mail("Hello"))
         async with connected(account(dovecot, "dave")) as live:
             found = await find(live, box)
@@ -182,7 +182,7 @@ async def test_the_source_comes_byte_for_byte(live, box):
 
 async def test_a_copy_and_a_move_tell_where_they_went(live, box, server):
     uid = box.append(mail("Travels"), [r"\Seen"])
-    with outside(server, "alice") as there:
+    with imaplib_mailbox(server, "alice") as there:
         async with live.session("default") as session:
             copied = await session.copy(at(box, uid), there.name)
             moved = await session.move(at(box, uid), there.name)
@@ -219,7 +219,7 @@ async def test_one_message_is_removed_and_what_others_flagged_stays(live, box):
 
 async def test_a_mailbox_made_anew_is_a_conflict_and_nothing_is_touched(live, box):
     old = at(box, box.append(mail("Old")))
-    box.make_anew()
+    box.recreate()
     new = box.append(mail("New"))
 
     for work in ("describe", "exists", "expunge"):

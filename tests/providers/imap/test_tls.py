@@ -13,7 +13,7 @@ from tests.providers.imap.conftest import account, connected, local
 from tests.servers.certificates import make_certificate
 from tests.servers.dovecot import PASSWORD, access_token
 from tests.servers.imap_script import CAPABILITIES, scripted
-from tests.servers.outside import Server
+from tests.servers.imaplib_client import ImapServer
 
 STARTTLS = CAPABILITIES + " STARTTLS"
 LOGIN = (b"LOGIN", b"AUTHENTICATE")
@@ -134,9 +134,9 @@ async def test_mail_told_before_tls_is_forgotten(tmp_path):
 
 async def test_what_the_server_can_do_is_asked_anew_after_tls(tmp_path):
     replies = {
-        "CAPABILITY": lambda told: (
+        "CAPABILITY": lambda command: (
             b"* CAPABILITY IMAP4rev1 %s\r\n{tag} OK\r\n"
-            % (b"STARTTLS PLANTED" if told.tag == b"P1" else b"LITERAL+")
+            % (b"STARTTLS PLANTED" if command.tag == b"P1" else b"LITERAL+")
         )
     }
     async with scripted(tls=context(tmp_path), capabilities=STARTTLS, replies=replies) as server:
@@ -181,7 +181,7 @@ async def test_a_login_with_a_token(dovecot):
     assert token[:-4] not in str(refused.value)
 
 
-async def test_starttls_with_a_real_server(server: Server):
+async def test_starttls_with_a_real_server(server: ImapServer):
     found = await login(account(server, port=server.imap, security="starttls"))
 
     assert "INBOX" in found

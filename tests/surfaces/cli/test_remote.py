@@ -239,7 +239,7 @@ def test_a_wrong_key_a_missing_key_and_a_dead_server_are_told(server, local):
 @pytest.mark.parametrize(
     "url", ["localhost:8700", "ftp://x", "http://", "http://a:b@c", "http://x:99999"]
 )
-def test_what_is_no_url_is_refused(local, url):
+def test_an_invalid_url_is_refused(local, url):
     refused = local("--url", url, "--key", "x", "inbox", "list")
 
     assert 2 == refused.code
@@ -272,7 +272,7 @@ class Stranger(http.server.BaseHTTPRequestHandler):
         (500, b"\xff\xfe", "text/plain"),
     ],
 )
-def test_another_server_is_recognised(local, status, body, kind):
+def test_a_server_that_is_not_postroom_is_recognised(local, status, body, kind):
     handler = type("Handler", (Stranger,), {"status": status, "body": body, "kind": kind})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as other:
         threading.Thread(target=other.serve_forever, daemon=True).start()

@@ -6,7 +6,7 @@ import pytest
 
 from postroom.model.key import OWNER
 from postroom.surfaces.mcp.call_tool import call_tool
-from tests.servers.imap_script import Mail, WatchedEvent, mails, scripted
+from tests.servers.imap_script import ImapCommand, Mail, mails, scripted
 from tests.surfaces.mcp.live import TOOLS, account_at, answer, app_with
 
 ID = "imap:default:INBOX:7:2"
@@ -94,8 +94,8 @@ async def test_flags_that_no_server_takes_are_left_behind_in_a_copy(tmp_path):
 
 
 async def test_a_copy_goes_without_keywords_where_they_are_refused(tmp_path):
-    def append(told: WatchedEvent) -> bytes | None:
-        return b"{tag} NO keywords are not allowed\r\n" if b"$Todo" in told.rest else None
+    def append(command: ImapCommand) -> bytes | None:
+        return b"{tag} NO keywords are not allowed\r\n" if b"$Todo" in command.rest else None
 
     tagged = boxes()
     tagged[b"INBOX"][2].flags = {rb"\Seen", b"$Todo"}
@@ -121,8 +121,10 @@ async def test_a_copy_goes_without_keywords_where_they_are_refused(tmp_path):
 async def test_a_search_that_contradicts_itself_is_not_said_to_be_empty(tmp_path):
     """As IMAP4rev2 of one provider does: ESEARCH is empty, whatever is there."""
     replies = {
-        "UID SEARCH": lambda told: (
-            b"* ESEARCH (TAG {tag}) UID COUNT 0\r\n{tag} OK\r\n" if b"RETURN" in told.rest else None
+        "UID SEARCH": lambda command: (
+            b"* ESEARCH (TAG {tag}) UID COUNT 0\r\n{tag} OK\r\n"
+            if b"RETURN" in command.rest
+            else None
         )
     }
     async with (

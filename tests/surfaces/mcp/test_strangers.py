@@ -9,19 +9,19 @@ import pytest
 from postroom.model.key import OWNER
 from postroom.surfaces.mcp.call_tool import call_tool
 from postroom.surfaces.mcp.toolsets import ON_DEMAND, TOOLSETS, choose_tools
-from tests.servers.imap_script import Mail, scripted
-from tests.strangers import (
+from tests.hostile_content import (
     ARGUMENTS,
     CANARY,
     HIDDEN,
     HIDING,
     arguments_of,
     changes_last,
+    has_sender_content,
     hostile_installation,
     hostile_mail,
-    is_about_strangers,
     problems_with,
 )
+from tests.servers.imap_script import Mail, scripted
 from tests.surfaces.mcp.live import TOOLS as LIVE
 from tests.surfaces.mcp.live import account_at, app_with
 
@@ -57,7 +57,7 @@ async def test_every_tool_marks_and_cleans_the_words_of_strangers(agent, ctx):
     for tool in sorted(tools, key=lambda tool: changes_last(tool.operation.name)):
         is_error, body = await agent.try_call(tool.name, given(tool, things))
         found += problems_with(tool.name, body)
-        carried |= {tool.name} if is_about_strangers(body) else set()
+        carried |= {tool.name} if has_sender_content(body) else set()
         if is_error and body["error"]["details"]["kind"] in ("invalid_input", "internal"):
             found.append(f"{tool.name}: it was not tried: {body}")
     assert not found, "\n".join(found)
@@ -90,7 +90,7 @@ async def walk(folder, **server: Any) -> tuple[list[str], set[str]]:
             result = await call_tool(app.context(OWNER), tool, given(tool, {}))
             body = result["structuredContent"]
             found += problems_with(tool.name, body)
-            carried |= {tool.name} if is_about_strangers(body) else set()
+            carried |= {tool.name} if has_sender_content(body) else set()
             if result["isError"] and body["error"]["code"] == "invalid_input":
                 found.append(f"{tool.name}: it was not tried: {body}")
     return found, carried

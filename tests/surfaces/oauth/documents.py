@@ -8,11 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.servers.https import Pages
+from tests.servers.https import HttpsPages
 
 
 @dataclass
-class DocumentHost(Pages):
+class DocumentHost(HttpsPages):
     """Raw answers by path; after an answer that is not whole, it sends byte after byte."""
 
     answers: dict[str, bytes] = field(default_factory=dict)

@@ -26,7 +26,7 @@ from playwright.async_api import Browser, Page
 
 from postroom.calls.operation import call
 from postroom.operations.keys import delete_key
-from tests.servers.web import Answer, Asked, WebServer
+from tests.servers.web import HttpRequest, HttpResponse, WebServer
 from tests.surfaces.oauth.conftest import Program
 from tests.surfaces.oauth.documents import DocumentHost
 from tests.surfaces.oauth.test_flow import grants
@@ -46,7 +46,7 @@ def settings() -> dict[str, str]:
 @pytest.fixture
 def callback() -> Iterator[str]:
     """The place at a client to which a browser comes back."""
-    with WebServer(lambda _: Answer(200, b"Done.", {"Content-Type": "text/plain"})) as server:
+    with WebServer(lambda _: HttpResponse(200, b"Done.", {"Content-Type": "text/plain"})) as server:
         yield f"{server.url}/callback"
 
 
@@ -226,7 +226,7 @@ async def test_a_person_who_comes_from_another_site_is_still_signed_in(
     path = program.authorize_path(redirect_uri=callback).replace("&", "&amp;")
     link = f'<a href="{office.url}{path}">Connect</a>'.encode()
 
-    with WebServer(lambda _: Answer(200, link, {"Content-Type": "text/html"})) as site:
+    with WebServer(lambda _: HttpResponse(200, link, {"Content-Type": "text/html"})) as site:
         await page.goto(site.url.replace("127.0.0.1", "localhost"))
         await page.get_by_role("link", name="Connect").click()
         await page.get_by_role("button", name="Refuse").click()
@@ -258,11 +258,11 @@ async def test_a_client_in_another_window_is_told_by_its_own_page(
     page = await signed_in(browser, office)
     done = "<script>opener.postMessage(location.search, '*')</script>"
 
-    def site(asked: Asked) -> Answer:
+    def site(request: HttpRequest) -> HttpResponse:
         ask = f"<button onclick=\"window.open('{to}')\">Go</button>"
         told = "<script>onmessage = event => document.title = event.data</script>"
-        text = told + (done if asked.path == "/callback" else ask)
-        return Answer(200, text.encode(), {"Content-Type": "text/html"})
+        text = told + (done if request.path == "/callback" else ask)
+        return HttpResponse(200, text.encode(), {"Content-Type": "text/html"})
 
     with WebServer(site) as client:
         callback = f"{client.url}/callback".replace("127.0.0.1", "localhost")
@@ -287,7 +287,7 @@ async def test_the_consent_page_cannot_be_framed(
     path = program.authorize_path().replace("&", "&amp;")
     frame = f'<iframe src="{office.url}{path}"></iframe>'.encode()
 
-    with WebServer(lambda _: Answer(200, frame, {"Content-Type": "text/html"})) as site:
+    with WebServer(lambda _: HttpResponse(200, frame, {"Content-Type": "text/html"})) as site:
         await page.goto(site.url)
         await page.wait_for_load_state()
         shown = [await one.content() for one in page.frames[1:]]

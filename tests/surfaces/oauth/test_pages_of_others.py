@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from playwright.async_api import Page
 
-from tests.servers.web import Answer, WebServer
+from tests.servers.web import HttpResponse, WebServer
 from tests.surfaces.oauth.conftest import CALLBACK, Program, decide, parameters
 from tests.surfaces.web.chromium import chromium
 from tests.surfaces.web.conftest import Office
@@ -56,7 +56,9 @@ FLOW = """async ({url, callback, verifier, token}) => {
 
 @pytest.fixture
 def page_server() -> Iterator[WebServer]:
-    with WebServer(lambda _: Answer(200, b"<p>A client</p>", {"Content-Type": "text/html"})) as one:
+    with WebServer(
+        lambda _: HttpResponse(200, b"<p>A client</p>", {"Content-Type": "text/html"})
+    ) as one:
         yield one
 
 

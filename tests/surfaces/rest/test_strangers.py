@@ -7,7 +7,7 @@ import json
 from postroom.model.event import Event
 from postroom.pipeline.webhooks import payload
 from postroom.surfaces.rest.routes import ROUTES
-from tests.strangers import (
+from tests.hostile_content import (
     ARGUMENTS,
     CANARY,
     ELSEWHERE,
@@ -15,8 +15,8 @@ from tests.strangers import (
     NOW,
     arguments_of,
     changes_last,
+    has_sender_content,
     hostile_installation,
-    is_about_strangers,
     problems_with,
 )
 from tests.surfaces.rest.test_visibility import ask
@@ -48,7 +48,7 @@ async def test_every_route_marks_and_cleans_the_words_of_strangers(rest, ctx):
         assert HIDING not in str(response.headers)
         if "json" in response.headers.get("content-type", ""):
             found += problems_with(name, response.json())
-            carried |= {route.operation.name} if is_about_strangers(response.json()) else set()
+            carried |= {route.operation.name} if has_sender_content(response.json()) else set()
     assert not found, "\n".join(found)
     assert set() == CARRY - carried
 

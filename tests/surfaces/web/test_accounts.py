@@ -19,7 +19,7 @@ from postroom.pipeline.sync import sync_once
 from tests.pipeline.clock import Clock
 from tests.servers.dovecot import PASSWORD, Dovecot
 from tests.servers.graph import TOKEN, Graph
-from tests.servers.oauth import Login
+from tests.servers.oauth import AuthorizationServer
 from tests.surfaces.web.conftest import Office, Person, words
 
 OUTLOOK = {"provider": "outlook", "account_id": "office", "address": "alice@example.com"}
@@ -28,8 +28,8 @@ _SIGN_IN = re.compile(r'name="sign_in" value="([\w-]+)"')
 
 
 @pytest.fixture(scope="module")
-def login() -> Iterator[Login]:
-    with Login(TOKEN) as server:
+def login() -> Iterator[AuthorizationServer]:
+    with AuthorizationServer(TOKEN) as server:
         yield server
 
 
@@ -46,7 +46,7 @@ def dovecot() -> Iterator[Dovecot]:
 
 
 @pytest.fixture
-def settings(login: Login, graph: Graph) -> dict[str, str]:
+def settings(login: AuthorizationServer, graph: Graph) -> dict[str, str]:
     login.pending, login.refusal = 1, ""
     return {
         "POSTROOM_SECRETS": "file",
@@ -194,7 +194,7 @@ async def test_outlook_is_added_with_a_code(office: Office, owner: Person, graph
     ],
 )
 async def test_a_refused_code_is_explained(
-    office: Office, owner: Person, login: Login, refusal: str, reason: str
+    office: Office, owner: Person, login: AuthorizationServer, refusal: str, reason: str
 ) -> None:
     page = await started(owner, OUTLOOK)
     login.refusal = refusal
@@ -209,7 +209,7 @@ async def test_a_refused_code_is_explained(
 
 
 async def test_a_sign_in_that_is_told_to_slow_down_asks_less_often(
-    owner: Person, login: Login
+    owner: Person, login: AuthorizationServer
 ) -> None:
     page = await started(owner, OUTLOOK)
     login.refusal = "slow_down"
@@ -240,7 +240,7 @@ async def test_a_sign_in_belongs_to_who_started_it_and_ends(
 
 
 async def test_a_browser_comes_back_from_google_and_is_asked_to_go_on(
-    office: Office, owner: Person, login: Login
+    office: Office, owner: Person, login: AuthorizationServer
 ) -> None:
     page = await started(owner, GMAIL)
     url = unescape(re.findall(r'href="(http://127[^"]+/o/oauth2[^"]+)"', page.text)[0])
@@ -259,12 +259,14 @@ async def test_a_browser_comes_back_from_google_and_is_asked_to_go_on(
     assert onward.startswith("/accounts/back?")
     assert "You are not signed in to Postroom" in words(lost.text)
     # The emulated Google has no mailbox, so the account is not added, but the code was taken.
-    assert login.web.asked[-1].path == "/token"
+    assert login.web.requests[-1].path == "/token"
     assert 502 == finished.status_code
     assert TOKEN not in finished.text
 
 
-async def test_an_address_of_another_sign_in_is_refused(owner: Person, login: Login) -> None:
+async def test_an_address_of_another_sign_in_is_refused(
+    owner: Person, login: AuthorizationServer
+) -> None:
     first, second = await started(owner, GMAIL), await started(owner, GMAIL)
     url = unescape(re.findall(r'href="(http://127[^"]+/o/oauth2[^"]+)"', first.text)[0])
 

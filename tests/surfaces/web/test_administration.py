@@ -17,7 +17,7 @@ from tests.mails import deliver, mail, new_inbox
 from tests.pipeline.receiver import receiving, settled, telling
 from tests.servers.dovecot import PASSWORD, Dovecot
 from tests.servers.graph import Graph
-from tests.servers.oauth import Login
+from tests.servers.oauth import AuthorizationServer
 from tests.surfaces.web.chromium import (
     DESKTOP,
     NARROW,
@@ -152,7 +152,7 @@ async def test_accounts_are_added_with_a_password_and_with_a_code(
     browser: Browser,
     office: Office,
     dovecot: Dovecot,
-    login: Login,
+    login: AuthorizationServer,
     graph: Graph,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -196,7 +196,7 @@ async def test_accounts_are_added_with_a_password_and_with_a_code(
 
 @pytest.mark.parametrize("size", [PHONE], ids=["phone"])
 async def test_everything_works_without_javascript(
-    browser: Browser, office: Office, login: Login, size: dict[str, int]
+    browser: Browser, office: Office, login: AuthorizationServer, size: dict[str, int]
 ) -> None:
     page = await signed_in(browser, office, viewport=size, java_script_enabled=False)
 

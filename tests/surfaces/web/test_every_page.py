@@ -29,8 +29,8 @@ from postroom.surfaces.cli.commands.demo import seed_demo
 from postroom.surfaces.mcp.server import http_app, tool_text
 from postroom.surfaces.rest.server import AccessControl, build
 from postroom.surfaces.web.server import SECTIONS, web_mounts
+from tests.hostile_content import NO_ACCOUNT
 from tests.mails import mail
-from tests.strangers import NO_ACCOUNT
 from tests.surfaces.web.chromium import DESKTOP, PHONE, browser, signed_in, violations
 from tests.surfaces.web.conftest import Office
 

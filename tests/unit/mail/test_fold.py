@@ -31,7 +31,7 @@ def test_accents_count() -> None:
 
 
 @given(st.text())
-def test_folding_twice_changes_nothing(text: str) -> None:
+def test_folding_is_idempotent(text: str) -> None:
     once = fold(text)
 
     assert once == fold(once)

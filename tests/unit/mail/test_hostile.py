@@ -10,7 +10,7 @@ import pytest
 from postroom.mail.message import fingerprint
 from postroom.mail.parse import read_message
 from postroom.model.limits import Limits
-from tests.speed import takes_at_most
+from tests.cpu_limits import is_within
 from tests.unit.mail.hostile import HOSTILE
 
 pytestmark = pytest.mark.one_python
@@ -42,7 +42,7 @@ print(int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[
 def test_hostile_mail_is_read_in_time(name: str) -> None:
     raw = HOSTILE[name]()
 
-    assert takes_at_most(MAX_LOOPS, lambda: cpu_s(raw))
+    assert is_within(MAX_LOOPS, lambda: cpu_s(raw))
 
 
 def cpu_s(raw: bytes) -> float:

@@ -11,11 +11,11 @@ import pytest
 from postroom.errors import ProviderAuthFailed, ProviderError, RateLimited
 from postroom.model.account import RateLimits
 from postroom.providers.web.api import Api, ApiRefused, FixedHeader, RateLimiter, require_https
-from tests.servers.web import Answer, Asked, WebServer
+from tests.servers.web import HttpRequest, HttpResponse, WebServer
 
 
 @contextmanager
-def serving(answer: Callable[[Asked], Answer]) -> Iterator[tuple[Api, WebServer]]:
+def serving(answer: Callable[[HttpRequest], HttpResponse]) -> Iterator[tuple[Api, WebServer]]:
     with WebServer(answer) as server:
         rates = RateLimits(requests_per_second=1000, burst=100)
         yield (
@@ -31,10 +31,10 @@ def serving(answer: Callable[[Asked], Answer]) -> Iterator[tuple[Api, WebServer]
 
 
 async def test_it_waits_as_long_as_it_is_told_and_asks_again() -> None:
-    answers = [Answer(429, {}, {"Retry-After": "1"}), Answer(body={"good": True})]
+    answers = [HttpResponse(429, {}, {"Retry-After": "1"}), HttpResponse(body={"good": True})]
     moments = []
 
-    def answer(_: Asked) -> Answer:
+    def answer(_: HttpRequest) -> HttpResponse:
         moments.append(time.monotonic())
         return answers.pop(0)
 
@@ -47,20 +47,23 @@ async def test_it_waits_as_long_as_it_is_told_and_asks_again() -> None:
 
 
 async def test_a_long_wait_is_the_callers() -> None:
-    def busy(_: Asked) -> Answer:
-        return Answer(
+    def busy(_: HttpRequest) -> HttpResponse:
+        return HttpResponse(
             403, {"error": {"errors": [{"reason": "rateLimitExceeded"}]}}, {"Retry-After": "900"}
         )
 
     with serving(busy) as (api, server):
         with pytest.raises(RateLimited) as limited:
             await api.json("GET", "/x")
-        assert (900, 1) == (limited.value.retry_after, len(server.asked))
+        assert (900, 1) == (limited.value.retry_after, len(server.requests))
         await api.close()
 
 
 async def test_a_refused_login_and_a_refusal_are_told_apart_and_keep_the_token_secret() -> None:
-    with serving(lambda asked: Answer(401 if asked.path == "/a" else 400, {})) as (api, _):
+    with serving(lambda request: HttpResponse(401 if request.path == "/a" else 400, {})) as (
+        api,
+        _,
+    ):
         with pytest.raises(ProviderAuthFailed) as auth:
             await api.json("GET", "/a")
         with pytest.raises(ApiRefused) as refused:
@@ -72,7 +75,7 @@ async def test_a_refused_login_and_a_refusal_are_told_apart_and_keep_the_token_s
 async def test_answers_that_are_no_answers_are_errors() -> None:
     deep = b"[" * 50_000 + b"]" * 50_000
     bodies = {"/long": b"[" + b"1," * 60_000 + b"1]", "/deep": deep[:99_000], "/text": b"<html>"}
-    with serving(lambda asked: Answer(body=bodies[asked.path])) as (api, _):
+    with serving(lambda request: HttpResponse(body=bodies[request.path])) as (api, _):
         api.max_bytes = 100_000
         for path in bodies:
             with pytest.raises(ProviderError):

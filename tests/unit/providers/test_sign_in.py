@@ -10,17 +10,17 @@ import pytest
 from postroom.errors import InvalidInput, ProviderAuthFailed
 from postroom.model.account import UNUSED_REDIRECT
 from postroom.providers import oauth_client
-from tests.servers.oauth import Login
+from tests.servers.oauth import AuthorizationServer
 
 
 @pytest.fixture
-def login() -> Iterator[Login]:
-    with Login() as server:
+def login() -> Iterator[AuthorizationServer]:
+    with AuthorizationServer() as server:
         yield server
 
 
 @pytest.fixture
-def client(login: Login) -> oauth_client.Client:
+def client(login: AuthorizationServer) -> oauth_client.Client:
     return oauth_client.Client(
         authorize_url=f"{login.web.url}/authorize",
         token_url=f"{login.web.url}/token",
@@ -31,7 +31,7 @@ def client(login: Login) -> oauth_client.Client:
 
 
 async def test_a_browser_on_this_machine_comes_back_to_us(
-    login: Login, client: oauth_client.Client
+    login: AuthorizationServer, client: oauth_client.Client
 ) -> None:
     import asyncio
 
@@ -47,7 +47,7 @@ async def test_a_browser_on_this_machine_comes_back_to_us(
 
 
 async def test_an_address_can_be_pasted_but_not_that_of_another_sign_in(
-    login: Login, client: oauth_client.Client
+    login: AuthorizationServer, client: oauth_client.Client
 ) -> None:
     sign_in = oauth_client.start_sign_in(client, UNUSED_REDIRECT)
     back = login.sign_in(sign_in.url)
@@ -63,7 +63,9 @@ async def test_an_address_can_be_pasted_but_not_that_of_another_sign_in(
         await oauth_client.exchange(client, sign_in, "a guess")
 
 
-async def test_a_device_code_is_waited_for(login: Login, client: oauth_client.Client) -> None:
+async def test_a_device_code_is_waited_for(
+    login: AuthorizationServer, client: oauth_client.Client
+) -> None:
     sign_in = await oauth_client.start_device_sign_in(client)
 
     tokens = await oauth_client.finish_device_sign_in(client, sign_in)

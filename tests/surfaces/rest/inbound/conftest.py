@@ -19,7 +19,7 @@ from postroom.providers.http_clients import HttpsFetcher
 from postroom.providers.inbound_json import Ses
 from tests.mails import new_inbox
 from tests.servers.certificates import certificate
-from tests.servers.https import Pages, pages
+from tests.servers.https import HttpsPages, pages
 from tests.surfaces.rest.conftest import Rest, visiting
 from tests.surfaces.rest.inbound.postings import (
     MAILGUN_KEY,
@@ -51,7 +51,7 @@ class Elsewhere(HttpsFetcher):
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[Pages]:
+async def world(tmp_path: Path) -> AsyncIterator[HttpsPages]:
     """Amazon and Resend, as far as we read from them."""
     names = ("api.resend.com", "inbound-cdn.resend.com", "sns.eu-west-1.amazonaws.com")
     made = certificate(tmp_path / "world", *names)
@@ -68,7 +68,7 @@ async def world(tmp_path: Path) -> AsyncIterator[Pages]:
 
 
 @pytest.fixture
-async def services(tmp_path: Path, world: Pages) -> AsyncIterator[App]:
+async def services(tmp_path: Path, world: HttpsPages) -> AsyncIterator[App]:
     """A Postroom that all five may post to, in a world where it is always noon."""
     values = {
         "DATA_DIR": str(tmp_path / "data"),

@@ -102,7 +102,7 @@ async def test_the_settings_name_the_bucket(tmp_path, app):
 async def test_resend_is_asked_with_our_key_and_its_download_without(stranger, world):
     await resend().to(stranger)
 
-    (_, asking), (_, downloading) = world.asked
+    (_, asking), (_, downloading) = world.requests
     assert "Bearer re_canary_of_resend" == asking["authorization"]
     assert "authorization" not in downloading
 

@@ -71,14 +71,14 @@ async def test_a_certificate_from_elsewhere_is_not_even_read(stranger, world, pl
     answer = await sns(SigningCertURL=place).to(stranger)
 
     assert 401 == answer.status_code
-    assert [] == world.asked
+    assert [] == world.requests
 
 
 async def test_a_topic_that_is_not_ours_is_refused(stranger, world):
     answer = await sns(TopicArn=TOPIC.replace("1234", "4321")).to(stranger)
 
     assert 401 == answer.status_code
-    assert [] == world.asked
+    assert [] == world.requests
 
 
 async def test_amazon_signs_in_two_ways(stranger):
@@ -89,7 +89,9 @@ async def test_a_subscription_to_our_topic_is_confirmed(stranger, world):
     answer = await subscription().to(stranger)
 
     assert (200, "nothing") == (answer.status_code, answer.json()["status"])
-    assert "sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription&Token=t" == world.asked[-1][0]
+    assert (
+        "sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription&Token=t" == world.requests[-1][0]
+    )
 
 
 async def test_a_token_of_mailgun_is_good_for_one_mail(stranger):

@@ -1,4 +1,4 @@
-"""Work that a process of its own must survive: each function does one bad thing."""
+"""Functions to run in a worker process; each misbehaves in one way that must be contained."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import sys
 from pathlib import Path
 
 
-def shout(data: bytes, argument: int) -> str:
+def uppercase(data: bytes, argument: int) -> str:
     return data.decode().upper() * argument
 
 
-def refuse(data: bytes, argument: int) -> str:
+def raise_error(data: bytes, argument: int) -> str:
     raise ValueError("I would rather\nnot")
 
 
-def loop(data: bytes, argument: int) -> str:
+def loop_forever(data: bytes, argument: int) -> str:
     while True:
         pass
 
 
-def hoard(data: bytes, argument: int) -> str:
+def allocate(data: bytes, argument: int) -> str:
     return str(len([bytes(argument) for _ in range(1_000)]))
 
 
-def babble(data: bytes, argument: int) -> str:
+def print_garbage(data: bytes, argument: int) -> str:
     return "x" * argument
 
 

@@ -1,7 +1,7 @@
-"""Strangers have written everywhere they can in an installation; what must hold for its answers.
+"""An installation in which every field that a sender controls is hostile, and checks of answers.
 
-Every field that a stranger controls says `CANARY`; then every stored word of it is put back to
-what an older Postroom kept, with characters inside that do not show.
+Every such field contains `CANARY`; every stored text is then replaced by the form that older
+versions stored, with invisible characters in it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ OUR_OWN = ("audit", "drafts", "memor", "recall", "rules", "search_", "sqlite_")
 
 
 def hostile_mail(to: str, boundary: str = "b") -> bytes:
-    """A mail with the canary in every field; the attachment is too large to be shown at once."""
+    """A mail with the canary in every field; the attachment is too large to be returned at once."""
     word = CANARY
     return f"""\
 From: "{word}" <{word}@evil.example>
@@ -86,7 +86,7 @@ END:VCALENDAR
 
 
 async def hostile_installation(ctx: RequestContext) -> dict[str, Any]:
-    """Fill an installation; what there is to name, by the names of arguments."""
+    """Fill an installation; returns the ids of what it contains, by argument name."""
     inbox = await new_inbox(ctx)
     hook = await call(ctx, create_webhook, {"url": "https://hooks.example.com/"})
     ruled = await call(ctx, create_rule, {"rule_yaml": RULE, "dry_run": False})
@@ -137,7 +137,7 @@ async def _first_delivery(ctx: RequestContext, webhook_id: str) -> str:
 
 
 async def _as_older_versions_kept_it(ctx: RequestContext) -> None:
-    """Put characters that do not show into every stored word of a stranger."""
+    """Insert invisible characters into every stored text of a sender, as older versions did."""
     hidden = json.dumps([{"reason": "display", "excerpt": HIDDEN, "chars": len(HIDDEN)}])
 
     def write(tx: Transaction) -> None:
@@ -165,7 +165,7 @@ async def _as_older_versions_kept_it(ctx: RequestContext) -> None:
 
 
 def problems_with(name: str, body: Any) -> list[str]:
-    """What is wrong with one answer."""
+    """The problems in one answer."""
     text = json.dumps(body, ensure_ascii=False)
     found = []
     if any(char in text or json.dumps(char)[1:-1] in text for char in UNSEEN):
@@ -180,11 +180,11 @@ def problems_with(name: str, body: Any) -> list[str]:
 
 
 def _html(body: Any) -> str:
-    """The mail's own HTML is what it is; a caller must ask for it."""
+    """The HTML of the mail is returned unchanged; a caller must ask for it explicitly."""
     return str(body.get("html") or "-") if isinstance(body, dict) else "-"
 
 
-def is_about_strangers(body: Any) -> bool:
+def has_sender_content(body: Any) -> bool:
     return CANARY in json.dumps(body, ensure_ascii=False)
 
 
@@ -316,7 +316,7 @@ ELSEWHERE = frozenset(("receive_posting", "stream_events"))
 
 
 def arguments_of(operation: str, things: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of an operation, with what this installation calls the things."""
+    """The arguments of an operation, with the ids of this installation."""
     return {name: _filled(value, things) for name, value in ARGUMENTS[operation].items()}
 
 
@@ -331,7 +331,7 @@ def _filled(value: Any, things: dict[str, Any]) -> Any:
 
 
 def changes_last(operation: str) -> tuple[bool, bool]:
-    """Reading comes first, removing last, so that there is something to read."""
+    """Read operations first, deletions last, so that there is something to read."""
     return operation.startswith(("delete", "remove", "cancel")), not operation.startswith(
         ("get", "list", "search", "memory_", "link", "wait")
     )

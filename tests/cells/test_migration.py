@@ -13,12 +13,12 @@ from tests.servers.postroom import command
 TOLD = "SELECT subject FROM messages ORDER BY subject"
 
 
-def test_a_cell_is_migrated_while_the_other_works(
-    router: Nginx, both: list[Cell], postgres_server: Postgres
+def test_a_cell_is_migrated_while_the_other_is_in_use(
+    router: Nginx, two_cells: list[Cell], postgres_server: Postgres
 ) -> None:
-    other, moving = both
+    other, moving = two_cells
     target = postgres_server.new_database(is_empty=True)
-    with traffic(router, both) as (going_on, stopping):
+    with traffic(router, two_cells) as (going_on, stopping):
         until(lambda: len(stopping.acknowledged) > 5)
         source = moving.env["POSTROOM_DATABASE_URL"]
         moving.stop()

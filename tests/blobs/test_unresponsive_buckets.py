@@ -1,4 +1,4 @@
-"""Buckets that say nothing, or that they are set up wrong or full."""
+"""Buckets that do not respond, or report that they are misconfigured or full."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ELSEWHERE = "AWS_REGION or AWS_ENDPOINT_URL"
         ("200 OK", "Html", "AWS_ENDPOINT_URL"),
     ],
 )
-async def test_a_bucket_that_is_set_up_wrong_is_told_with_what_to_do(
+async def test_a_misconfigured_bucket_is_reported_with_a_remedy(
     faulty: tuple[ObjectBlobs, Faults],
     caplog: pytest.LogCaptureFixture,
     status: str,
@@ -48,7 +48,7 @@ async def test_a_bucket_that_is_set_up_wrong_is_told_with_what_to_do(
 
 
 @pytest.mark.parametrize("code", ["QuotaExceeded", "XMinioAdminBucketQuotaExceeded"])
-async def test_a_bucket_over_its_quota_is_full(
+async def test_a_bucket_over_its_quota_is_reported_as_full(
     faulty: tuple[ObjectBlobs, Faults], code: str
 ) -> None:
     blobs, faults = faulty
@@ -60,7 +60,7 @@ async def test_a_bucket_over_its_quota_is_full(
             await attempt
 
 
-async def test_an_object_store_without_space_is_full(
+async def test_an_object_store_without_space_is_reported_as_full(
     faulty: tuple[ObjectBlobs, Faults], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, faults = faulty
@@ -72,7 +72,7 @@ async def test_an_object_store_without_space_is_full(
         await ObjectBlobs.at("s3://postroom-test").put([b"a"])
 
 
-async def test_a_bucket_that_hangs_holds_no_reader_for_long(
+async def test_reads_from_a_hanging_bucket_time_out(
     reached: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = {"read_timeout": "50ms", "retry_config": {"max_retries": 0}}
@@ -86,7 +86,7 @@ async def test_a_bucket_that_hangs_holds_no_reader_for_long(
                 await attempt
 
 
-async def test_a_bucket_that_never_answers_a_write_is_left_alone_for_a_while_and_tried_again(
+async def test_a_bucket_without_responses_is_retried_after_a_pause(
     faulty: tuple[ObjectBlobs, Faults], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(objects, "_WRITE_S", 0.2)
@@ -101,11 +101,11 @@ async def test_a_bucket_that_never_answers_a_write_is_left_alone_for_a_while_and
     try:
         with pytest.raises(Unavailable, match="does not respond"):
             await blobs.put([b"a"])
-        faults.asked.clear()
+        faults.requests.clear()
         for attempt in (blobs.put([b"b"]), blobs.check()):
             with pytest.raises(Unavailable, match="does not respond"):
                 await attempt
-        asked = list(faults.asked)
+        asked = list(faults.requests)
     finally:
         is_well.set()
     clock = object_requests.monotonic
@@ -120,10 +120,10 @@ async def test_a_bucket_that_never_answers_a_write_is_left_alone_for_a_while_and
     assert frozenset() == await blobs.missing(keys)
 
 
-async def test_a_lot_of_blobs_waits_for_itself_as_long_as_it_takes(
+async def test_a_large_batch_does_not_count_as_a_stalled_queue(
     faulty: tuple[ObjectBlobs, Faults], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is no line that stands still, although only eight are written at a time."""
+    """Although only eight blobs are written at a time, the queue progresses."""
     monkeypatch.setattr(object_requests, "_STALLED_S", 0)
     monkeypatch.setattr(object_requests, "_LONG_QUEUE_STALLED_S", 0)
     blobs, _ = faulty
@@ -133,7 +133,7 @@ async def test_a_lot_of_blobs_waits_for_itself_as_long_as_it_takes(
     assert frozenset() == await blobs.missing(keys)
 
 
-async def test_a_bucket_that_hangs_is_not_tried_for_long(
+async def test_a_readiness_check_of_a_hanging_bucket_times_out(
     reached: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(objects, "_PROBE_S", 0.2)
@@ -144,7 +144,7 @@ async def test_a_bucket_that_hangs_is_not_tried_for_long(
             await ObjectBlobs.at(reached).check()
 
 
-async def test_a_server_without_tls_is_told_with_what_to_do(
+async def test_a_server_without_tls_is_reported_with_a_remedy(
     reached: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("AWS_ALLOW_HTTP")

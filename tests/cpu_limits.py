@@ -1,4 +1,4 @@
-"""Limits on CPU time that hold on machines of any speed: in multiples of a loop of Python."""
+"""Limits on CPU time that hold on any machine: multiples of the time of a fixed Python loop."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from functools import cache
 STEPS = 2_000_000
 
 
-def takes_at_most(loops: float, measure_s: Callable[[], float]) -> bool:
-    """Whether one of three measures is below the time of so many loops.
+def is_within(loops: float, measure_s: Callable[[], float]) -> bool:
+    """Whether one of three measurements is below the time of so many loops.
 
-    A machine that is busy makes one measure slow, and the loop beside it too.
+    On a busy machine one measurement may be slow, and the loop beside it too.
     """
     for _ in range(3):
         spent_s = measure_s()

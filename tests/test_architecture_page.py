@@ -1,4 +1,4 @@
-"""The map of the code names functions that exist."""
+"""The architecture page names functions that exist, and every folder."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ NAMED = sorted(set(re.findall(r"`(postroom[\w.]*)(?::([\w.]+))?`", ARCHITECTURE.
 
 
 @pytest.mark.parametrize(("module", "name"), NAMED, ids=lambda part: part or "module")
-def test_what_the_map_names_is_there(module: str, name: str) -> None:
+def test_the_named_functions_exist(module: str, name: str) -> None:
     found = importlib.import_module(module)
 
     assert reduce(getattr, filter(None, name.split(".")), found) is not None
 
 
-def test_the_map_has_every_folder() -> None:
+def test_every_folder_is_listed() -> None:
     rows = re.findall(r"^\| (`.*?) \|", ARCHITECTURE.read_text(), re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`([\w/]+)`", row)}
     source = ROOT / "src" / "postroom"
@@ -31,5 +31,5 @@ def test_the_map_has_every_folder() -> None:
     assert [] == [name for name in named if not (source / name).exists() and name != "approval"]
 
 
-def test_the_map_names_something() -> None:
+def test_functions_are_named() -> None:
     assert 40 < len(NAMED)

@@ -1,4 +1,4 @@
-"""A mailbox as another client sees it: the standard library's, which knows nothing of ours."""
+"""A mailbox as seen by another client: Python's imaplib, independent of the code under test."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.servers.dovecot import PASSWORD
 _UID = re.compile(rb"UID (\d+)")
 
 
-class Server(Protocol):
-    """A real server that runs."""
+class ImapServer(Protocol):
+    """A running IMAP server."""
 
     imap: int
     imaps: int
@@ -27,7 +27,7 @@ class Server(Protocol):
 
 
 @dataclass
-class Outside:
+class ImaplibMailbox:
     """One mailbox of one user; `wire_name` is its name in modified UTF-7."""
 
     imap: imaplib.IMAP4_SSL
@@ -74,18 +74,18 @@ class Outside:
         self._ask("UID STORE", str(uid), "+FLAGS.SILENT", f"({flag})")
 
     def remove(self, uid: int) -> None:
-        """Make a message vanish."""
+        """Delete and expunge a message."""
         self.flag(uid, r"\Deleted")
         self._ask("UID EXPUNGE", str(uid))
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Close the mailbox without removing anything."""
         if self.imap.state == "SELECTED":
             self.imap.unselect()
 
-    def make_anew(self) -> None:
-        """Delete the mailbox and make another of its name: its UIDVALIDITY changes."""
-        self.leave()
+    def recreate(self) -> None:
+        """Delete the mailbox and create it again: its UIDVALIDITY changes."""
+        self.close()
         self._ask("DELETE", self._quoted)
         self._ask("CREATE", self._quoted)
 
@@ -111,14 +111,14 @@ class Outside:
 
 
 @contextmanager
-def outside(
-    server: Server, user: str, name: str | None = None, wire_name: str | None = None
-) -> Iterator[Outside]:
-    """Log in with another client and open a mailbox there, a new one if none is named."""
+def imaplib_mailbox(
+    server: ImapServer, user: str, name: str | None = None, wire_name: str | None = None
+) -> Iterator[ImaplibMailbox]:
+    """Log in with imaplib and open a mailbox, a new one if none is named."""
     context = ssl.create_default_context(cafile=str(server.certificate))
     with imaplib.IMAP4_SSL("127.0.0.1", server.imaps, ssl_context=context, timeout=300) as imap:
         imap.login(user, PASSWORD)
-        box = Outside(imap, name or "", wire_name or name or "")
+        box = ImaplibMailbox(imap, name or "", wire_name or name or "")
         if name is None or wire_name is not None:
             box.name = name or f"t-{secrets.token_hex(6)}"
             box.wire_name = wire_name or box.name
