@@ -50,7 +50,7 @@ async def test_iterating_over_a_page_goes_through_all_pages(postroom, inbox):
         await postroom.receive_message(inbox.address, mail(f"Mail {number}", to=inbox.address))
 
     page = await postroom.list_messages(inbox_id=inbox.id, limit=2)
-    rows = await postroom.everything(page)
+    rows = await postroom.all_items(page)
 
     assert (5, 2, True) == (page.total, len(page.results), page.has_more)
     assert {f"Mail {number}" for number in range(5)} == {row.subject for row in rows}
@@ -161,7 +161,7 @@ async def test_a_key_and_its_limits(server, postroom, inbox):
     kind = type(postroom.client).__name__
 
     async for limited in make_client(kind, server.url, key.key):
-        seen = await limited.everything(await limited.list_inboxes())
+        seen = await limited.all_items(await limited.list_inboxes())
         with pytest.raises(Forbidden):
             await limited.create_inbox()
     async for stranger in make_client(kind, server.url, "pk_wrong"):
@@ -200,7 +200,7 @@ async def test_memories_are_kept_and_found(postroom, inbox):
     hits = await postroom.memory_search("What does Bo drink?", namespace=space)
     changed = await postroom.memory_update("tea", text="Bo drinks coffee.", namespace=space)
 
-    assert ["tea"] == [hit.key for hit in await postroom.everything(hits)]
+    assert ["tea"] == [hit.key for hit in await postroom.all_items(hits)]
     assert (2, "Bo drinks coffee.") == (changed.version, changed.text)
     assert (await postroom.memory_delete("tea", namespace=space)).key == "tea"
 
