@@ -1,4 +1,4 @@
-"""Live IMAP as an outside agent has it: the official client, a Postroom, a real Dovecot."""
+"""Live IMAP as an agent uses it: the official client, a Postroom, a real Dovecot."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Body = dict[str, Any]
 
 
 def account_variables(server: ImapServer, account: str, user: str) -> dict[str, str]:
-    """What to set for a live account."""
+    """The environment variables of a live account."""
     values = {
         "HOST": "127.0.0.1",
         "PORT": str(server.imaps),
@@ -37,12 +37,12 @@ def account_variables(server: ImapServer, account: str, user: str) -> dict[str, 
 
 @dataclass(frozen=True)
 class Agent:
-    """Calls tools and checks of every answer what must hold for all of them."""
+    """Calls tools, and checks properties that every answer must have."""
 
     client: Client
 
     async def call(self, tool: str, /, **arguments: Any) -> Body:
-        """The whole answer, or the whole error."""
+        """The complete result of a call, successful or not."""
         result = await self.client.call_tool(tool, arguments)
         body = result.structured_content
         assert body is not None
@@ -53,14 +53,14 @@ class Agent:
         return body
 
     async def data(self, tool: str, /, **arguments: Any) -> Body:
-        """What a call that worked gives, in whole or in part."""
+        """The data of a successful call, complete or partial."""
         body = await self.call(tool, **arguments)
         assert "error" not in body, body
         data: Body = body["data"]
         return data
 
     async def error(self, tool: str, /, **arguments: Any) -> Body:
-        """What a call that was refused says."""
+        """The error of a refused call."""
         body = await self.call(tool, **arguments)
         assert "error" in body, body
         error: Body = body["error"]
@@ -96,7 +96,7 @@ def dovecot() -> Iterator[Dovecot]:
 
 @pytest.fixture(scope="session")
 def variables(dovecot: Dovecot) -> dict[str, str]:
-    """Two accounts, and leave to change them."""
+    """Two accounts with changes enabled."""
     return {
         **account_variables(dovecot, "DEFAULT", "alice"),
         **account_variables(dovecot, "WORK", "bob"),
@@ -114,32 +114,32 @@ def live_server(
 
 @pytest.fixture
 async def agent(live_server: Running) -> AsyncIterator[Agent]:
-    """An agent over HTTP; over stdio the tools are the same, which one test shows."""
+    """An agent over HTTP; one test shows that the tools over stdio are the same."""
     async with agent_over_http(live_server) as opened:
         yield opened
 
 
 @pytest.fixture
 def box(dovecot: Dovecot) -> Iterator[ImaplibMailbox]:
-    """A mailbox of the test's own, in the account `default`."""
+    """A mailbox for one test, in the account `default`."""
     with imaplib_mailbox(dovecot, "alice") as opened:
         yield opened
 
 
 @pytest.fixture
-def there(dovecot: Dovecot) -> Iterator[ImaplibMailbox]:
+def other_box(dovecot: Dovecot) -> Iterator[ImaplibMailbox]:
     """Another mailbox of the account `default`."""
     with imaplib_mailbox(dovecot, "alice") as opened:
         yield opened
 
 
 @pytest.fixture
-def at_work(dovecot: Dovecot) -> Iterator[ImaplibMailbox]:
+def work_box(dovecot: Dovecot) -> Iterator[ImaplibMailbox]:
     """A mailbox of the account `work`."""
     with imaplib_mailbox(dovecot, "bob") as opened:
         yield opened
 
 
 def id_of(box: ImaplibMailbox, uid: int, account: str = "default") -> str:
-    """The message_id of a message, as the contract writes it."""
+    """The message_id of a message, in the form of the contract."""
     return f"imap:{account}:{box.name}:{box.uidvalidity}:{uid}"

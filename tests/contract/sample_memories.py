@@ -1,4 +1,4 @@
-"""Memories for questions to find."""
+"""Memories that the search tests look for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The doors by which an outside client enters: REST, MCP over HTTP, MCP over stdio, the CLI."""
+"""Clients of each surface: REST, MCP over HTTP, MCP over stdio, and the command line."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.servers.fork_server import ForkServer, shared_fork_server
 from tests.servers.postroom import Running, forked_command
 
-PATIENCE_S = 120
+TIMEOUT_S = 120
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""These servers speak plain HTTP: a client need not read all authorities of the system."""
+"""These servers use plain HTTP: a client need not load the certificates of the system."""
 
 PATHS = {
     "create_inbox": ("POST", "/v1/inboxes"),
@@ -86,31 +86,31 @@ COMMANDS = {
     "create_alias": "identity create",
     "get_capabilities": "account capabilities",
 }
-"""Where the command line has each tool."""
+"""The command of each tool."""
 
 
-class Refused(Exception):
-    """The door said no: our kind of error, and the sentence."""
+class CallRefused(Exception):
+    """An error response: its kind and its message."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
 
 
-class AccessControl(Protocol):
-    """One way in."""
+class SurfaceClient(Protocol):
+    """A client of one surface."""
 
     async def call(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
-        """Ask for one thing. Raises Refused."""
+        """Call one operation. Raises CallRefused."""
 
 
-class RestDoor:
-    """REST, as a program would use it."""
+class RestClient:
+    """REST, called over HTTP."""
 
     def __init__(self, server: Running) -> None:
         headers = {"Authorization": f"Bearer {server.key}"}
         self.http = httpx2.AsyncClient(
-            base_url=server.url, headers=headers, timeout=PATIENCE_S, verify=NO_TLS
+            base_url=server.url, headers=headers, timeout=TIMEOUT_S, verify=NO_TLS
         )
 
     async def call(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class RestDoor:
             response = await self.http.request(method, path, json=left)
         body: dict[str, Any] = response.json()
         if response.is_error:
-            raise Refused(body["code"], body["detail"])
+            raise CallRefused(body["code"], body["detail"])
         return body
 
 
@@ -136,8 +136,8 @@ def _plain(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-class McpDoor:
-    """MCP, with the official client."""
+class McpClient:
+    """MCP, called by the official client."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -147,12 +147,12 @@ class McpDoor:
         body: dict[str, Any] = result.structured_content or {}
         assert body == json.loads(result.content[0].text)  # type: ignore[union-attr]
         if result.is_error:
-            raise Refused(body["error"]["details"]["kind"], body["error"]["message"])
+            raise CallRefused(body["error"]["details"]["kind"], body["error"]["message"])
         return body
 
 
-class CliDoor:
-    """The command line, a process for each call."""
+class CliClient:
+    """The command line, one process for each call."""
 
     def __init__(self, server: Running, fork_server: ForkServer) -> None:
         self._env = server.env
@@ -166,7 +166,7 @@ class CliDoor:
             body: dict[str, Any] = json.loads(ended.out)
             return body
         error = json.loads(ended.err)["error"]
-        raise Refused(error["code"], error["message"])
+        raise CallRefused(error["code"], error["message"])
 
 
 def _option(name: str, value: Any) -> list[str]:
@@ -179,22 +179,22 @@ def _option(name: str, value: Any) -> list[str]:
 
 
 @asynccontextmanager
-async def open_door(kind: str, server: Running) -> AsyncIterator[AccessControl]:
-    """Open one of the doors to a server, or to its folder."""
+async def open_client(kind: str, server: Running) -> AsyncIterator[SurfaceClient]:
+    """Open a client of one kind to a server, or to its data folder."""
     if kind == "rest":
-        door = RestDoor(server)
-        async with door.http:
-            yield door
+        client = RestClient(server)
+        async with client.http:
+            yield client
     elif kind == "mcp-http":
         headers = {"Authorization": f"Bearer {server.key}"}
-        async with httpx2.AsyncClient(headers=headers, timeout=PATIENCE_S, verify=NO_TLS) as http:
+        async with httpx2.AsyncClient(headers=headers, timeout=TIMEOUT_S, verify=NO_TLS) as http:
             transport = streamable_http_client(f"{server.url}/mcp", http_client=http)
             async with Client(transport) as client:
-                yield McpDoor(client)
+                yield McpClient(client)
     elif kind == "mcp-stdio":
         program, *words = forked_command("mcp")
         parameters = StdioServerParameters(command=program, args=words, env=server.env)
         async with Client(parameters) as client:
-            yield McpDoor(client)
+            yield McpClient(client)
     else:
-        yield CliDoor(server, shared_fork_server())
+        yield CliClient(server, shared_fork_server())

@@ -1,4 +1,4 @@
-"""Contract 001 by an outside MCP client, with an account of each kind beside a local inbox."""
+"""Contract 001 with an external MCP client: an account of each kind, and a local inbox."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.contract.doors import AccessControl, RestDoor, open_door
 from tests.contract.requirements import requirement
+from tests.contract.surface_clients import RestClient, SurfaceClient, open_client
 from tests.mails import mail
 from tests.providers.accounts.conftest import needs_root
 from tests.providers.accounts.worlds import World, open_world
@@ -24,17 +24,17 @@ TURNS = 3
 
 
 @dataclass
-class Neighbourhood:
-    """A server with an account of each kind, the mailboxes behind them, and two ways in."""
+class AllAccounts:
+    """A server with an account of each kind, their remote mailboxes, and two clients."""
 
     worlds: dict[str, World]
     inboxes: dict[str, str]
-    rest: RestDoor
-    agent: AccessControl
+    rest: RestClient
+    agent: SurfaceClient
 
 
 @asynccontextmanager
-async def neighbourhood(folder: Path) -> AsyncIterator[Neighbourhood]:
+async def all_accounts(folder: Path) -> AsyncIterator[AllAccounts]:
     async with AsyncExitStack() as stack:
         worlds = {k: await stack.enter_async_context(open_world(k)) for k in KINDS}
         settings = {"POSTROOM_SECRETS": "file", "POSTROOM_DOMAIN": "local.example"}
@@ -47,23 +47,23 @@ async def neighbourhood(folder: Path) -> AsyncIterator[Neighbourhood]:
                 date = begin + timedelta(minutes=turn * 10 + number)
                 world.deliver(mail(f"Report {turn} {kind}", date=date, to=f"ana@{kind}.example"))
         server = stack.enter_context(running(folder / "data", **settings))
-        rest = RestDoor(server)
+        rest = RestClient(server)
         await stack.enter_async_context(rest.http)
-        agent = await stack.enter_async_context(open_door("mcp-http", server))
-        here = Neighbourhood(worlds, await settled(rest, worlds), rest, agent)
+        agent = await stack.enter_async_context(open_client("mcp-http", server))
+        accounts = AllAccounts(worlds, await added_accounts(rest, worlds), rest, agent)
         local = await agent.call("create_inbox", address="ana@local.example")
-        here.inboxes["local"] = local["id"]
+        accounts.inboxes["local"] = local["id"]
         for turn in range(TURNS):
             raw = mail(f"Report {turn} local", date=begin + timedelta(minutes=turn * 10 + 5))
             to = {"recipient": "ana@local.example"}
             headers = {"Content-Type": "message/rfc822"}
             answer = await rest.http.post("/v1/inbound", params=to, content=raw, headers=headers)
             assert 201 == answer.status_code
-        yield here
+        yield accounts
 
 
-async def settled(rest: RestDoor, worlds: dict[str, World]) -> dict[str, str]:
-    """Add the accounts and wait until each was read once; their inboxes."""
+async def added_accounts(rest: RestClient, worlds: dict[str, World]) -> dict[str, str]:
+    """Add the accounts and wait until each was synced once; returns their inboxes."""
     for kind, world in worlds.items():
         answer = await rest.http.post("/v1/accounts", json={"account_id": kind, **world.arguments})
         assert 201 == answer.status_code, answer.text
@@ -73,11 +73,11 @@ async def settled(rest: RestDoor, worlds: dict[str, World]) -> dict[str, str]:
         is_done = all((row["state"], row["synced"]) == ("ready", TURNS) for row in rows)
         return {row["id"]: row["inbox_id"] for row in rows} if is_done else None
 
-    return await once(all_are_read)
+    return await poll(all_are_read)
 
 
-async def once(ask: Callable[[], Awaitable[Any]]) -> Any:
-    """What an answer is as soon as it is something."""
+async def poll(ask: Callable[[], Awaitable[Any]]) -> Any:
+    """Repeat a call until its result is not empty."""
     async with asyncio.timeout(120):
         while not (found := await ask()):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
@@ -86,25 +86,27 @@ async def once(ask: Callable[[], Awaitable[Any]]) -> Any:
 
 @requirement("mail:search-page")
 @pytest.mark.may_skip("Cyrus starts only as root")
-async def test_one_search_over_every_kind_of_account_is_one_page_with_one_total(
+async def test_a_search_over_every_kind_of_account_is_one_page_with_one_total(
     tmp_path: Path,
 ) -> None:
     needs_root()
-    async with neighbourhood(tmp_path) as here:
-        page = await here.agent.call("search_messages", q="REPORT", limit=50)
+    async with all_accounts(tmp_path) as accounts:
+        page = await accounts.agent.call("search_messages", q="REPORT", limit=50)
         parts, cursor = [], {}
         while not parts or parts[-1]["has_more"]:
-            parts.append(await here.agent.call("search_messages", q="report", limit=4, **cursor))
+            parts.append(
+                await accounts.agent.call("search_messages", q="report", limit=4, **cursor)
+            )
             cursor = {"cursor": parts[-1].get("next_cursor")}
-        removed = await here.rest.http.delete("/v1/accounts/outlook")
-        left = await here.agent.call("search_messages", q="report")
+        removed = await accounts.rest.http.delete("/v1/accounts/outlook")
+        left = await accounts.agent.call("search_messages", q="report")
 
         newest_first = [
             f"Report {turn} {kind}" for turn in (2, 1, 0) for kind in ("local", *reversed(KINDS))
         ]
         assert newest_first == [row["subject"] for row in page["results"]]
         assert (15, 15, 15) == (page["count"], page["total"], page["total_count"])
-        assert {*here.inboxes.values()} == {row["inbox_id"] for row in page["results"]}
+        assert {*accounts.inboxes.values()} == {row["inbox_id"] for row in page["results"]}
         assert newest_first == [row["subject"] for part in parts for row in part["results"]]
         assert {15} == {part["total"] for part in parts}
         assert (204, 12) == (removed.status_code, left["total"])
@@ -114,18 +116,18 @@ async def test_one_search_over_every_kind_of_account_is_one_page_with_one_total(
 @pytest.mark.may_skip("Cyrus starts only as root")
 async def test_every_tool_works_on_every_kind_of_account(tmp_path: Path) -> None:
     needs_root()
-    async with neighbourhood(tmp_path) as here:
+    async with all_accounts(tmp_path) as accounts:
         for kind in KINDS:
-            await read_with_every_tool(here, kind)
-            await change_with_every_tool(here, kind)
-            await send_with_every_tool(here, kind)
-        told = await here.agent.call("get_capabilities")
+            await read_with_every_tool(accounts, kind)
+            await change_with_every_tool(accounts, kind)
+            await send_with_every_tool(accounts, kind)
+        told = await accounts.agent.call("get_capabilities")
 
         assert ("local", {*KINDS}) == (told["provider"], {a["provider"] for a in told["accounts"]})
 
 
-async def read_with_every_tool(here: Neighbourhood, kind: str) -> None:
-    agent, inbox_id = here.agent, here.inboxes[kind]
+async def read_with_every_tool(accounts: AllAccounts, kind: str) -> None:
+    agent, inbox_id = accounts.agent, accounts.inboxes[kind]
     own = {"inbox_id": inbox_id, "from": "ana@example.com", "after_date": "2020-01-01"}
     found = await agent.call("search_messages", q="report", **own)
     assert TURNS == found["total"]
@@ -139,8 +141,8 @@ async def read_with_every_tool(here: Neighbourhood, kind: str) -> None:
     assert (kind, True) == (told["provider"], told["can_send"])
 
 
-async def change_with_every_tool(here: Neighbourhood, kind: str) -> None:
-    agent, world = here.agent, here.worlds[kind]
+async def change_with_every_tool(accounts: AllAccounts, kind: str) -> None:
+    agent, world = accounts.agent, accounts.worlds[kind]
     subject = f"Report 1 {kind}"
     found = await agent.call("search_messages", q=subject)
     ids = [row["id"] for row in found["results"]]
@@ -150,17 +152,17 @@ async def change_with_every_tool(here: Neighbourhood, kind: str) -> None:
     assert [ids] * 3 == [result["succeeded"] for result in (labelled, flagged, moved)]
 
     async def is_there() -> bool:
-        there = await asyncio.to_thread(world.find, subject)
-        if there is None:  # on its way from one mailbox to the other, between two looks
+        other_box = await asyncio.to_thread(world.find, subject)
+        if other_box is None:  # moved between the two requests
             return False
-        is_marked = {"seen", "flagged"} == there.flags and "agenda" in there.labels
-        return is_marked and "Archive" == there.mailbox
+        is_marked = {"seen", "flagged"} == other_box.flags and "agenda" in other_box.labels
+        return is_marked and "Archive" == other_box.mailbox
 
-    await once(is_there)
+    await poll(is_there)
 
 
-async def send_with_every_tool(here: Neighbourhood, kind: str) -> None:
-    agent, world, inbox_id = here.agent, here.worlds[kind], here.inboxes[kind]
+async def send_with_every_tool(accounts: AllAccounts, kind: str) -> None:
+    agent, world, inbox_id = accounts.agent, accounts.worlds[kind], accounts.inboxes[kind]
     alias = {"email": f"ana+sales@{kind}.example", "name": "Sales", "signature": "<b>The desk</b>"}
     made = await agent.call("create_alias", inbox_id=inbox_id, **alias)
     listed = await agent.call("list_identities", inbox_id=inbox_id)
@@ -176,7 +178,7 @@ async def send_with_every_tool(here: Neighbourhood, kind: str) -> None:
     async def has_left() -> list[bytes]:
         return [raw for raw in world.sent() if f"From {kind}".encode() in raw]
 
-    (raw,) = await once(has_left)
+    (raw,) = await poll(has_left)
     assert made["email"].encode() in raw
     assert b"The desk" in raw
     message = await agent.call("get_message", message_id=sent["message_id"])

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.contract.live import Agent, account_variables, agent_over_http, agent_over_stdio
+from tests.contract.live_imap import Agent, account_variables, agent_over_http, agent_over_stdio
 from tests.contract.requirements import requirement
 from tests.servers.dovecot import PASSWORD, Dovecot
 from tests.servers.imaplib_client import ImaplibMailbox, imaplib_mailbox

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.live import Agent, id_of
+from tests.contract.live_imap import Agent, id_of
 from tests.contract.requirements import requirement
 from tests.mails import mail
 from tests.pdf import make_pdf

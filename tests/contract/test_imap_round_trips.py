@@ -1,4 +1,4 @@
-"""What live IMAP costs, counted by a proxy between a Postroom and a real Dovecot."""
+"""The round trips and bytes of live IMAP, counted by a proxy in front of a real Dovecot."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from tests.contract.live import Agent, account_variables, agent_over_stdio, id_of
+from tests.contract.live_imap import Agent, account_variables, agent_over_stdio, id_of
 from tests.contract.requirements import requirement
 from tests.mails import mail
 from tests.servers.dovecot import Dovecot
@@ -28,7 +28,7 @@ async def proxy(dovecot: Dovecot) -> AsyncIterator[Proxy]:
 
 @pytest.fixture
 async def counted(tmp_path: Path, dovecot: Dovecot, proxy: Proxy) -> AsyncIterator[Agent]:
-    """An agent whose every byte to and from the account passes the proxy."""
+    """An agent whose traffic with the account goes through the proxy."""
     variables = account_variables(dovecot, "DEFAULT", "alice")
     variables["MAIL_IMAP_DEFAULT_PORT"] = str(proxy.port)
     async with agent_over_stdio(tmp_path / "data", variables, "--toolsets", "imap") as agent:
@@ -77,7 +77,7 @@ async def test_a_warm_message_takes_three_round_trips(
 async def test_of_a_mail_of_25_megabytes_only_the_text_is_read(
     counted: Agent, proxy: Proxy, box: ImaplibMailbox
 ) -> None:
-    # What cannot be packed, or COMPRESS would hide what is read in vain.
+    # Incompressible, or COMPRESS would hide bytes that are read unnecessarily.
     noise = Random(25).randbytes(25 * MB * 3 // 4)
     files = [("large.bin", "application/octet-stream", noise)]
     uid = box.append(mail("Large", "The text. " * 400, attachments=files))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.live import Agent, agent_over_stdio, id_of
+from tests.contract.live_imap import Agent, agent_over_stdio, id_of
 from tests.contract.requirements import requirement
 from tests.mails import mail
 from tests.servers.dovecot import Dovecot
@@ -196,7 +196,7 @@ async def test_a_cursor_excludes_every_criterion(
 
 @requirement("imap:search-cursor")
 async def test_a_forged_or_foreign_cursor_is_refused(
-    agent: Agent, box: ImaplibMailbox, there: ImaplibMailbox
+    agent: Agent, box: ImaplibMailbox, other_box: ImaplibMailbox
 ) -> None:
     for number in range(2):
         box.append(mail(f"Mail {number}"))
@@ -206,7 +206,7 @@ async def test_a_forged_or_foreign_cursor_is_refused(
     for wrong in (forged, "nonsense", cursor[:20]):
         error = await agent.error("imap_search_messages", mailbox=box.name, cursor=wrong)
         assert "invalid_input" == error["code"]
-    foreign = await agent.error("imap_search_messages", mailbox=there.name, cursor=cursor)
+    foreign = await agent.error("imap_search_messages", mailbox=other_box.name, cursor=cursor)
     other = await agent.error(
         "imap_search_messages", mailbox=box.name, account_id="work", cursor=cursor
     )

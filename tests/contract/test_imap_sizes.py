@@ -1,4 +1,4 @@
-"""Live answers fit a model's context, whatever somebody has sent."""
+"""Answers of live tools fit a model's context, whatever the mailbox contains."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.live import Agent, id_of
+from tests.contract.live_imap import Agent, id_of
 from tests.mails import mail
 from tests.servers.imaplib_client import ImaplibMailbox
 

@@ -1,4 +1,4 @@
-"""Contract 002: changing live mailboxes, behind a gate."""
+"""Contract 002: changing live mailboxes, if changes are enabled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.live import Agent, account_variables, agent_over_stdio, id_of
+from tests.contract.live_imap import Agent, account_variables, agent_over_stdio, id_of
 from tests.contract.requirements import requirement
 from tests.mails import mail
 from tests.servers.dovecot import Dovecot
@@ -30,7 +30,7 @@ def codes(data: dict[str, Any]) -> list[str]:
 
 
 @requirement("imap:gate")
-async def test_without_leave_every_change_is_refused_first_of_all(
+async def test_without_permission_every_change_is_refused_first(
     tmp_path: Path, variables: dict[str, str], box: ImaplibMailbox
 ) -> None:
     uid = box.append(mail("Mine"))
@@ -122,35 +122,35 @@ async def test_flags_that_do_not_fit_are_refused(
 
 @requirement("imap:copy")
 async def test_a_copy_has_a_new_id_and_leaves_the_original(
-    agent: Agent, box: ImaplibMailbox, there: ImaplibMailbox
+    agent: Agent, box: ImaplibMailbox, other_box: ImaplibMailbox
 ) -> None:
     uid = box.append(mail("Copied"), [r"\Seen"])
 
     body = await agent.call(
-        "imap_copy_message", message_id=id_of(box, uid), destination_mailbox=there.name
+        "imap_copy_message", message_id=id_of(box, uid), destination_mailbox=other_box.name
     )
 
-    (new,) = there.uids()
+    (new,) = other_box.uids()
     assert {
         "status": "ok",
         "issues": [],
         "source_account_id": "default",
         "destination_account_id": "default",
         "source_mailbox": box.name,
-        "destination_mailbox": there.name,
+        "destination_mailbox": other_box.name,
         "message_id": id_of(box, uid),
-        "new_message_id": id_of(there, new),
+        "new_message_id": id_of(other_box, new),
         "steps_attempted": 1,
         "steps_succeeded": 1,
     } == body["data"]
-    assert f"The message was copied to {there.name}" == body["summary"]
+    assert f"The message was copied to {other_box.name}" == body["summary"]
     assert [uid] == box.uids()
-    assert {r"\Seen"} == there.flags(new)
+    assert {r"\Seen"} == other_box.flags(new)
 
 
 @requirement("imap:copy-account")
 async def test_a_copy_to_another_account_keeps_bytes_flags_and_date(
-    agent: Agent, box: ImaplibMailbox, at_work: ImaplibMailbox
+    agent: Agent, box: ImaplibMailbox, work_box: ImaplibMailbox
 ) -> None:
     moment = datetime(2021, 5, 6, 7, 8, 9, tzinfo=UTC)
     uid = box.append(mail("Travels", "ü" * 1000), [r"\Seen", "$Todo"], moment)
@@ -158,11 +158,11 @@ async def test_a_copy_to_another_account_keeps_bytes_flags_and_date(
     data = await agent.data(
         "imap_copy_message",
         message_id=id_of(box, uid),
-        destination_mailbox=at_work.name,
+        destination_mailbox=work_box.name,
         destination_account_id="work",
     )
 
-    (new,) = at_work.uids()
+    (new,) = work_box.uids()
     assert ("ok", "default", "work", 2, 2) == (
         data["status"],
         data["source_account_id"],
@@ -170,10 +170,10 @@ async def test_a_copy_to_another_account_keeps_bytes_flags_and_date(
         data["steps_attempted"],
         data["steps_succeeded"],
     )
-    assert id_of(at_work, new, "work") == data["new_message_id"]
-    assert box.raw(uid) == at_work.raw(new)
-    assert {r"\Seen", "$Todo"} == at_work.flags(new)
-    assert box.arrival(uid) == at_work.arrival(new)
+    assert id_of(work_box, new, "work") == data["new_message_id"]
+    assert box.raw(uid) == work_box.raw(new)
+    assert {r"\Seen", "$Todo"} == work_box.flags(new)
+    assert box.arrival(uid) == work_box.arrival(new)
 
 
 @requirement("imap:copy")
@@ -214,29 +214,29 @@ async def test_an_unknown_destination_account_is_not_found(
 
 @requirement("imap:move")
 async def test_a_moved_message_has_a_new_id(
-    agent: Agent, box: ImaplibMailbox, there: ImaplibMailbox
+    agent: Agent, box: ImaplibMailbox, other_box: ImaplibMailbox
 ) -> None:
     uid, other = box.append(mail("Moved"), [r"\Flagged"]), box.append(mail("Stays"))
     box.flag(other, r"\Deleted")
 
     body = await agent.call(
-        "imap_move_message", message_id=id_of(box, uid), destination_mailbox=there.name
+        "imap_move_message", message_id=id_of(box, uid), destination_mailbox=other_box.name
     )
 
-    (new,) = there.uids()
+    (new,) = other_box.uids()
     assert {
         "status": "ok",
         "issues": [],
         "account_id": "default",
         "source_mailbox": box.name,
-        "destination_mailbox": there.name,
+        "destination_mailbox": other_box.name,
         "message_id": id_of(box, uid),
-        "new_message_id": id_of(there, new),
+        "new_message_id": id_of(other_box, new),
         "steps_attempted": 1,
         "steps_succeeded": 1,
     } == body["data"]
     assert [other] == box.uids()
-    assert {r"\Flagged"} == there.flags(new)
+    assert {r"\Flagged"} == other_box.flags(new)
 
 
 @requirement("imap:move")
@@ -264,26 +264,26 @@ async def test_a_destination_that_cannot_be_is_refused(agent: Agent, name: str) 
 
 
 @asynccontextmanager
-async def knowing_less(
+async def agent_of_limited_server(
     tmp_path: Path, capability: str
 ) -> AsyncIterator[tuple[Agent, ImaplibMailbox, ImaplibMailbox]]:
-    """An account at a server that says it can do no more than this."""
+    """An account at a server that announces only these capabilities."""
     with Dovecot(capability=f"IMAP4rev1 LITERAL+ {capability}") as server:
         given = account_variables(server, "DEFAULT", "alice")
         given["MAIL_IMAP_WRITE_ENABLED"] = "true"
-        with imaplib_mailbox(server, "alice") as box, imaplib_mailbox(server, "alice") as there:
+        with imaplib_mailbox(server, "alice") as box, imaplib_mailbox(server, "alice") as other_box:
             async with agent_over_stdio(tmp_path, given) as agent:
-                yield agent, box, there
+                yield agent, box, other_box
 
 
 @requirement("imap:move-fallback")
 async def test_without_move_a_message_is_copied_and_then_removed(tmp_path: Path) -> None:
-    async with knowing_less(tmp_path, "UIDPLUS") as (agent, box, there):
+    async with agent_of_limited_server(tmp_path, "UIDPLUS") as (agent, box, other_box):
         uid, other = box.append(mail("Moved")), box.append(mail("Stays"))
         box.flag(other, r"\Deleted")
         box.close()
         data = await agent.data(
-            "imap_move_message", message_id=id_of(box, uid), destination_mailbox=there.name
+            "imap_move_message", message_id=id_of(box, uid), destination_mailbox=other_box.name
         )
 
         assert ("ok", 3, 3) == (
@@ -291,7 +291,7 @@ async def test_without_move_a_message_is_copied_and_then_removed(tmp_path: Path)
             data["steps_attempted"],
             data["steps_succeeded"],
         )
-        assert id_of(there, there.uids()[0]) == data["new_message_id"]
+        assert id_of(other_box, other_box.uids()[0]) == data["new_message_id"]
         assert [other] == box.uids()
 
 
@@ -299,12 +299,12 @@ async def test_without_move_a_message_is_copied_and_then_removed(tmp_path: Path)
 async def test_without_uidplus_the_original_stays_flagged_and_that_is_said(
     tmp_path: Path,
 ) -> None:
-    async with knowing_less(tmp_path, "") as (agent, box, there):
+    async with agent_of_limited_server(tmp_path, "") as (agent, box, other_box):
         uid, other = box.append(mail("Copied")), box.append(mail("Theirs"))
         box.flag(other, r"\Deleted")
         box.close()
         moved = await agent.call(
-            "imap_move_message", message_id=id_of(box, uid), destination_mailbox=there.name
+            "imap_move_message", message_id=id_of(box, uid), destination_mailbox=other_box.name
         )
         deleted = await agent.data("imap_delete_message", message_id=id_of(box, uid), confirm=True)
 
@@ -318,7 +318,7 @@ async def test_without_uidplus_the_original_stays_flagged_and_that_is_said(
         )
         assert [uid, other] == box.uids()
         assert r"\Deleted" in box.flags(uid)
-        assert 1 == len(there.uids())
+        assert 1 == len(other_box.uids())
 
 
 @requirement("imap:delete")
