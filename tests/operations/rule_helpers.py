@@ -1,4 +1,4 @@
-"""Rules that tests keep, and how they see what these have done."""
+"""Create rules and plans, and read their effects."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def rule(when: str = "{subject: {contains: invoice}}", then: str = "mark_read", 
     return f"name: r\nwhen: [{when}]\nthen: [{then}]\n{more}"
 
 
-async def bearer(app, ctx, *, scopes=ALL_SCOPES, **limits):
-    """Whoever bears a new key, as they see the installation."""
+async def context_of_key(app, ctx, *, scopes=ALL_SCOPES, **limits):
+    """The request context of a new key."""
     key = await call(ctx, keys.create_key, {"name": "k", "scopes": sorted(scopes), **limits})
     return app.context(await app.authenticate(key.key))
 

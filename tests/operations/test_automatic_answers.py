@@ -1,4 +1,4 @@
-"""Machines answer persons, once a day, and never each other."""
+"""Automatic answers go to people, once a day, and never to machines."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_a_person_gets_one_automatic_answer_a_day(ctx: RequestContext, inb
 
 
 async def _answer(ctx: RequestContext, message_id: str, words: str) -> str:
-    """What became of an automatic answer: its status, or why there is none."""
+    """The status of an automatic answer, or the reason why there is none."""
     arguments = {"message_id": message_id, "body_text": words, "automatic": True}
     try:
         return (await call(ctx, reply_to_message, arguments)).status
@@ -74,7 +74,7 @@ async def _answer(ctx: RequestContext, message_id: str, words: str) -> str:
         return str(error)
 
 
-async def test_of_many_automatic_answers_at_once_there_is_one(
+async def test_concurrent_automatic_answers_send_one_mail(
     ctx: RequestContext, inbox: Inbox
 ) -> None:
     root = await deliver(ctx, inbox, mail("Help", sender="Ana@Example.com", message_id="<r@x.org>"))

@@ -1,4 +1,4 @@
-"""Nobody makes rules write without end, and nobody keeps them from their work with a header."""
+"""Rules cannot send mail without end, and a header cannot switch them off."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from postroom.model.view import EVERYTHING, only
 from postroom.operations import rules
 from postroom.operations.outgoing.sending import reply_to_message
 from tests.mails import deliver, mail, new_inbox
-from tests.operations.ruling import events_of, plan_of, rule, saved
+from tests.operations.rule_helpers import events_of, plan_of, rule, saved
 
 EVERY = "{size_bytes: {greater_than: 0}}"
 
@@ -43,7 +43,7 @@ async def recipients(ctx):
     return sorted(address for m, _ in await sent_mails(ctx) for address in m.to_addresses)
 
 
-async def test_many_forged_mails_bring_a_victim_one_reply(ctx, app, inbox):
+async def test_a_forged_sender_gets_one_reply(ctx, app, inbox):
     await saved(ctx, rule(EVERY, "{reply: Thanks}"))
     await saved(ctx, rule(EVERY, "{reply: Thanks again}"))
     senders = ["victim@example.com", "Victim@Example.COM", "victim+a@example.com"]
@@ -57,7 +57,7 @@ async def test_many_forged_mails_bring_a_victim_one_reply(ctx, app, inbox):
     assert () == await events_of(ctx, "rule.failed")
 
 
-async def test_a_reply_address_is_what_counts_whoever_the_sender_is(ctx, app, inbox):
+async def test_replies_are_limited_by_reply_address(ctx, app, inbox):
     await saved(ctx, rule(EVERY, "{reply: Thanks}"))
     for number in range(10):
         headers = [("Reply-To", "victim@example.com")]
@@ -68,7 +68,7 @@ async def test_a_reply_address_is_what_counts_whoever_the_sender_is(ctx, app, in
     assert ["victim@example.com"] == await recipients(ctx)
 
 
-async def test_all_inboxes_together_write_to_an_address_a_few_times_a_day(ctx, app):
+async def test_replies_to_an_address_are_limited_over_all_inboxes(ctx, app):
     await saved(ctx, rule(EVERY, "{reply: Thanks}"))
     for number in range(12):
         inbox = await new_inbox(ctx, f"inbox{number}")
@@ -80,7 +80,7 @@ async def test_all_inboxes_together_write_to_an_address_a_few_times_a_day(ctx, a
     assert app.services.limits.automatic_replies_per_day == len(await recipients(ctx))
 
 
-async def test_who_is_not_the_victim_is_answered_and_so_is_the_victim_the_next_day(ctx, app, inbox):
+async def test_the_limit_is_for_one_address_and_one_day(ctx, app, inbox):
     await saved(ctx, rule(EVERY, "{reply: Thanks}"))
     for sender in ("victim@example.com", "victim@example.com", "other@example.com"):
         await deliver(ctx, inbox, mail("Hello", sender=sender))
@@ -95,7 +95,7 @@ async def test_who_is_not_the_victim_is_answered_and_so_is_the_victim_the_next_d
     assert 3 == len(await recipients(ctx))
 
 
-async def test_a_limit_that_is_set_counts(ctx, app, inbox):
+async def test_the_limit_is_a_setting(ctx, app, inbox):
     limits = replace(
         app.services.limits, automatic_replies_per_inbox=3, automatic_replies_per_day=4
     )
@@ -114,7 +114,7 @@ async def test_a_limit_that_is_set_counts(ctx, app, inbox):
 
 
 @pytest.mark.parametrize("theirs", [1, 2, 3])
-async def test_who_is_refused_a_reply_is_not_told_how_many_others_sent(ctx, app, inbox, theirs):
+async def test_a_refused_reply_does_not_reveal_counts_of_others(ctx, app, inbox, theirs):
     limits = replace(
         app.services.limits, automatic_replies_per_inbox=3, automatic_replies_per_day=4
     )
@@ -133,7 +133,7 @@ async def test_who_is_refused_a_reply_is_not_told_how_many_others_sent(ctx, app,
     assert not any(outgoing_mail.isdigit() for outgoing_mail in str(refused.value))
 
 
-async def test_a_plan_that_replies_is_held_to_the_same_limit(ctx, app, inbox):
+async def test_the_limit_applies_to_plans(ctx, app, inbox):
     for number in range(5):
         await deliver(ctx, inbox, mail(f"Invoice {number}", sender="victim@example.com"))
     plan = await plan_of(ctx, rule(then="{reply: Thanks}"))
@@ -143,7 +143,7 @@ async def test_a_plan_that_replies_is_held_to_the_same_limit(ctx, app, inbox):
 
 
 async def answered(ctx, inbox, number, sender="victim@example.com", **more):
-    """Whether an agent may answer one more mail, which is a thread of its own, automatically."""
+    """Whether an agent may send one more automatic answer, in a new thread."""
     added = await deliver(ctx, inbox, mail(f"S {number} {inbox.id}", sender=sender))
     arguments = {"message_id": added.message_id, "body_text": f"{number}", "automatic": True}
     try:
@@ -152,7 +152,7 @@ async def answered(ctx, inbox, number, sender="victim@example.com", **more):
         return "leave out automatic" not in str(error)
 
 
-async def test_an_agent_answers_an_address_automatically_a_few_times_a_day(ctx, app, inbox):
+async def test_automatic_answers_of_an_agent_to_an_address_are_limited(ctx, app, inbox):
     senders = ["victim@example.com", "Victim@Example.COM", "victim+a@example.com"]
     sent = [await answered(ctx, inbox, number, senders[number % 3]) for number in range(25)]
 
@@ -161,14 +161,14 @@ async def test_an_agent_answers_an_address_automatically_a_few_times_a_day(ctx, 
     assert await answered(ctx, inbox, 31, "somebody@example.com")
 
 
-async def test_an_agent_answers_a_few_times_from_all_inboxes_together(ctx, app, inbox):
+async def test_automatic_answers_are_limited_over_all_inboxes(ctx, app, inbox):
     other = await new_inbox(ctx, "other")
     sent = [await answered(ctx, where, number) for number in range(10) for where in (inbox, other)]
 
     assert app.services.limits.automatic_replies_per_day == sum(sent)
 
 
-async def test_a_key_is_not_told_what_other_inboxes_answered(ctx, app, inbox):
+async def test_a_key_learns_nothing_of_the_answers_of_other_inboxes(ctx, app, inbox):
     other = await new_inbox(ctx, "other")
     for number in range(9):
         await answered(ctx, other, number)
@@ -179,7 +179,7 @@ async def test_a_key_is_not_told_what_other_inboxes_answered(ctx, app, inbox):
     assert app.services.limits.automatic_replies_per_day == sum(sent)
 
 
-async def test_a_rule_does_not_answer_whom_an_agent_has_answered_today(ctx, app, inbox):
+async def test_rules_and_agents_share_one_limit(ctx, app, inbox):
     await answered(ctx, inbox, 1)
     await saved(ctx, rule(EVERY, "{reply: Thanks}"))
     await deliver(ctx, inbox, mail("S 2", sender="victim@example.com"))
@@ -189,16 +189,16 @@ async def test_a_rule_does_not_answer_whom_an_agent_has_answered_today(ctx, app,
 
 
 @given(st.sampled_from(["ana", "ANA", "ana+x", "Ana+", '"ana+y"']), st.sampled_from(["", "."]))
-def test_one_mailbox_is_one_whatever_its_case_and_its_tag(local, dot):
+def test_case_and_tag_do_not_make_another_address(local, dot):
     assert "ana@example.com" == without_tag(f"{local}@Example.com{dot}")
 
 
-def test_a_tag_alone_is_no_mailbox_of_everybody():
+def test_an_address_with_only_a_tag_is_not_a_shared_mailbox():
     assert "+x@example.com" == without_tag("+x@example.com")
     assert without_tag("a@example.com") != without_tag("b@example.com")
 
 
-async def test_a_header_of_a_stranger_switches_no_rule_off(ctx, app, inbox):
+async def test_a_header_of_a_sender_disables_no_rule(ctx, app, inbox):
     kept = await saved(ctx, rule(EVERY, "{forward: boss@example.com}"))
     foreign = rule_mark(mark_key(b"another"), "forward", "m3@x.org")
     for number, mark in enumerate(("1", kept.id, "t=forward; s=", foreign)):
@@ -211,7 +211,7 @@ async def test_a_header_of_a_stranger_switches_no_rule_off(ctx, app, inbox):
     assert ["boss@example.com"] * 4 == await recipients(ctx)
 
 
-async def test_a_mark_that_is_copied_from_our_mail_switches_no_rule_off(ctx, app, inbox):
+async def test_a_loop_header_copied_from_our_mail_disables_no_rule(ctx, app, inbox):
     """Neither that of a forward on another mail, nor that of a reply with its Message-ID."""
     await saved(ctx, rule("{subject: {contains: first}}", "{forward: friend@example.com}"))
     await saved(ctx, rule("{subject: {contains: first}}", "{reply: Thanks}"))
@@ -240,7 +240,7 @@ def head_value(raw: bytes) -> str:
     return line.partition(":")[2].strip()
 
 
-async def test_our_own_forward_that_comes_back_is_left_alone_and_planned_so(ctx, app, inbox):
+async def test_a_returned_forward_is_ignored_and_planned_so(ctx, app, inbox):
     kept = await saved(ctx, rule(EVERY, "{forward: list@example.com}"))
     await deliver(ctx, inbox, mail("Hello"))
     await app.rule_jobs().run_due("proc_1")
@@ -256,7 +256,7 @@ async def test_our_own_forward_that_comes_back_is_left_alone_and_planned_so(ctx,
 
 
 @given(st.binary(min_size=1), st.text(), st.text())
-def test_only_the_whole_mark_with_its_own_message_id_counts(secret, kind, other):
+def test_only_the_complete_loop_header_with_its_message_id_counts(secret, kind, other):
     key = mark_key(secret)
     mark = rule_mark(key, "forward", "a@x.org")
     own = [("Message-ID", "<a@x.org>"), ("X-Postroom-Rule", mark)]
@@ -285,7 +285,7 @@ async def installation(folder, domain, then) -> AsyncIterator:
 
 
 async def exchange(one, other) -> int:
-    """Carry mail between two installations until nobody sends any more: how many were carried."""
+    """Carry mail between two installations until there is none left; returns how much there was."""
     carried = dict[bytes, None]()
     for _ in range(40):
         before = len(carried)
@@ -308,7 +308,7 @@ async def exchange(one, other) -> int:
         (("{forward: a@two.test}", "{reply: Thanks}"), 2),
     ],
 )
-async def test_two_installations_do_not_write_to_each_other_forever(tmp_path, thens, most):
+async def test_two_installations_do_not_reply_to_each_other_forever(tmp_path, thens, most):
     async with (
         installation(tmp_path / "one", "one.test", thens[0]) as one,
         installation(tmp_path / "two", "two.test", thens[1]) as two,
@@ -332,7 +332,7 @@ async def test_many_mails_of_a_machine_in_one_thread_are_forwarded(ctx, app, inb
 
 
 @pytest.mark.parametrize("tag", ["", "+{}"])
-async def test_a_plan_promises_as_many_replies_as_are_sent(ctx, app, inbox, tag):
+async def test_a_plan_announces_as_many_replies_as_are_sent(ctx, app, inbox, tag):
     for number in range(4):
         address = f"victim{tag.format(number)}@example.com"
         raw = mail("S", sender=f"s{number}@example.com", headers=[("Reply-To", address)])

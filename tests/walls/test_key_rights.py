@@ -64,7 +64,7 @@ class Receiver:
         return WebhookResponse(200, "")
 
 
-async def bearer(shared: Shared) -> tuple[RequestContext, str]:
+async def context_of_key(shared: Shared) -> tuple[RequestContext, str]:
     secret = await shared.key(ALL, {"inboxes": [shared.own.inbox]})
     caller = await shared.app.authenticate(secret)
     return shared.app.context(caller), caller.key_id
@@ -106,7 +106,7 @@ MADE_BY: dict[str, Callable[[RequestContext], Awaitable[Any]]] = {
 async def test_a_webhook_ends_with_the_rights_of_its_key(
     shared: Shared, made_by: str, how: str, when: str
 ) -> None:
-    ctx, key_id = await bearer(shared)
+    ctx, key_id = await context_of_key(shared)
     await MADE_BY[made_by](ctx)
     await arrive(shared)
     assert URL in await posted(shared)
@@ -127,7 +127,7 @@ async def test_a_webhook_ends_with_the_rights_of_its_key(
 
 @pytest.mark.parametrize("how", LOSSES)
 async def test_who_renews_a_stopped_webhook_goes_on_with_it(shared: Shared, how: str) -> None:
-    ctx, key_id = await bearer(shared)
+    ctx, key_id = await context_of_key(shared)
     made = await call(ctx, webhooks.create_webhook, {"url": URL})
     await LOSSES[how](shared, key_id)
     owner = shared.app.context(OWNER)
@@ -144,7 +144,7 @@ async def test_who_renews_a_stopped_webhook_goes_on_with_it(shared: Shared, how:
 
 
 async def test_renewing_a_webhook_that_works_does_not_take_it_from_its_key(shared: Shared) -> None:
-    ctx, key_id = await bearer(shared)
+    ctx, key_id = await context_of_key(shared)
     made = await call(ctx, webhooks.create_webhook, {"url": URL})
     await call(shared.app.context(OWNER), webhooks.renew_webhook, {"webhook_id": made.id})
 
@@ -189,7 +189,7 @@ async def status_of(shared: Shared, message_id: str) -> tuple[str, str]:
 async def test_a_scheduled_mail_is_not_sent_without_the_rights_of_its_key(
     shared: Shared, how: str
 ) -> None:
-    ctx, key_id = await bearer(shared)
+    ctx, key_id = await context_of_key(shared)
     message_id = await schedule(shared, ctx)
     await LOSSES[how](shared, key_id)
 
@@ -212,7 +212,7 @@ async def test_a_scheduled_mail_is_sent_while_its_key_has_the_rights(
     shared: Shared, who: str
 ) -> None:
     callers = {"the owner": OWNER, "the agent": AGENT}
-    ctx = shared.app.context(callers[who]) if who in callers else (await bearer(shared))[0]
+    ctx = shared.app.context(callers[who]) if who in callers else (await context_of_key(shared))[0]
     message_id = await schedule(shared, ctx)
 
     await two_minutes_later(shared)

@@ -26,7 +26,7 @@ URL = "https://example.com/of/the/owner"
 Plant = Callable[[Shared], Awaitable[str]]
 
 
-async def bearer(shared: Shared, **limits: Any) -> Any:
+async def context_of_key(shared: Shared, **limits: Any) -> Any:
     return shared.app.context(await shared.app.authenticate(await shared.key(ALL, limits)))
 
 
@@ -37,24 +37,24 @@ async def planted_by(ctx: Any) -> str:
 
 
 async def by_who_loses_its_inbox(shared: Shared) -> str:
-    ctx = await bearer(shared, inboxes=[shared.own.inbox])
+    ctx = await context_of_key(shared, inboxes=[shared.own.inbox])
     secret = await planted_by(ctx)
     await call(ctx, inboxes.delete_inbox, {"inbox_id": shared.own.inbox, "force": True})
     return secret
 
 
 async def by_who_loses_an_account(shared: Shared) -> str:
-    secret = await planted_by(await bearer(shared, accounts=[shared.own.account]))
+    secret = await planted_by(await context_of_key(shared, accounts=[shared.own.account]))
     await shared.app.services.store.remove_inbox(shared.own.account_inbox, EVERYTHING, force=True)
     return secret
 
 
 async def by_a_tenant(shared: Shared) -> str:
-    return await planted_by(await bearer(shared, inboxes=[shared.other.inbox]))
+    return await planted_by(await context_of_key(shared, inboxes=[shared.other.inbox]))
 
 
 async def by_a_key_for_everything(shared: Shared) -> str:
-    return await planted_by(await bearer(shared))
+    return await planted_by(await context_of_key(shared))
 
 
 async def by_an_older_version(shared: Shared) -> str:
@@ -118,9 +118,9 @@ async def test_the_owners_rule_never_signs_with_what_somebody_planted(
 async def test_a_keys_rule_never_signs_with_what_another_key_planted(
     shared: Shared, who: str
 ) -> None:
-    secret = await planted_by(await bearer(shared, inboxes=[shared.other.inbox]))
+    secret = await planted_by(await context_of_key(shared, inboxes=[shared.other.inbox]))
     more = [shared.own.inbox] if who == "wider" else []
-    other = await bearer(shared, inboxes=[shared.other.inbox, *more])
+    other = await context_of_key(shared, inboxes=[shared.other.inbox, *more])
 
     told = await signed_for(shared, other, shared.other.inbox)
 
@@ -135,7 +135,7 @@ async def test_a_rule_signs_with_the_webhook_that_its_own_key_made(
     ctx = (
         shared.app.context(OWNER)
         if is_owner
-        else await bearer(shared, inboxes=[shared.other.inbox, shared.own.inbox])
+        else await context_of_key(shared, inboxes=[shared.other.inbox, shared.own.inbox])
     )
     secret = await planted_by(ctx)
 

@@ -99,11 +99,11 @@ class Program:
 
     async def call(self, tool: str = "list_mailboxes", token: str = "", **arguments: Any) -> Any:
         """Call a tool; the answer as it comes."""
-        bearer = token or self.tokens["access_token"]
+        context_of_key = token or self.tokens["access_token"]
         return await self.http.post(
             "/mcp",
             content=json.dumps({**CALL, "params": {"name": tool, "arguments": arguments}}),
-            headers={**MCP_HEADERS, "Authorization": f"Bearer {bearer}"},
+            headers={**MCP_HEADERS, "Authorization": f"Bearer {context_of_key}"},
         )
 
     async def has_access(self, token: str = "") -> bool:

@@ -140,7 +140,7 @@ async def test_a_stream_goes_on_also_when_the_last_message_seen_was_removed(
     assert ["Two"] == missed
 
 
-async def test_imported_mail_is_no_news(app, ctx, key, port, inbox):
+async def test_imported_mail_ends_no_wait(app, ctx, key, port, inbox):
     async with listening(port, key) as stream:
         await arrived(app)
         await receive_many(ctx, [Arrival(mail("Old"), inbox.id, is_imported=True)])

@@ -118,8 +118,8 @@ async def test_the_stream_ends_when_the_session_expires(
 async def test_who_may_not_read_gets_no_stream(office: Office, visitor: Person) -> None:
     assert 401 == (await visitor.get("/live")).status_code
     key = await office.key("approve")
-    bearer = {"Authorization": f"Bearer {await office.key('read')}"}
-    assert 401 == (await visitor.get("/live", headers=bearer)).status_code
+    context_of_key = {"Authorization": f"Bearer {await office.key('read')}"}
+    assert 401 == (await visitor.get("/live", headers=context_of_key)).status_code
     await visitor.sign_in(key=key)
     assert 403 == (await visitor.get("/live")).status_code
     assert 'data-live="poll"' in await visitor.read("/")
