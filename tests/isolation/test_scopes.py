@@ -1,7 +1,7 @@
-"""No scope includes another: who may change, send or administer reads nothing by it.
+"""No scope includes another: a key that may write, send or administer reads nothing.
 
-Every operation is asked with keys that lack `read`, about things in which one word stands
-everywhere; the word comes back only if the caller sent it.
+Every operation is called with keys without `read`, on objects that all contain one word; an answer
+may contain the word only if the caller sent it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from postroom.model.key import OWNER, Scope
 from postroom.operations import memories, rules
 from postroom.operations.outgoing import drafts, identities
 from postroom.surfaces.mcp.server import make_server
+from tests.isolation.conftest import SharedInstallation
+from tests.isolation.request_variants import requests_of
+from tests.isolation.tenants import Tenant, rule_yaml
+from tests.isolation.test_matrix import TOOLS, Ask, steps_of_mcp, steps_of_rest
 from tests.mails import deliver, mail
 from tests.surfaces.rest.conftest import Rest, visiting
-from tests.walls.asking import requests_of
-from tests.walls.conftest import Shared
-from tests.walls.tenants import Tenant, rule_yaml
-from tests.walls.test_matrix import TOOLS, Ask, steps_of_mcp, steps_of_rest
 
 SETS = (["write"], ["send"], ["admin"], ["write", "send"], ["write", "send", "admin"])
 
@@ -68,8 +68,8 @@ MUST_WORK = {
 """Operations that carry something out in the walk, or it would prove nothing."""
 
 
-async def with_words_everywhere(shared: Shared) -> Tenant:
-    """The own tenant with the word in every field that an answer could show."""
+async def with_words_everywhere(shared: SharedInstallation) -> Tenant:
+    """The own tenant, with the word in every field that an answer could contain."""
     ctx, own = shared.app.context(OWNER), shared.own
     word = own.word
     inbox = await ctx.store.inbox(own.inbox, ctx.visible)
@@ -102,7 +102,7 @@ async def with_words_everywhere(shared: Shared) -> Tenant:
 async def leaks(
     steps: list[tuple[str, Any, Ask]], own: Tenant, scopes: list[str]
 ) -> tuple[list[str], set[str]]:
-    """What was told, and which operations did what they were asked to."""
+    """The revealed texts, and the operations that succeeded."""
     found: list[str] = []
     taken: set[str] = set()
     for name, operation, ask in sorted(steps, key=_order):
@@ -119,14 +119,14 @@ async def leaks(
 
 
 def _order(step: tuple[str, Any, Ask]) -> int:
-    """A plan is applied while nothing has changed; what destroys comes last."""
+    """Plans are applied before anything changes; destructive operations come last."""
     operation = step[1]
     first = ("apply_rule_plan", "undo_rule_plan")
     return first.index(operation.name) - 2 if operation.name in first else int(operation.destroys)
 
 
 def idle(steps: list[tuple[str, Any, Ask]], scopes: list[str], taken: set[str]) -> set[str]:
-    """The operations that should have worked, and did not."""
+    """The operations that should have succeeded, and did not."""
     names = {operation.name for _, operation, _ in steps}
     return {name for scope in scopes for name in MUST_WORK[scope] & names} - taken
 
@@ -139,7 +139,7 @@ def limits_of(own: Tenant, *, is_limited: bool) -> dict[str, Any]:
 @pytest.mark.parametrize("is_limited", [True, False], ids=["limited", "unlimited"])
 @pytest.mark.parametrize("scopes", SETS, ids="+".join)
 async def test_a_key_without_read_reads_nothing_over_rest(
-    shared: Shared, scopes: list[str], is_limited: bool
+    shared: SharedInstallation, scopes: list[str], is_limited: bool
 ) -> None:
     own = await with_words_everywhere(shared)
     key = await shared.key(scopes, limits_of(own, is_limited=is_limited))
@@ -153,7 +153,9 @@ async def test_a_key_without_read_reads_nothing_over_rest(
 
 
 @pytest.mark.parametrize("scopes", SETS, ids="+".join)
-async def test_a_key_without_read_reads_nothing_over_mcp(shared: Shared, scopes: list[str]) -> None:
+async def test_a_key_without_read_reads_nothing_over_mcp(
+    shared: SharedInstallation, scopes: list[str]
+) -> None:
     own = await with_words_everywhere(shared)
     limits = limits_of(own, is_limited=True)
     caller = await shared.app.authenticate(await shared.key(scopes, limits))
@@ -176,7 +178,9 @@ PASSED_ON = ("{forward: me@example.com}", "{webhook: 'https://example.com/me'}")
 
 
 @pytest.mark.parametrize("action", PASSED_ON)
-async def test_a_rule_that_passes_mail_on_needs_read(shared: Shared, action: str) -> None:
+async def test_a_rule_that_forwards_mail_needs_read(
+    shared: SharedInstallation, action: str
+) -> None:
     key = await shared.key(["write", "send", "admin"], {"inboxes": [shared.own.inbox]})
     rule = {"rule_yaml": rule_yaml("Mine", action), "dry_run": False}
 
@@ -186,7 +190,7 @@ async def test_a_rule_that_passes_mail_on_needs_read(shared: Shared, action: str
     assert "scope read" in detail
 
 
-async def test_what_passes_stored_mail_on_or_counts_matches_needs_read(shared: Shared) -> None:
+async def test_operations_that_forward_or_count_mail_need_read(shared: SharedInstallation) -> None:
     own = shared.own
     key = await shared.key(["write", "send", "admin"], {"inboxes": [own.inbox]})
     file = [{"attachment_id": own.attachment}]
@@ -216,7 +220,7 @@ async def test_what_passes_stored_mail_on_or_counts_matches_needs_read(shared: S
     assert all("scope read" in detail for detail in said), said
 
 
-async def test_a_receipt_has_ids_statuses_and_what_was_sent(shared: Shared) -> None:
+async def test_a_receipt_has_ids_statuses_and_what_was_sent(shared: SharedInstallation) -> None:
     own = await with_words_everywhere(shared)
     key = await shared.key(
         ["write", "send"], {"inboxes": [own.inbox], "namespaces": [own.namespace]}
@@ -243,7 +247,7 @@ async def test_a_receipt_has_ids_statuses_and_what_was_sent(shared: Shared) -> N
     assert "you@example.com" == sent.json()["recipients"][0]["address"]
 
 
-async def test_a_key_that_may_read_is_shown_what_it_changed(shared: Shared) -> None:
+async def test_a_key_with_read_gets_the_changed_object(shared: SharedInstallation) -> None:
     own = await with_words_everywhere(shared)
     scopes = [scope.value for scope in (Scope.READ, Scope.WRITE)]
     key = await shared.key(scopes, {"inboxes": [own.inbox], "namespaces": [own.namespace]})

@@ -1,7 +1,7 @@
-"""Requests that name what is somebody else's, made from the fields of each request class.
+"""Requests with ids of another tenant, generated from the fields of each request class.
 
-An argument names a thing if its example does: `inb_…` an inbox, `…@postroom.localhost` an address.
-An operation that is added later is asked by itself, or a test says that nobody can ask it.
+The kind of an argument is that of its example: `inb_…` is an inbox, `…@postroom.localhost` an
+address. New operations are covered automatically, or a test fails because no request can be made.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from postroom.calls.context import parse_request
 from postroom.calls.operation import Operation
 from postroom.calls.request import Request
 from postroom.errors import InvalidInput
+from tests.isolation.tenants import SOUGHT, Tenant, rule_yaml
 from tests.mails import mail
-from tests.walls.tenants import SOUGHT, Tenant, rule_yaml
 
 Arguments = dict[str, Any]
 PREFIXES = {
@@ -53,22 +53,22 @@ NAMES = {
 """What an argument names that has no id."""
 
 NEW = {"email", "address", "username", "to", "cc", "bcc"}
-"""Arguments that name somebody outside, or what is yet to be made."""
+"""Arguments that name external addresses, or objects that do not exist yet."""
 
 PLAIN: Arguments = {"raw": mail("Intruder"), "headers": {}, "timeout_s": 1, "dry_run": False}
-SEEKING = {"q", "query", "keywords"}
+SEARCH_ARGUMENTS = {"q", "query", "keywords"}
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Arguments, and which of them names what is somebody else's; None if all do, or nothing."""
+class RequestVariant:
+    """Arguments, and the one that names a foreign object; None if all do, or none does."""
 
     arguments: Arguments
     about: str | None = None
 
 
 def every_operation() -> dict[str, Operation[Any, Any]]:
-    """All there are, whoever binds them."""
+    """All operations, on any surface."""
     found = {}
     for module in pkgutil.walk_packages(postroom.operations.__path__, "postroom.operations."):
         for value in vars(importlib.import_module(module.name)).values():
@@ -78,41 +78,41 @@ def every_operation() -> dict[str, Operation[Any, Any]]:
 
 
 @cache
-def requests_of(operation: Operation[Any, Any], own: Tenant, other: Tenant) -> list[Asked]:
-    """Everything by which a caller could reach what is the other's, in requests that are valid."""
+def requests_of(operation: Operation[Any, Any], own: Tenant, other: Tenant) -> list[RequestVariant]:
+    """Every valid request by which a caller could reach an object of the other tenant."""
     model = operation.request
-    asked = {repr(one.arguments): one for one in _all(model, own, other)}.values()
-    asked = [one for one in asked if _parses(model, one.arguments)]
-    unasked = set(_naming(model)) - {key for a in asked for key in a.arguments}
-    assert asked, f"no request to {operation.name} can be made: give its fields examples"
-    assert not unasked, f"no request to {operation.name} has {unasked}: give them examples"
-    return asked
+    variants = {repr(one.arguments): one for one in _all(model, own, other)}.values()
+    variants = [one for one in variants if _parses(model, one.arguments)]
+    missing = set(_naming(model)) - {key for a in variants for key in a.arguments}
+    assert variants, f"no request to {operation.name} can be made: give its fields examples"
+    assert not missing, f"no request to {operation.name} has {missing}: give them examples"
+    return variants
 
 
-def _all(model: type[Request], own: Tenant, other: Tenant) -> Iterator[Asked]:
+def _all(model: type[Request], own: Tenant, other: Tenant) -> Iterator[RequestVariant]:
     for base in _bases(model, other, other):
-        yield Asked(base, next(iter(base.keys() & _naming(model).keys()), None))
-        for name in SEEKING & set(_fields(model)):
-            yield Asked({**base, name: SOUGHT})
+        yield RequestVariant(base, next(iter(base.keys() & _naming(model).keys()), None))
+        for name in SEARCH_ARGUMENTS & set(_fields(model)):
+            yield RequestVariant({**base, name: SOUGHT})
             if "mode" in _fields(model):
-                yield Asked({**base, name: SOUGHT, "mode": "hybrid"})
+                yield RequestVariant({**base, name: SOUGHT, "mode": "hybrid"})
     if "rule_yaml" in _fields(model):
         yield from (
-            Asked({"rule_yaml": text, "dry_run": dry})
+            RequestVariant({"rule_yaml": text, "dry_run": dry})
             for text in _rules(other)
             for dry in (True, False)
         )
     for name, info in _naming(model).items():
         for value in _values(name, info, own, other):
             for base in (_base_for(name, model, own, other), _base_for(name, model, other, other)):
-                yield Asked({**base, name: value}, name)
-                # One that stands in for another, such as thread_id for in_reply_to.
+                yield RequestVariant({**base, name: value}, name)
+                # Alone, for arguments that replace each other, such as thread_id and in_reply_to.
                 alone = {key: given for key, given in base.items() if key not in _naming(model)}
-                yield Asked({**alone, name: value}, name)
+                yield RequestVariant({**alone, name: value}, name)
 
 
 def _base_for(name: str, model: type[Request], own: Tenant, other: Tenant) -> Arguments:
-    """A request to which an argument can be added, if there is one."""
+    """A minimal request to which an argument can be added, if there is one."""
     bases = _bases(model, own, other)
     return next((base for base in bases if name in base), bases[0] if bases else {})
 
@@ -128,7 +128,7 @@ def _rules(other: Tenant) -> Iterator[str]:
 
 
 def _bases(model: type[Request], own: Tenant, other: Tenant) -> list[Arguments]:
-    """The least that makes a request, in which what must be named is *own*."""
+    """The minimal valid requests, whose required ids are those of *own*."""
     fields = _fields(model)
     least = {
         name: _own(name, info, own, other) for name, info in fields.items() if info.is_required()
@@ -149,7 +149,7 @@ def _bases(model: type[Request], own: Tenant, other: Tenant) -> list[Arguments]:
 
 
 def _one_for_each(bases: list[Arguments], naming: set[str]) -> list[Arguments]:
-    """The first of the requests that names something by each argument, or the first of all."""
+    """For each argument the first request that names something by it, or the first request."""
     firsts = [next((b for b in bases if name in b), None) for name in sorted(naming)]
     found = {repr(base): base for base in firsts if base is not None}
     return list(found.values()) or bases[:1]
@@ -165,7 +165,7 @@ def _fields(model: type[Request]) -> dict[str, FieldInfo]:
 
 
 def _naming(model: type[Request]) -> dict[str, FieldInfo]:
-    """The arguments that name a thing."""
+    """The arguments that name an object."""
     return {name: info for name, info in _fields(model).items() if _kinds(name, info)}
 
 
@@ -187,7 +187,7 @@ def _kinds(name: str, info: FieldInfo) -> tuple[str, ...]:
 
 
 def _values(name: str, info: FieldInfo, own: Tenant, other: Tenant) -> list[Any]:
-    """What to give for an argument so that it names things of the other."""
+    """Values for an argument that name objects of the other tenant."""
     (example,) = info.examples or [None]
     named = [getattr(other, kind) for kind in _kinds(name, info)]
     if name == "links":

@@ -1,4 +1,4 @@
-"""Events and audit entries name no rule, plan or webhook that does not exist for the reader."""
+"""Events and audit entries do not name rules, plans and webhooks that the reader may not see."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from postroom.model.key import OWNER
 from postroom.model.view import EVERYTHING
 from postroom.operations import keys as key_operations
 from postroom.operations import rules, webhooks
+from tests.isolation.conftest import SharedInstallation
+from tests.isolation.tenants import rule_yaml
+from tests.isolation.test_matrix import ALL
 from tests.mails import deliver, mail
 from tests.surfaces.rest.conftest import visiting
-from tests.walls.conftest import Shared
-from tests.walls.tenants import rule_yaml
-from tests.walls.test_matrix import ALL
 
 WORD = "heron"
 ACTIONS = {
@@ -31,7 +31,7 @@ ACTIONS = {
 
 @dataclass(frozen=True)
 class Run:
-    """What a rule for both inboxes did in the own one."""
+    """The effects in the own inbox of a rule for both inboxes."""
 
     tokens: tuple[str, ...]
 
@@ -39,8 +39,8 @@ class Run:
         return [token for token in self.tokens if token in str(told)]
 
 
-async def run_rule(shared: Shared, ctx: Any, action: str) -> Run:
-    """A rule runs on an arriving mail, and its plan on stored mail; then it is deleted."""
+async def run_rule(shared: SharedInstallation, ctx: Any, action: str) -> Run:
+    """Run a rule on an arriving mail, and its plan on stored mail; then delete the rule."""
     made = await _create(shared, ctx, action)
     owner = shared.app.context(OWNER)
     inbox = await owner.store.inbox(shared.own.inbox, EVERYTHING)
@@ -55,7 +55,7 @@ async def run_rule(shared: Shared, ctx: Any, action: str) -> Run:
     return Run((WORD, made, plan.plan_id))
 
 
-async def _create(shared: Shared, ctx: Any, action: str) -> str:
+async def _create(shared: SharedInstallation, ctx: Any, action: str) -> str:
     if "whk_" not in action:
         wanted = {"rule_yaml": rule_yaml(f"All of {WORD}", action), "dry_run": False}
         return str((await call(ctx, rules.create_rule, wanted)).id)
@@ -70,8 +70,8 @@ async def _create(shared: Shared, ctx: Any, action: str) -> str:
     return rule_id
 
 
-async def told_to(shared: Shared, limits: dict[str, Any]) -> dict[str, Any]:
-    """Everything that a key reads about what happened."""
+async def told_to(shared: SharedInstallation, limits: dict[str, Any]) -> dict[str, Any]:
+    """Everything that a key can read about what happened."""
     key = await shared.key(ALL, limits)
     caller = await shared.app.authenticate(key)
     async with visiting(shared.app, key) as rest:
@@ -88,8 +88,8 @@ async def told_to(shared: Shared, limits: dict[str, Any]) -> dict[str, Any]:
     return {"events": listed["results"], "audit": audit["results"], "stream": streamed}
 
 
-async def deliveries_to(shared: Shared) -> list[Any]:
-    """The events on their way to webhooks, by the URL."""
+async def deliveries_to(shared: SharedInstallation) -> list[Any]:
+    """The pending webhook deliveries, by URL."""
     store, now = shared.app.services.store, shared.app.services.clock().replace(year=2099)
     jobs: list[Any] = []
     while found := await store.claim_webhooks("p", now=now, until=now, limit=100):
@@ -101,8 +101,8 @@ async def deliveries_to(shared: Shared) -> list[Any]:
 
 @pytest.mark.parametrize("whose", ["the owner's", "a wider key's"])
 @pytest.mark.parametrize("action", ACTIONS)
-async def test_a_rule_that_does_not_exist_for_a_key_is_named_nowhere(
-    shared: Shared, action: str, whose: str
+async def test_a_hidden_rule_is_named_nowhere(
+    shared: SharedInstallation, action: str, whose: str
 ) -> None:
     both = {"inboxes": [shared.own.inbox, shared.other.inbox]}
     ctx = shared.app.context(OWNER)
@@ -127,7 +127,9 @@ async def test_a_rule_that_does_not_exist_for_a_key_is_named_nowhere(
         assert run.leaks((await told_to(shared, both))["audit"])
 
 
-async def test_a_key_cannot_ask_the_audit_log_for_a_rule_it_does_not_see(shared: Shared) -> None:
+async def test_a_key_cannot_ask_the_audit_log_for_a_rule_it_does_not_see(
+    shared: SharedInstallation,
+) -> None:
     run = await run_rule(shared, shared.app.context(OWNER), ACTIONS["forward"])
     rule_id = run.tokens[1]
 
@@ -141,7 +143,7 @@ async def test_a_key_cannot_ask_the_audit_log_for_a_rule_it_does_not_see(shared:
     assert {"narrow": False, "wide": True} == found
 
 
-async def test_a_rule_of_its_own_inbox_is_named_to_a_key(shared: Shared) -> None:
+async def test_a_rule_of_its_own_inbox_is_named_to_a_key(shared: SharedInstallation) -> None:
     limits = {"inboxes": [shared.own.inbox]}
     ctx = shared.app.context(await shared.app.authenticate(await shared.key(ALL, limits)))
 
@@ -153,7 +155,7 @@ async def test_a_rule_of_its_own_inbox_is_named_to_a_key(shared: Shared) -> None
     assert run.leaks(told["stream"])
 
 
-async def test_a_rule_tells_no_memory_of_a_hidden_namespace(shared: Shared) -> None:
+async def test_a_rule_reveals_no_memory_of_a_hidden_namespace(shared: SharedInstallation) -> None:
     ctx, remembers = shared.app.context(OWNER), f"{{remember: {{key: {WORD}, text: '{WORD}'}}}}"
     wanted = {"rule_yaml": rule_yaml("Plain", "flag", remembers), "dry_run": False}
     rule_id = (await call(ctx, rules.create_rule, wanted)).id
@@ -185,7 +187,7 @@ async def test_a_rule_tells_no_memory_of_a_hidden_namespace(shared: Shared) -> N
     assert WORD in told["seen"][0]
 
 
-async def test_who_cannot_manage_keys_is_not_told_of_them(shared: Shared) -> None:
+async def test_a_key_without_the_right_to_manage_keys_sees_none(shared: SharedInstallation) -> None:
     told = {}
     for name, limits in (("limited", {"namespaces": ["other"]}), ("unlimited", {})):
         async with visiting(shared.app, await shared.key(ALL, limits)) as rest:

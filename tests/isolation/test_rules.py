@@ -1,4 +1,4 @@
-"""Rules, webhooks and streams of who may see nothing run on nothing and tell nothing."""
+"""Rules, webhooks and streams of a caller without inboxes match nothing."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from postroom.model.view import EVERYTHING, NOTHING
 from postroom.operations import accounts, inboxes, keys, rules, webhooks
 from postroom.store.sql import rules as kept_rules
 from postroom.surfaces.mcp.server import make_server
+from tests.isolation.conftest import SharedInstallation
+from tests.isolation.tenants import belongings, rule_yaml
+from tests.isolation.test_matrix import ALL, TOOLS
 from tests.mails import deliver, mail
 from tests.surfaces.rest.conftest import visiting
-from tests.walls.conftest import Shared
-from tests.walls.tenants import belongings, rule_yaml
-from tests.walls.test_matrix import ALL, TOOLS
 
 ACTIONS = (
     "delete",
@@ -33,36 +33,36 @@ ACTIONS = (
     "{move: Trash}",
     "{webhook: 'https://example.com/thief'}",
 )
-Limits = Callable[[Shared], Awaitable[dict[str, Any]]]
+Limits = Callable[[SharedInstallation], Awaitable[dict[str, Any]]]
 
 
-async def no_inbox(shared: Shared) -> dict[str, Any]:
+async def no_inbox(shared: SharedInstallation) -> dict[str, Any]:
     return {"inboxes": []}
 
 
-async def a_live_account(shared: Shared) -> dict[str, Any]:
+async def a_live_account(shared: SharedInstallation) -> dict[str, Any]:
     return {"accounts": [shared.own.live]}
 
 
-async def an_inbox_that_goes(shared: Shared) -> dict[str, Any]:
+async def an_inbox_that_goes(shared: SharedInstallation) -> dict[str, Any]:
     return {"inboxes": [shared.own.inbox]}
 
 
-async def an_account_that_goes(shared: Shared) -> dict[str, Any]:
+async def an_account_that_goes(shared: SharedInstallation) -> dict[str, Any]:
     return {"accounts": [shared.own.account]}
 
 
 BLIND = [no_inbox, a_live_account, an_inbox_that_goes, an_account_that_goes]
 
 
-async def blind_key(shared: Shared, limits: Limits) -> str:
-    """A key that sees no inbox, or none any more."""
+async def blind_key(shared: SharedInstallation, limits: Limits) -> str:
+    """A key that sees no inbox, or no longer sees one."""
     key = await shared.key(ALL, await limits(shared))
     await remove(shared)
     return key
 
 
-async def remove(shared: Shared) -> None:
+async def remove(shared: SharedInstallation) -> None:
     ctx = shared.app.context(OWNER)
     await call(ctx, inboxes.delete_inbox, {"inbox_id": shared.own.inbox, "force": True})
     await shared.app.services.store.remove_inbox(shared.own.account_inbox, EVERYTHING, force=True)
@@ -70,8 +70,8 @@ async def remove(shared: Shared) -> None:
 
 @pytest.mark.parametrize("limits", BLIND)
 @pytest.mark.parametrize("dry_run", [True, False])
-async def test_who_sees_no_inbox_makes_no_rule(
-    shared: Shared, limits: Limits, dry_run: bool
+async def test_a_key_without_inboxes_cannot_create_a_rule(
+    shared: SharedInstallation, limits: Limits, dry_run: bool
 ) -> None:
     key = await blind_key(shared, limits)
     before = await belongings(shared.app, shared.other)
@@ -88,8 +88,8 @@ async def test_who_sees_no_inbox_makes_no_rule(
     assert before == await belongings(shared.app, shared.other)
 
 
-async def test_a_key_is_held_to_the_rules_that_it_sees(
-    shared: Shared, monkeypatch: pytest.MonkeyPatch
+async def test_the_limit_of_rules_counts_visible_rules(
+    shared: SharedInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_rules, "MAX_RULES", 3)
     key = await shared.key(ALL, {"inboxes": [shared.own.inbox]})
@@ -106,7 +106,9 @@ async def test_a_key_is_held_to_the_rules_that_it_sees(
     assert refused["detail"].startswith("there are 3 rules already")
 
 
-async def test_who_sees_no_inbox_makes_no_rule_over_mcp(shared: Shared) -> None:
+async def test_a_key_without_inboxes_cannot_create_a_rule_over_mcp(
+    shared: SharedInstallation,
+) -> None:
     caller = await shared.app.authenticate(await blind_key(shared, no_inbox))
 
     async with Client(make_server(shared.app, TOOLS, lambda _: caller)) as client:
@@ -118,7 +120,9 @@ async def test_who_sees_no_inbox_makes_no_rule_over_mcp(shared: Shared) -> None:
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-async def test_a_stored_rule_for_no_inbox_runs_on_nothing(shared: Shared, action: str) -> None:
+async def test_a_stored_rule_for_no_inbox_matches_nothing(
+    shared: SharedInstallation, action: str
+) -> None:
     ctx = shared.app.context(OWNER)
     now = ctx.clock().replace(microsecond=0)
     text = rule_yaml("Thief", action)
@@ -140,15 +144,15 @@ async def test_a_stored_rule_for_no_inbox_runs_on_nothing(shared: Shared, action
     assert (0, 0) == (plan.total_matches, plan.total)
 
 
-async def rule_jobs(shared: Shared) -> list[Any]:
-    """What rules have asked to be sent."""
+async def rule_jobs(shared: SharedInstallation) -> list[Any]:
+    """The pending rule jobs."""
     engine = shared.app.services.store.engine  # type: ignore[attr-defined]
     found: list[Any] = await engine.read(lambda tx: tx.all("SELECT rule FROM rule_jobs"))
     return found
 
 
-async def test_a_stored_rule_for_no_inbox_is_not_switched_on_and_only_the_owner_sees_it(
-    shared: Shared,
+async def test_a_stored_rule_for_no_inbox_cannot_be_enabled(
+    shared: SharedInstallation,
 ) -> None:
     ctx = shared.app.context(OWNER)
     now = ctx.clock().replace(microsecond=0)
@@ -165,7 +169,7 @@ async def test_a_stored_rule_for_no_inbox_is_not_switched_on_and_only_the_owner_
             assert 404 == (await rest.problem("DELETE", "/v1/rules/rul_thief"))["status"]
 
 
-async def test_places_of_rules_do_not_count_those_of_others(shared: Shared) -> None:
+async def test_positions_of_rules_count_only_visible_rules(shared: SharedInstallation) -> None:
     key = await shared.key(ALL, {"inboxes": [shared.own.inbox]})
 
     async with visiting(shared.app, key) as rest:
@@ -180,7 +184,7 @@ async def test_places_of_rules_do_not_count_those_of_others(shared: Shared) -> N
     assert shared.other.rule == rest_of_them[0]
 
 
-async def test_a_webhook_for_no_inbox_is_told_nothing(shared: Shared) -> None:
+async def test_a_webhook_for_no_inbox_gets_no_events(shared: SharedInstallation) -> None:
     ctx = shared.app.context(OWNER)
     made = Webhook("whk_none", "https://example.com/none", (), NOTHING, ctx.clock(), secret="s")
     await ctx.store.add_webhook(made)
@@ -193,7 +197,7 @@ async def test_a_webhook_for_no_inbox_is_told_nothing(shared: Shared) -> None:
     assert 0 == told.total
 
 
-async def test_what_named_only_a_removed_inbox_is_left_with_nothing(shared: Shared) -> None:
+async def test_objects_for_a_removed_inbox_match_nothing(shared: SharedInstallation) -> None:
     ctx, own = shared.app.context(OWNER), shared.own
     both = await shared.key(ALL, {"inboxes": [own.inbox, shared.other.inbox]})
     one = await shared.key(ALL, {"inboxes": [own.inbox]})
@@ -212,7 +216,7 @@ async def test_what_named_only_a_removed_inbox_is_left_with_nothing(shared: Shar
     assert own.account not in str(kept)
 
 
-async def total_seen(shared: Shared, key: str) -> int:
+async def total_seen(shared: SharedInstallation, key: str) -> int:
     ctx = shared.app.context(await shared.app.authenticate(key))
     listed = await call(ctx, accounts.list_accounts, {})
     assert 0 == listed.total
@@ -220,8 +224,8 @@ async def total_seen(shared: Shared, key: str) -> int:
 
 
 @pytest.mark.parametrize("sees_own", [False, True])
-async def test_a_stream_tells_only_what_the_key_may_see(
-    shared: Shared, sees_own: bool, monkeypatch: pytest.MonkeyPatch
+async def test_a_stream_has_only_visible_events(
+    shared: SharedInstallation, sees_own: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webhooks, "KEEP_ALIVE_S", 0.3)
     limits = {"inboxes": [shared.own.inbox] if sees_own else []}

@@ -1,4 +1,4 @@
-"""A rule signs with a secret of its own key or of the owner, whoever put a webhook at its URL."""
+"""A rule signs only with a secret of its own key or of the owner, whatever webhook has its URL."""
 
 from __future__ import annotations
 
@@ -15,58 +15,58 @@ from postroom.model.key import OWNER
 from postroom.model.view import EVERYTHING, NOTHING, View
 from postroom.operations import inboxes, rules, webhooks
 from postroom.surfaces.mcp.server import make_server
+from tests.isolation.conftest import SharedInstallation
+from tests.isolation.tenants import rule_yaml
+from tests.isolation.test_matrix import ALL, TOOLS
+from tests.isolation.test_rules import BLIND, Limits, blind_key
 from tests.mails import deliver, mail
 from tests.surfaces.rest.conftest import visiting
-from tests.walls.conftest import Shared
-from tests.walls.tenants import rule_yaml
-from tests.walls.test_matrix import ALL, TOOLS
-from tests.walls.test_rules import BLIND, Limits, blind_key
 
 URL = "https://example.com/of/the/owner"
-Plant = Callable[[Shared], Awaitable[str]]
+Plant = Callable[[SharedInstallation], Awaitable[str]]
 
 
-async def context_of_key(shared: Shared, **limits: Any) -> Any:
+async def context_of_key(shared: SharedInstallation, **limits: Any) -> Any:
     return shared.app.context(await shared.app.authenticate(await shared.key(ALL, limits)))
 
 
 async def planted_by(ctx: Any) -> str:
-    """The secret of a webhook that is told nothing of itself, only by rules."""
+    """The secret of a webhook that gets no events by itself, only from rules."""
     wanted = {"url": URL, "types": ["message.bounced"]}
     return (await call(ctx, webhooks.create_webhook, wanted)).secret or ""
 
 
-async def by_who_loses_its_inbox(shared: Shared) -> str:
+async def by_who_loses_its_inbox(shared: SharedInstallation) -> str:
     ctx = await context_of_key(shared, inboxes=[shared.own.inbox])
     secret = await planted_by(ctx)
     await call(ctx, inboxes.delete_inbox, {"inbox_id": shared.own.inbox, "force": True})
     return secret
 
 
-async def by_who_loses_an_account(shared: Shared) -> str:
+async def by_who_loses_an_account(shared: SharedInstallation) -> str:
     secret = await planted_by(await context_of_key(shared, accounts=[shared.own.account]))
     await shared.app.services.store.remove_inbox(shared.own.account_inbox, EVERYTHING, force=True)
     return secret
 
 
-async def by_a_tenant(shared: Shared) -> str:
+async def by_a_tenant(shared: SharedInstallation) -> str:
     return await planted_by(await context_of_key(shared, inboxes=[shared.other.inbox]))
 
 
-async def by_a_key_for_everything(shared: Shared) -> str:
+async def by_a_key_for_everything(shared: SharedInstallation) -> str:
     return await planted_by(await context_of_key(shared))
 
 
-async def by_an_older_version(shared: Shared) -> str:
-    """By a key that could see nothing, or whoever it was: nobody noted who."""
+async def by_an_older_version(shared: SharedInstallation) -> str:
+    """Without a recorded key, as an older version stored it for a key without inboxes."""
     return await _of_before(shared, NOTHING)
 
 
-async def by_an_older_version_for_everything(shared: Shared) -> str:
+async def by_an_older_version_for_everything(shared: SharedInstallation) -> str:
     return await _of_before(shared, EVERYTHING)
 
 
-async def _of_before(shared: Shared, told_of: View) -> str:
+async def _of_before(shared: SharedInstallation, told_of: View) -> str:
     ctx, types = shared.app.context(OWNER), ("message.bounced",)
     old = Webhook("whk_old", URL, types, told_of, ctx.clock(), secret="whsec_b2xk")
     await ctx.store.add_webhook(old)
@@ -83,8 +83,8 @@ PLANTED = [
 ]
 
 
-async def signed_for(shared: Shared, ctx: Any, to: str) -> list[tuple[str, ...]]:
-    """With which secrets a rule of this caller has the URL told of a mail in an inbox."""
+async def signed_for(shared: SharedInstallation, ctx: Any, to: str) -> list[tuple[str, ...]]:
+    """The secrets with which a rule of this caller signs a delivery for a mail in an inbox."""
     owner = shared.app.context(OWNER)
     rule = {"rule_yaml": rule_yaml("Tells", f"{{webhook: '{URL}'}}"), "dry_run": False}
     rule_id = (await call(ctx, rules.create_rule, rule)).id
@@ -103,8 +103,8 @@ async def signed_for(shared: Shared, ctx: Any, to: str) -> list[tuple[str, ...]]
 
 
 @pytest.mark.parametrize("plant", PLANTED)
-async def test_the_owners_rule_never_signs_with_what_somebody_planted(
-    shared: Shared, plant: Plant
+async def test_a_rule_of_the_owner_never_signs_with_a_foreign_secret(
+    shared: SharedInstallation, plant: Plant
 ) -> None:
     secret = await plant(shared)
 
@@ -115,8 +115,8 @@ async def test_the_owners_rule_never_signs_with_what_somebody_planted(
 
 
 @pytest.mark.parametrize("who", ["wider", "same"])
-async def test_a_keys_rule_never_signs_with_what_another_key_planted(
-    shared: Shared, who: str
+async def test_a_rule_of_a_key_never_signs_with_the_secret_of_another_key(
+    shared: SharedInstallation, who: str
 ) -> None:
     secret = await planted_by(await context_of_key(shared, inboxes=[shared.other.inbox]))
     more = [shared.own.inbox] if who == "wider" else []
@@ -130,7 +130,7 @@ async def test_a_keys_rule_never_signs_with_what_another_key_planted(
 
 @pytest.mark.parametrize("is_owner", [True, False])
 async def test_a_rule_signs_with_the_webhook_that_its_own_key_made(
-    shared: Shared, is_owner: bool
+    shared: SharedInstallation, is_owner: bool
 ) -> None:
     ctx = (
         shared.app.context(OWNER)
@@ -143,7 +143,9 @@ async def test_a_rule_signs_with_the_webhook_that_its_own_key_made(
 
 
 @pytest.mark.parametrize("limits", BLIND)
-async def test_who_sees_no_inbox_makes_no_webhook(shared: Shared, limits: Limits) -> None:
+async def test_a_key_without_inboxes_cannot_create_a_webhook(
+    shared: SharedInstallation, limits: Limits
+) -> None:
     key = await blind_key(shared, limits)
     caller = await shared.app.authenticate(key)
 

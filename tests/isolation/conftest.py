@@ -1,4 +1,4 @@
-"""A Postroom that two tenants share, and keys that may see little of it."""
+"""A Postroom that two tenants share, and keys with limits."""
 
 from __future__ import annotations
 
@@ -15,45 +15,47 @@ from postroom.calls.operation import call
 from postroom.config import Settings, read_settings
 from postroom.model.key import OWNER
 from postroom.operations import keys, rules, webhooks
+from tests.isolation.tenants import Tenant, populate, rule_yaml
 from tests.servers.ports import free_port
-from tests.walls.tenants import Tenant, rule_yaml, settle_in
 
 OWN, OTHER = "zephyr", "quokka"
 
 
 @dataclass(frozen=True)
-class Shared:
-    """The installation, and who lives there."""
+class SharedInstallation:
+    """The installation and its two tenants."""
 
     app: App
     own: Tenant
     other: Tenant
 
     async def key(self, scopes: list[str], limits: dict[str, Any]) -> str:
-        """A key with these limits, made by the owner."""
+        """A new key with these limits, created by the owner."""
         ctx = self.app.context(OWNER)
         made = await call(ctx, keys.create_key, {"name": "tried", "scopes": scopes, **limits})
         return made.key or ""
 
 
 @pytest.fixture(scope="session")
-async def settled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Tenant, Tenant]:
-    """A data folder in which both tenants have settled in."""
-    folder = tmp_path_factory.mktemp("walls") / "data"
+async def populated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Tenant, Tenant]:
+    """A data folder with the objects of both tenants."""
+    folder = tmp_path_factory.mktemp("isolation") / "data"
     async with open_app(_settings(folder)) as app:
-        own = await settle_in(app, OWN, "wordofzephyr")
-        other = await settle_in(app, OTHER, "wordofquokka")
+        own = await populate(app, OWN, "wordofzephyr")
+        other = await populate(app, OTHER, "wordofquokka")
         await _belongs_to_all_tenants(app, other.word)
     return folder, own, other
 
 
 @pytest.fixture
-async def shared(settled: tuple[Path, Tenant, Tenant], tmp_path: Path) -> AsyncIterator[Shared]:
+async def shared(
+    populated: tuple[Path, Tenant, Tenant], tmp_path: Path
+) -> AsyncIterator[SharedInstallation]:
     """An open copy of that folder, for each test."""
-    folder, own, other = settled
+    folder, own, other = populated
     copytree(folder, tmp_path / "data")
     async with open_app(_settings(tmp_path / "data")) as app:
-        yield Shared(app, own, other)
+        yield SharedInstallation(app, own, other)
 
 
 def _settings(folder: Path) -> Settings:
@@ -67,7 +69,7 @@ def _settings(folder: Path) -> Settings:
 
 
 async def _belongs_to_all_tenants(app: App, word: str) -> None:
-    """A rule, a webhook and a key that are for everything: no limited key sees them either."""
+    """Create a rule, a webhook and a key for everything, which no limited key sees."""
     ctx = app.context(OWNER)
     rule = {"rule_yaml": rule_yaml(f"{word} of all", "unflag"), "dry_run": False}
     await call(ctx, rules.create_rule, rule)

@@ -1,6 +1,6 @@
-"""Every operation, asked by keys that may see little: what is somebody else's does not exist.
+"""Every operation called with limited keys: objects of others do not exist for them.
 
-The requests are made from the request classes, so a new operation is asked like all others.
+The requests are generated from the request classes, so that new operations are covered.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from postroom.surfaces.mcp.tool import Tool
 from postroom.surfaces.mcp.tool_listing import BY_NAME, DEFAULT, ON_DEMAND
 from postroom.surfaces.mcp.toolsets import choose_tools
 from postroom.surfaces.rest.routes import ROUTES, Route
+from tests.isolation.conftest import SharedInstallation
+from tests.isolation.request_variants import Arguments, every_operation, requests_of
+from tests.isolation.tenants import Tenant, belongings, unknown
 from tests.page_operations import ON_PAGES
 from tests.surfaces.rest.conftest import Rest, visiting
-from tests.walls.asking import Arguments, every_operation, requests_of
-from tests.walls.conftest import Shared
-from tests.walls.tenants import Tenant, belongings, unknown
 
 ALL = ["read", "write", "send", "admin"]
 LIMITS: dict[str, Callable[[Tenant], dict[str, Any]]] = {
@@ -69,9 +69,9 @@ async def over_mcp(client: Client, tool: Tool, arguments: Arguments) -> tuple[bo
 
 
 async def walk(
-    shared: Shared, steps: list[tuple[str, Any, Ask]], hidden: list[Tenant]
+    shared: SharedInstallation, steps: list[tuple[str, Any, Ask]], hidden: list[Tenant]
 ) -> list[str]:
-    """Ask everything; tell what came back or changed that should not have."""
+    """Make every request; returns what was revealed or changed although it should not be."""
     before = [await belongings(shared.app, tenant) for tenant in hidden]
     nobody = unknown(shared.other)
     found: list[str] = []
@@ -103,7 +103,7 @@ def _leaks(answer: str, arguments: Arguments, hidden: list[Tenant]) -> list[str]
 
 
 def _wrong_counts(answer: str, is_taken: bool) -> list[str]:
-    """A page counts what it shows and nothing else: there is never more than fits in one."""
+    """Counts of a page that exceed the visible objects; all of these fit in one page."""
     body = json.loads(answer) if is_taken and answer.startswith("{") else {}
     shown = body.get("results", body.get("matched_messages"))
     if shown is None or body.get("total", len(shown)) == len(shown):
@@ -112,16 +112,16 @@ def _wrong_counts(answer: str, is_taken: bool) -> list[str]:
 
 
 def _renamed(arguments: Arguments, tenant: Tenant, other: Tenant) -> Arguments:
-    """The same request about other things."""
+    """The same request for the ids of another tenant."""
     text = repr(arguments)
     for name, value in sorted(vars(tenant).items(), key=lambda item: -len(item[1])):
         text = text.replace(value, getattr(other, name))
-    renamed: Arguments = eval(text)  # what we have just written
+    renamed: Arguments = eval(text)  # text of this request
     return renamed
 
 
 def _told(answer: tuple[bool, str], tenant: Tenant) -> tuple[bool, str]:
-    """What an answer says, whatever the things are called."""
+    """An answer without the ids of the objects."""
     is_taken, text = answer
     for name, value in sorted(vars(tenant).items(), key=lambda item: -len(item[1])):
         text = text.replace(value, name)
@@ -146,8 +146,8 @@ def steps_of_mcp(client: Client) -> list[tuple[str, Any, Ask]]:
     return [(tool.name, tool.operation, ask(tool)) for tool in TOOLS]
 
 
-def test_every_operation_is_asked() -> None:
-    """What a surface or the command line binds is an operation of ours, and is walked."""
+def test_every_operation_is_covered() -> None:
+    """Every operation that a surface binds is found by the walk."""
     walked = {route.operation.name for route in ROUTES} | {tool.operation.name for tool in TOOLS}
     bound = {c.operation.rpartition(".")[2] for c in COMMANDS if isinstance(c, OperationCommand)}
 
@@ -157,7 +157,7 @@ def test_every_operation_is_asked() -> None:
 
 @pytest.mark.parametrize("limits", LIMITS)
 async def test_a_limited_key_reaches_nothing_of_others_over_rest(
-    shared: Shared, limits: str
+    shared: SharedInstallation, limits: str
 ) -> None:
     key = await shared.key(ALL, LIMITS[limits](shared.own))
     hidden = [shared.other, *([shared.own] if limits in BLIND else [])]
@@ -168,7 +168,9 @@ async def test_a_limited_key_reaches_nothing_of_others_over_rest(
 
 
 @pytest.mark.parametrize("scope", ALL)
-async def test_a_key_with_one_scope_reaches_nothing_of_others(shared: Shared, scope: str) -> None:
+async def test_a_key_with_one_scope_reaches_nothing_of_others(
+    shared: SharedInstallation, scope: str
+) -> None:
     limits = {"inboxes": [shared.own.inbox], "namespaces": [shared.own.namespace]}
     key = await shared.key([scope], limits)
 
@@ -179,7 +181,7 @@ async def test_a_key_with_one_scope_reaches_nothing_of_others(shared: Shared, sc
 
 @pytest.mark.parametrize("limits", LIMITS)
 async def test_a_limited_key_reaches_nothing_of_others_over_mcp(
-    shared: Shared, limits: str
+    shared: SharedInstallation, limits: str
 ) -> None:
     caller = await shared.app.authenticate(await shared.key(ALL, LIMITS[limits](shared.own)))
     hidden = [shared.other, *([shared.own] if limits in BLIND else [])]

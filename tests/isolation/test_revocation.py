@@ -1,4 +1,4 @@
-"""A key that is revoked or limited is so at once, also for a client that is already connected."""
+"""Revoking or limiting a key takes effect at once, also for connected clients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def revoke(app: App, key_id: str) -> None:
 
 
 def changed(column: str, value: str | int) -> Change:
-    """The key loses what a column gave it."""
+    """Changes one column of the row of the key."""
 
     async def change(app: App, key_id: str) -> None:
         def update(tx: Any) -> None:
@@ -76,7 +76,9 @@ async def keyed(app: App) -> tuple[str, Any]:
 
 
 @pytest.mark.parametrize("how", CHANGES)
-async def test_a_client_on_stdio_has_what_its_key_gives_now(tmp_path: Path, how: str) -> None:
+async def test_a_client_on_stdio_has_the_current_rights_of_its_key(
+    tmp_path: Path, how: str
+) -> None:
     settings = read_settings({"POSTROOM_DATA_DIR": str(tmp_path)}).settings
     async with open_app(settings) as app:
         inbox_id, key = await keyed(app)
@@ -93,7 +95,7 @@ async def test_a_client_on_stdio_has_what_its_key_gives_now(tmp_path: Path, how:
 
 
 @pytest.mark.parametrize("how", CHANGES)
-async def test_a_wait_on_stdio_ends_with_what_its_key_gave(tmp_path: Path, how: str) -> None:
+async def test_a_wait_on_stdio_ends_with_the_rights_of_its_key(tmp_path: Path, how: str) -> None:
     settings = read_settings({"POSTROOM_DATA_DIR": str(tmp_path)}).settings
     async with open_app(settings) as app:
         inbox_id, key = await keyed(app)
@@ -102,7 +104,7 @@ async def test_a_wait_on_stdio_ends_with_what_its_key_gave(tmp_path: Path, how: 
             call = {"name": "wait_for_message", "arguments": {"inbox_id": inbox_id}}
             question = {"jsonrpc": "2.0", "id": "wait", "method": "tools/call", "params": call}
             wire.write(json.dumps(question).encode())
-            for _ in range(5):  # by then, the wait has begun
+            for _ in range(5):  # the wait has started
                 await in_thread_of_client(wire, "list_inboxes")
 
             await CHANGES[how](app, key.id)
@@ -149,7 +151,7 @@ async def test_a_new_key_of_the_owner_ends_the_rights_of_the_old_one(tmp_path: P
     assert "PERMISSION_DENIED" == error_of(after)["code"]
 
 
-async def test_a_live_tool_tells_it_in_its_own_contracts_words(tmp_path: Path) -> None:
+async def test_a_live_tool_reports_it_in_the_form_of_its_contract(tmp_path: Path) -> None:
     settings = read_settings({"POSTROOM_DATA_DIR": str(tmp_path)}).settings
     async with open_app(settings) as app:
         _, key = await keyed(app)

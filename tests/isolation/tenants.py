@@ -1,4 +1,4 @@
-"""Two who share a Postroom: each has one of everything, and every word of theirs is known."""
+"""Two tenants of one Postroom: each has one object of every kind, with recognisable words."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SOUGHT = "pangolin"
 
 @dataclass(frozen=True)
 class Tenant:
-    """One of each thing that a request can name. `word` stands in all that they wrote or got."""
+    """One object of each kind. `word` occurs in everything that the tenant wrote or received."""
 
     word: str
     inbox: str
@@ -49,12 +49,12 @@ class Tenant:
 
     @property
     def tokens(self) -> frozenset[str]:
-        """What nobody else may read anywhere."""
+        """The strings that no other caller may read."""
         return frozenset(astuple(self))
 
 
 def unknown(like: Tenant) -> Tenant:
-    """Names of the same form, under which there is nothing."""
+    """Ids of the same form that do not exist."""
     made = {
         name: f"{value[:4]}{place:0{len(value) - 4}}" if value[3:4] == "_" else f"unknown{name}"
         for place, (name, value) in enumerate(vars(like).items())
@@ -69,8 +69,8 @@ def rule_yaml(name: str, *then: str, inbox: str | None = None, account: str | No
     return f"name: {name}\n{place}when: {when}\nthen: [{', '.join(then)}]\n"
 
 
-async def settle_in(app: App, name: str, word: str) -> Tenant:
-    """A tenant with one of everything. Of *name* there is a live account as well."""
+async def populate(app: App, name: str, word: str) -> Tenant:
+    """Create a tenant with one object of each kind, and a live account named *name*."""
     ctx = app.context(OWNER)
     made = await _mail(ctx, name, word)
     inbox = made["inbox"]
@@ -140,7 +140,7 @@ async def _account(ctx: RequestContext, name: str, word: str) -> dict[str, str]:
 
 
 async def belongings(app: App, tenant: Tenant) -> dict[str, list[str]]:
-    """Every row of the database that is a tenant's: in their inboxes, or with a word of theirs."""
+    """Every row of the database that belongs to a tenant, by its inbox or its word."""
 
     def read(tx: Any) -> dict[str, list[str]]:
         ids = (tenant.inbox, tenant.account_inbox)

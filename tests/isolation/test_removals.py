@@ -1,4 +1,4 @@
-"""Removing an inbox shows nobody anything that they could not see before."""
+"""Removing an inbox does not make anything visible to anybody."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ from postroom.calls.operation import call
 from postroom.model.key import OWNER
 from postroom.model.view import EVERYTHING
 from postroom.operations import inboxes, rules, webhooks
+from tests.isolation.conftest import SharedInstallation
+from tests.isolation.tenants import rule_yaml
+from tests.isolation.test_matrix import ALL
 from tests.mails import deliver, mail
 from tests.surfaces.rest.conftest import Rest, visiting
-from tests.walls.conftest import Shared
-from tests.walls.tenants import rule_yaml
-from tests.walls.test_matrix import ALL
 
 URL = "https://example.com/of/both"
 
 
-async def remove(shared: Shared, inbox_id: str) -> None:
+async def remove(shared: SharedInstallation, inbox_id: str) -> None:
     store = shared.app.services.store
     await store.remove_inbox(inbox_id, EVERYTHING, force=True)
 
 
-async def made_by_both(shared: Shared, key: str, *, action: str = "flag") -> dict[str, str]:
-    """One of everything that a key for two inboxes makes, by what it is."""
+async def made_by_both(
+    shared: SharedInstallation, key: str, *, action: str = "flag"
+) -> dict[str, str]:
+    """One object of each kind, created with a key for two inboxes."""
     ctx = shared.app.context(await shared.app.authenticate(key))
     text = {"rule_yaml": rule_yaml("Both", action), "dry_run": False}
     rule = await call(ctx, rules.create_rule, text)
@@ -49,7 +51,7 @@ async def made_by_both(shared: Shared, key: str, *, action: str = "flag") -> dic
 
 
 async def seen(rest: Rest, things: dict[str, str]) -> dict[str, bool]:
-    """What of it is there for a key: by its id, in a list, or to be changed."""
+    """The objects that a key can read by id, find in a list, or change."""
     paths = {
         "rule": f"/v1/rules/{things['rule']}",
         "teller": f"/v1/rules/{things['teller']}",
@@ -84,7 +86,9 @@ LIMITS = {
 
 
 @pytest.mark.parametrize("kind", LIMITS)
-async def test_a_removal_widens_nobodys_view_and_takes_none(shared: Shared, kind: str) -> None:
+async def test_a_removal_does_not_change_what_a_key_sees(
+    shared: SharedInstallation, kind: str
+) -> None:
     both, one, gone = LIMITS[kind](shared)
     wide, narrow = await shared.key(ALL, both), await shared.key(ALL, one)
     things = await made_by_both(shared, wide)
@@ -111,7 +115,9 @@ async def test_a_removal_widens_nobodys_view_and_takes_none(shared: Shared, kind
     assert dict.fromkeys(things, True) == own
 
 
-async def test_what_was_for_removed_inboxes_alone_is_the_owners(shared: Shared) -> None:
+async def test_objects_for_removed_inboxes_are_left_to_the_owner(
+    shared: SharedInstallation,
+) -> None:
     key = await shared.key(ALL, {"inboxes": [shared.own.inbox, shared.other.inbox]})
     things = await made_by_both(shared, key)
 
@@ -124,7 +130,9 @@ async def test_what_was_for_removed_inboxes_alone_is_the_owners(shared: Shared) 
     assert {things["rule"], things["teller"]} <= kept
 
 
-async def test_a_rule_goes_on_in_what_is_left_with_the_same_secret(shared: Shared) -> None:
+async def test_a_rule_continues_in_the_remaining_inbox_with_its_secret(
+    shared: SharedInstallation,
+) -> None:
     key = await shared.key(ALL, {"inboxes": [shared.own.inbox, shared.other.inbox]})
     things = await made_by_both(shared, key)
     ctx = shared.app.context(OWNER)

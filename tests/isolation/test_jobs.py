@@ -1,4 +1,4 @@
-"""Jobs that run without a request: they do nothing for a key that sees nothing any more."""
+"""Background jobs do nothing for a key that no longer sees the inbox."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from postroom.model.storage import MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.operations import rules, webhooks
 from postroom.pipeline.maintenance import background_tasks
+from tests.isolation.conftest import SharedInstallation
+from tests.isolation.tenants import rule_yaml
+from tests.isolation.test_matrix import ALL
+from tests.isolation.test_rules import rule_jobs
 from tests.mails import deliver, mail
-from tests.walls.conftest import Shared
-from tests.walls.tenants import rule_yaml
-from tests.walls.test_matrix import ALL
-from tests.walls.test_rules import rule_jobs
 
 NOT_FOR_A_CALLER = {
     "compact",
@@ -30,8 +30,8 @@ NOT_FOR_A_CALLER = {
 """Maintenance that acts on the whole store, for no key and no rule."""
 
 
-async def rule_of_a_key(shared: Shared, action: str) -> str:
-    """A rule of a key that sees the other tenant's inbox; the id of the key."""
+async def rule_of_a_key(shared: SharedInstallation, action: str) -> str:
+    """Create a rule with a key that sees the other tenant's inbox; returns the id of the key."""
     key = await shared.key(ALL, {"inboxes": [shared.other.inbox], "namespaces": ["default"]})
     caller = await shared.app.authenticate(key)
     request = {"rule_yaml": rule_yaml("Late", action), "dry_run": False}
@@ -39,7 +39,7 @@ async def rule_of_a_key(shared: Shared, action: str) -> str:
     return caller.key_id
 
 
-async def blind(shared: Shared, key_id: str) -> None:
+async def blind(shared: SharedInstallation, key_id: str) -> None:
     engine = shared.app.services.store.engine  # type: ignore[attr-defined]
     await engine.write(
         lambda tx: tx.run(
@@ -48,7 +48,7 @@ async def blind(shared: Shared, key_id: str) -> None:
     )
 
 
-async def arrival(shared: Shared) -> Message:
+async def arrival(shared: SharedInstallation) -> Message:
     ctx = shared.app.context(OWNER)
     inbox = await ctx.store.inbox(shared.other.inbox, EVERYTHING)
     assert inbox is not None
@@ -58,12 +58,12 @@ async def arrival(shared: Shared) -> Message:
     return message
 
 
-async def sent(shared: Shared) -> int:
+async def sent(shared: SharedInstallation) -> int:
     query = MessageQuery(EVERYTHING, inbox_id=shared.other.inbox, mailbox="Sent")
     return (await shared.app.services.store.messages(query)).total
 
 
-async def failures(shared: Shared, message: Message) -> list[str]:
+async def failures(shared: SharedInstallation, message: Message) -> list[str]:
     asked = {"message_id": message.id, "types": ["rule.failed"]}
     told = await call(shared.app.context(OWNER), webhooks.list_events, asked)
     return [event.data["detail"] for event in told.results]
@@ -71,8 +71,8 @@ async def failures(shared: Shared, message: Message) -> list[str]:
 
 @pytest.mark.parametrize("action", ["{forward: thief@example.com}", "{reply: Gone.}"])
 @pytest.mark.parametrize("is_blind", [True, False])
-async def test_what_waits_is_done_only_for_a_key_that_still_sees_the_inbox(
-    shared: Shared, action: str, is_blind: bool
+async def test_a_pending_job_runs_only_if_its_key_still_sees_the_inbox(
+    shared: SharedInstallation, action: str, is_blind: bool
 ) -> None:
     key_id = await rule_of_a_key(shared, action)
     message, before = await arrival(shared), await sent(shared)
@@ -89,8 +89,8 @@ async def test_what_waits_is_done_only_for_a_key_that_still_sees_the_inbox(
 @pytest.mark.parametrize(
     "action", ["delete", "flag", "{apply_label: Taken}", "{remember: {key: k, text: Taken}}"]
 )
-async def test_what_arrives_is_left_alone_by_the_rule_of_a_key_that_sees_nothing(
-    shared: Shared, action: str
+async def test_a_rule_of_a_key_without_inboxes_ignores_arriving_mail(
+    shared: SharedInstallation, action: str
 ) -> None:
     await call(shared.app.context(OWNER), rules.delete_rule, {"rule_id": shared.other.rule})
     await blind(shared, await rule_of_a_key(shared, action))
@@ -101,5 +101,5 @@ async def test_what_arrives_is_left_alone_by_the_rule_of_a_key_that_sees_nothing
     assert any("may not see" in why for why in await failures(shared, message))
 
 
-async def test_every_job_of_maintenance_is_known(shared: Shared) -> None:
+async def test_every_job_of_maintenance_is_known(shared: SharedInstallation) -> None:
     assert {task.name for task in background_tasks(shared.app.services)} == NOT_FOR_A_CALLER

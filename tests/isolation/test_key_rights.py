@@ -1,4 +1,4 @@
-"""What a key began ends with it: webhooks are told nothing, and scheduled mail is not sent."""
+"""When a key loses its rights, its webhooks get no events and its scheduled mail is not sent."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from postroom.operations.mail import messages
 from postroom.operations.outgoing import drafts, outbox
 from postroom.pipeline.outbox import Outbox
 from postroom.pipeline.webhooks import Webhooks
+from tests.isolation.conftest import SharedInstallation
+from tests.isolation.tenants import rule_yaml
+from tests.isolation.test_matrix import ALL
 from tests.mails import deliver, mail
-from tests.walls.conftest import Shared
-from tests.walls.tenants import rule_yaml
-from tests.walls.test_matrix import ALL
 
 URL = "https://example.com/hook"
-Loss = Callable[[Shared, str], Awaitable[None]]
+Loss = Callable[[SharedInstallation, str], Awaitable[None]]
 
 
-async def revoked(shared: Shared, key_id: str) -> None:
+async def revoked(shared: SharedInstallation, key_id: str) -> None:
     await call(shared.app.context(OWNER), keys.delete_key, {"key_id": key_id})
 
 
 def without(column: str, value: str | int) -> Loss:
-    async def lose(shared: Shared, key_id: str) -> None:
+    async def lose(shared: SharedInstallation, key_id: str) -> None:
         def update(tx: Any) -> None:
             tx.run(f"UPDATE keys SET {column} = :value WHERE id = :id", value=value, id=key_id)
 
@@ -50,36 +50,36 @@ LOSSES: dict[str, Loss] = {
 }
 
 
-class Receiver:
-    """Takes what is posted, and keeps it."""
+class RecordingPoster:
+    """Records the requests that webhooks make."""
 
     def __init__(self) -> None:
         self.urls: list[str] = []
 
     def check(self, url: str) -> None:
-        """Every URL is fine."""
+        """Every URL is allowed."""
 
     async def post(self, url: str, headers: Any, body: bytes) -> WebhookResponse:
         self.urls.append(url)
         return WebhookResponse(200, "")
 
 
-async def context_of_key(shared: Shared) -> tuple[RequestContext, str]:
+async def context_of_key(shared: SharedInstallation) -> tuple[RequestContext, str]:
     secret = await shared.key(ALL, {"inboxes": [shared.own.inbox]})
     caller = await shared.app.authenticate(secret)
     return shared.app.context(caller), caller.key_id
 
 
-async def arrive(shared: Shared) -> None:
+async def arrive(shared: SharedInstallation) -> None:
     ctx = shared.app.context(OWNER)
     inbox = await ctx.store.inbox(shared.own.inbox, EVERYTHING)
     assert inbox is not None
     await deliver(ctx, inbox, mail("News"))
 
 
-async def posted(shared: Shared) -> list[str]:
-    """The URLs that are told of all there is to tell."""
-    receiver = Receiver()
+async def posted(shared: SharedInstallation) -> list[str]:
+    """The URLs that get the pending deliveries."""
+    receiver = RecordingPoster()
     worker = Webhooks(replace(shared.app.services, poster=receiver))  # type: ignore[arg-type]
     while True:
         await worker._start_due("here")
@@ -104,7 +104,7 @@ MADE_BY: dict[str, Callable[[RequestContext], Awaitable[Any]]] = {
 @pytest.mark.parametrize("how", LOSSES)
 @pytest.mark.parametrize("made_by", MADE_BY)
 async def test_a_webhook_ends_with_the_rights_of_its_key(
-    shared: Shared, made_by: str, how: str, when: str
+    shared: SharedInstallation, made_by: str, how: str, when: str
 ) -> None:
     ctx, key_id = await context_of_key(shared)
     await MADE_BY[made_by](ctx)
@@ -126,7 +126,9 @@ async def test_a_webhook_ends_with_the_rights_of_its_key(
 
 
 @pytest.mark.parametrize("how", LOSSES)
-async def test_who_renews_a_stopped_webhook_goes_on_with_it(shared: Shared, how: str) -> None:
+async def test_renewing_a_stopped_webhook_makes_it_the_callers(
+    shared: SharedInstallation, how: str
+) -> None:
     ctx, key_id = await context_of_key(shared)
     made = await call(ctx, webhooks.create_webhook, {"url": URL})
     await LOSSES[how](shared, key_id)
@@ -143,7 +145,9 @@ async def test_who_renews_a_stopped_webhook_goes_on_with_it(shared: Shared, how:
     assert [None] == [hook.stopped for hook in listed if hook.id == made.id]
 
 
-async def test_renewing_a_webhook_that_works_does_not_take_it_from_its_key(shared: Shared) -> None:
+async def test_renewing_an_active_webhook_does_not_change_its_key(
+    shared: SharedInstallation,
+) -> None:
     ctx, key_id = await context_of_key(shared)
     made = await call(ctx, webhooks.create_webhook, {"url": URL})
     await call(shared.app.context(OWNER), webhooks.renew_webhook, {"webhook_id": made.id})
@@ -154,7 +158,7 @@ async def test_renewing_a_webhook_that_works_does_not_take_it_from_its_key(share
     assert URL not in await posted(shared)
 
 
-async def schedule(shared: Shared, ctx: RequestContext) -> str:
+async def schedule(shared: SharedInstallation, ctx: RequestContext) -> str:
     """A mail that is due in a minute."""
     at = shared.app.services.clock() + timedelta(minutes=1)
     wanted = {
@@ -168,8 +172,8 @@ async def schedule(shared: Shared, ctx: RequestContext) -> str:
     return str((await call(ctx, drafts.send_draft, {"draft_id": draft.id})).message_id)
 
 
-async def two_minutes_later(shared: Shared) -> None:
-    """The outbox does what is due by then."""
+async def two_minutes_later(shared: SharedInstallation) -> None:
+    """Run the outbox two minutes later."""
     services = shared.app.services
     ahead = replace(services, clock=lambda: services.clock() + timedelta(minutes=2))
     worker = Outbox(ahead, None)
@@ -178,7 +182,7 @@ async def two_minutes_later(shared: Shared) -> None:
         await task
 
 
-async def status_of(shared: Shared, message_id: str) -> tuple[str, str]:
+async def status_of(shared: SharedInstallation, message_id: str) -> tuple[str, str]:
     ctx = shared.app.context(OWNER)
     message = await call(ctx, messages.get_message, {"message_id": message_id})
     (recipient,) = message.recipients
@@ -187,7 +191,7 @@ async def status_of(shared: Shared, message_id: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("how", LOSSES)
 async def test_a_scheduled_mail_is_not_sent_without_the_rights_of_its_key(
-    shared: Shared, how: str
+    shared: SharedInstallation, how: str
 ) -> None:
     ctx, key_id = await context_of_key(shared)
     message_id = await schedule(shared, ctx)
@@ -209,7 +213,7 @@ async def test_a_scheduled_mail_is_not_sent_without_the_rights_of_its_key(
 
 @pytest.mark.parametrize("who", ["a key", "the owner", "the agent"])
 async def test_a_scheduled_mail_is_sent_while_its_key_has_the_rights(
-    shared: Shared, who: str
+    shared: SharedInstallation, who: str
 ) -> None:
     callers = {"the owner": OWNER, "the agent": AGENT}
     ctx = shared.app.context(callers[who]) if who in callers else (await context_of_key(shared))[0]
