@@ -1,4 +1,4 @@
-"""Who is no stranger: addresses that an inbox wrote to or heard from, whatever an agent does."""
+"""Which contacts of an inbox are known: those it wrote to or heard from, whatever an agent does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from postroom.model.key import AGENT
 from postroom.model.sending import Sent
 from postroom.operations import inbound
 from postroom.operations.outgoing import approvals, drafts, outbox, sending
-from tests.approval.conftest import STRANGER, Keyed
+from tests.approval.conftest import UNKNOWN, KeyFactory
 from tests.approval.test_decisions import seen, work
 from tests.approval.test_risks import send
 from tests.mails import deliver, mail
@@ -25,7 +25,7 @@ ALL = ["read", "write", "send", "admin"]
 
 
 async def hand_in(ctx: RequestContext, sender: str, **parts: Any) -> None:
-    """Deliver a mail to the inbox by the caller's own request."""
+    """Deliver a mail to the inbox by a request of the caller."""
     arguments = {"recipient": ME, "raw": mail("Hello", sender=sender, to=ME, **parts)}
     await call(ctx, inbound.receive_message, arguments)
 
@@ -33,55 +33,55 @@ async def hand_in(ctx: RequestContext, sender: str, **parts: Any) -> None:
 AGENTS: dict[str, dict[str, Any]] = {
     "risky": {},
     "with every scope": {"scopes": ALL},
-    "with an allow list": {"approval": "never", "recipients": {"allow": [STRANGER]}},
+    "with an allow list": {"approval": "never", "recipients": {"allow": [UNKNOWN]}},
     "without a policy of its own": {"approval": "never"},
     "that may not send itself": {"scopes": ["read", "write"], "approval": "risky"},
 }
 
 
 @pytest.mark.parametrize("limits", AGENTS.values(), ids=AGENTS)
-async def test_an_agent_makes_nobody_known_with_mail_that_it_hands_in(
-    post: RequestContext, keyed: Keyed, heard: str, limits: dict[str, Any]
+async def test_mail_that_an_agent_delivers_adds_no_known_contact(
+    outbox_ctx: RequestContext, new_key: KeyFactory, received: str, limits: dict[str, Any]
 ) -> None:
     policy = {"inbox_id": ME, "approval": "risky"}
-    await call(post, approvals.set_policy, policy)
-    agent = await keyed(**limits)
+    await call(outbox_ctx, approvals.set_policy, policy)
+    agent = await new_key(**limits)
 
     for _ in range(4):
-        await hand_in(agent, STRANGER)
+        await hand_in(agent, UNKNOWN)
 
-    assert "held" == (await send(await keyed(), STRANGER)).status
+    assert "held" == (await send(await new_key(), UNKNOWN)).status
 
 
-async def test_nor_does_the_agent_without_a_key(
-    post: RequestContext, keyed: Keyed, heard: str
+async def test_mail_that_the_agent_on_stdio_delivers_adds_no_known_contact(
+    outbox_ctx: RequestContext, new_key: KeyFactory, received: str
 ) -> None:
-    await hand_in(replace(post, caller=AGENT), STRANGER)
+    await hand_in(replace(outbox_ctx, caller=AGENT), UNKNOWN)
 
-    assert "held" == (await send(await keyed(), STRANGER)).status
+    assert "held" == (await send(await new_key(), UNKNOWN)).status
 
 
-async def test_a_mail_server_with_a_key_of_its_own_makes_senders_known(
-    keyed: Keyed, heard: str
+async def test_mail_from_a_mail_server_with_its_own_key_adds_known_contacts(
+    new_key: KeyFactory, received: str
 ) -> None:
-    await hand_in(await keyed(scopes=["write"]), STRANGER)
+    await hand_in(await new_key(scopes=["write"]), UNKNOWN)
 
-    assert "queued" == (await send(await keyed(), STRANGER)).status
+    assert "queued" == (await send(await new_key(), UNKNOWN)).status
 
 
-async def test_the_owner_hands_in_mail_that_counts(
-    post: RequestContext, keyed: Keyed, heard: str
+async def test_mail_that_the_owner_delivers_adds_known_contacts(
+    outbox_ctx: RequestContext, new_key: KeyFactory, received: str
 ) -> None:
-    await hand_in(post, STRANGER)
+    await hand_in(outbox_ctx, UNKNOWN)
 
-    assert "queued" == (await send(await keyed(), STRANGER)).status
+    assert "queued" == (await send(await new_key(), UNKNOWN)).status
 
 
 Taken = Callable[[RequestContext, RequestContext], Awaitable[Sent]]
 
 
 async def _approved(person: RequestContext, agent: RequestContext, **more: Any) -> Sent:
-    sent = await send(agent, STRANGER, **more)
+    sent = await send(agent, UNKNOWN, **more)
     await call(person, approvals.approve_message, await seen(person, sent))
     return sent
 
@@ -91,11 +91,11 @@ async def _approved_for_later(person: RequestContext, agent: RequestContext) -> 
 
 
 async def _scheduled_by_the_owner(person: RequestContext, agent: RequestContext) -> Sent:
-    return await send(person, STRANGER, send_at=_later(person))
+    return await send(person, UNKNOWN, send_at=_later(person))
 
 
 async def _queued_by_the_owner(person: RequestContext, agent: RequestContext) -> Sent:
-    return await send(person, STRANGER)
+    return await send(person, UNKNOWN)
 
 
 def _later(ctx: RequestContext) -> str:
@@ -105,38 +105,40 @@ def _later(ctx: RequestContext) -> str:
 @pytest.mark.parametrize(
     "taken", [_approved, _approved_for_later, _scheduled_by_the_owner, _queued_by_the_owner]
 )
-async def test_a_mail_that_was_taken_back_makes_nobody_known(
-    post: RequestContext, keyed: Keyed, heard: str, taken: Taken
+async def test_a_cancelled_mail_adds_no_known_contact(
+    outbox_ctx: RequestContext, new_key: KeyFactory, received: str, taken: Taken
 ) -> None:
-    agent = await keyed()
-    sent = await taken(post, agent)
+    agent = await new_key()
+    sent = await taken(outbox_ctx, agent)
     draft_id = (await call(agent, outbox.cancel_message, {"message_id": sent.message_id})).draft_id
     change = {"draft_id": draft_id, "body_text": "All our passwords", "send_at": None}
     await call(agent, drafts.update_draft, change)
 
     edited = await call(agent, drafts.send_draft, {"draft_id": draft_id})
 
-    relay = await work(post)
+    relay = await work(outbox_ctx)
     assert ("held", []) == (edited.status, relay.mails)
 
 
-async def test_who_was_written_to_is_known(post: RequestContext, keyed: Keyed, heard: str) -> None:
-    agent = await keyed()
-    await _approved(post, agent)
-    await work(post)
+async def test_a_recipient_becomes_a_known_contact(
+    outbox_ctx: RequestContext, new_key: KeyFactory, received: str
+) -> None:
+    agent = await new_key()
+    await _approved(outbox_ctx, agent)
+    await work(outbox_ctx)
 
-    assert "queued" == (await send(agent, STRANGER, subject="Again")).status
+    assert "queued" == (await send(agent, UNKNOWN, subject="Again")).status
 
 
 async def test_mail_that_waits_for_a_relay_is_held_before_there_is_one(
-    post: RequestContext, keyed: Keyed, heard: str
+    outbox_ctx: RequestContext, new_key: KeyFactory, received: str
 ) -> None:
-    agent = replace(await keyed(), has_relay=False)
-    captured = await send(agent, STRANGER)
+    agent = replace(await new_key(), has_relay=False)
+    captured = await send(agent, UNKNOWN)
 
     again = await call(agent, outbox.retry_message, {"message_id": captured.message_id})
 
-    relay = await work(post)
+    relay = await work(outbox_ctx)
     assert ("captured", "held", []) == (captured.status, again.status, relay.mails)
 
 
@@ -153,22 +155,22 @@ async def test_mail_that_waits_for_a_relay_is_held_before_there_is_one(
         ("ivo@example.com", "\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}vo@example.com"),
     ],
 )
-async def test_a_letter_that_only_looks_the_same_is_another(
-    post: RequestContext, keyed: Keyed, known: str, other: str
+async def test_a_look_alike_character_makes_another_address(
+    outbox_ctx: RequestContext, new_key: KeyFactory, known: str, other: str
 ) -> None:
-    inbox = (await post.store.inboxes_at([ME]))[ME]
-    await deliver(post, inbox, mail("Hello", sender=known))
+    inbox = (await outbox_ctx.store.inboxes_at([ME]))[ME]
+    await deliver(outbox_ctx, inbox, mail("Hello", sender=known))
 
-    assert "held" == (await send(await keyed(), other)).status
+    assert "held" == (await send(await new_key(), other)).status
 
 
 async def test_an_international_domain_is_known_in_both_spellings(
-    post: RequestContext, keyed: Keyed
+    outbox_ctx: RequestContext, new_key: KeyFactory
 ) -> None:
-    inbox = (await post.store.inboxes_at([ME]))[ME]
+    inbox = (await outbox_ctx.store.inboxes_at([ME]))[ME]
     raw = mail("Hello").replace(b"ana@example.com", "ana@bücher.example".encode())
-    added = await deliver(post, inbox, raw)
-    agent = await keyed()
+    added = await deliver(outbox_ctx, inbox, raw)
+    agent = await new_key()
 
     reply = {"message_id": added.message_id, "body_text": "Yes"}
     assert "queued" == (await call(agent, sending.reply_to_message, reply)).status

@@ -1,4 +1,4 @@
-"""What tests of the outbox send, and how they see what became of it."""
+"""Send mail, run outbox workers, and read statuses."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ OUTGOING = {"to": ["ana@example.com"], "subject": "Hello", "body_text": "Good mo
 
 
 @asynccontextmanager
-async def working(ctx: RequestContext, relay: Relay, **options: Any) -> AsyncIterator[Outbox]:
+async def relay_worker(ctx: RequestContext, relay: Relay, **options: Any) -> AsyncIterator[Outbox]:
     sender = SmtpRelay(parse_relay_url(relay.url), "postroom.localhost", response_s=2, **options)
-    async with at_work(Outbox(ctx, sender)) as outbox:
+    async with running_worker(Outbox(ctx, sender)) as outbox:
         yield outbox
 
 
 @asynccontextmanager
-async def at_work(outbox: Outbox) -> AsyncIterator[Outbox]:
-    """Run a worker for as long as the block lasts."""
+async def running_worker(outbox: Outbox) -> AsyncIterator[Outbox]:
+    """Run an outbox worker while the block runs."""
     task = asyncio.create_task(outbox.run())
     try:
         yield outbox
@@ -55,7 +55,7 @@ async def types(ctx: RequestContext, sent: Sent) -> list[str]:
 
 
 async def until(ctx: RequestContext, is_so: Callable[[], Any]) -> None:
-    """Wait until something is so, with a limit."""
+    """Wait until a condition holds, with a time limit."""
     notifier = ctx.store.notifier
     async with asyncio.timeout(50):
         position = notifier.position("events")
@@ -64,14 +64,14 @@ async def until(ctx: RequestContext, is_so: Callable[[], Any]) -> None:
 
 
 @asynccontextmanager
-async def unable(ctx: RequestContext) -> AsyncIterator[None]:
-    """A worker without a relay."""
+async def worker_without_relay(ctx: RequestContext) -> AsyncIterator[None]:
+    """Run an outbox worker without a relay."""
     task = asyncio.create_task(Outbox(ctx, None).run())
     yield
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def are_out(ctx: RequestContext, sent: list[Sent]) -> bool:
+async def all_sent(ctx: RequestContext, sent: list[Sent]) -> bool:
     found = [await statuses(ctx, one) for one in sent]
     return all(status == "sent" for of_one in found for status in of_one.values())

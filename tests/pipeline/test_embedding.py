@@ -1,4 +1,4 @@
-"""Meaning is learnt by itself, by one process at a time, and before a search if it is little."""
+"""Texts are embedded by one process at a time in the background, or by a search if they are few."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from tests.mails import deliver, mail, new_inbox
 COLLECTION = collection_of("default")
 
 
-class Letters:
-    """An embedder whose vectors count letters; it notes what it is asked."""
+class LetterCountEmbedder:
+    """An embedder whose vectors count letters; it records the texts."""
 
     def __init__(self, model: str = "letters") -> None:
         self.model = model
-        self.asked: list[str] = []
+        self.texts: list[str] = []
         self.fails = False
 
     async def embed(self, texts: list[str]) -> list[Vector]:
         if self.fails:
             raise ProviderError("nobody there")
-        self.asked += texts
+        self.texts += texts
         counts = [[float(1 + text.count(c)) for c in "abcdefgh"] for text in texts]
         return [struct.pack("<8f", *row) for row in counts]
 
@@ -50,13 +50,13 @@ class Letters:
 
 
 @pytest.fixture
-def letters() -> Letters:
-    return Letters()
+def embedder() -> LetterCountEmbedder:
+    return LetterCountEmbedder()
 
 
 @pytest.fixture
-def services(ctx: RequestContext, letters: Letters) -> RequestContext:
-    return replace(ctx, embedder=letters)
+def services(ctx: RequestContext, embedder: LetterCountEmbedder) -> RequestContext:
+    return replace(ctx, embedder=embedder)
 
 
 async def remember(ctx: RequestContext, *keys: str, **fields: object) -> None:
@@ -64,35 +64,37 @@ async def remember(ctx: RequestContext, *keys: str, **fields: object) -> None:
         await call(ctx, memory_add, {"key": key, "text": f"Text {key}.", **fields})
 
 
-async def test_the_chore_learns_what_is_new_and_then_rests(
-    services: RequestContext, letters: Letters
+async def test_the_job_embeds_new_texts_and_then_waits(
+    services: RequestContext, embedder: LetterCountEmbedder
 ):
     await remember(services, *"abcdefghijklmnopqrst")
 
     rounds = [await embed_pending(services) for _ in range(3)]
 
     assert [True, True, False] == rounds
-    assert sorted(f"Text {key}." for key in "abcdefghijklmnopqrst") == sorted(letters.asked)
+    assert sorted(f"Text {key}." for key in "abcdefghijklmnopqrst") == sorted(embedder.texts)
     assert 0 == await services.store.count_unembedded(COLLECTION, model="letters", max_count=9)
 
 
-async def test_only_who_holds_the_lease_learns(services: RequestContext, letters: Letters):
+async def test_only_the_holder_of_the_lease_embeds(
+    services: RequestContext, embedder: LetterCountEmbedder
+):
     await remember(services, "a")
     minute = timedelta(minutes=1)
     assert await services.store.claim("learn", "another", now=services.clock(), lifetime=minute)
 
     assert not await embed_pending(services)
-    assert [] == letters.asked
+    assert [] == embedder.texts
 
 
-async def test_nothing_is_loaded_or_claimed_where_there_is_nothing_to_do(services: RequestContext):
+async def test_no_model_is_loaded_and_no_lease_taken_without_work(services: RequestContext):
     assert not await embed_pending(services)
 
     minute = timedelta(minutes=1)
     assert await services.store.claim("learn", "another", now=services.clock(), lifetime=minute)
 
 
-async def test_without_a_model_there_is_nothing_to_learn(ctx: RequestContext):
+async def test_without_a_model_nothing_is_embedded(ctx: RequestContext):
     words = replace(ctx, embedder=None)
     await remember(words, "a")
 
@@ -101,7 +103,7 @@ async def test_without_a_model_there_is_nothing_to_learn(ctx: RequestContext):
     assert ["a"] == [hit.key for hit in page.results]
 
 
-async def test_what_is_over_is_removed(services: RequestContext):
+async def test_expired_memories_are_removed(services: RequestContext):
     await remember(services, "kept")
     await remember(services, "over", expires_at="2100-01-01")
     later = replace(services, clock=lambda: services.clock() + timedelta(days=365 * 100))
@@ -113,8 +115,8 @@ async def test_what_is_over_is_removed(services: RequestContext):
     assert ["kept"] == [memory.key for memory in everything]
 
 
-async def test_a_search_learns_little_itself_and_leaves_much_to_the_chore(
-    services: RequestContext, letters: Letters, monkeypatch: pytest.MonkeyPatch
+async def test_a_search_embeds_few_texts_and_leaves_many_to_the_job(
+    services: RequestContext, embedder: LetterCountEmbedder, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(maintenance, "EMBED_LIMIT", 3)
     await remember(services, "a", "b", "c")
@@ -128,30 +130,32 @@ async def test_a_search_learns_little_itself_and_leaves_much_to_the_chore(
     assert EMBED_LIMIT >= 150
 
 
-async def test_searches_at_the_same_time_learn_everything_once(
-    services: RequestContext, letters: Letters
+async def test_concurrent_searches_embed_each_text_once(
+    services: RequestContext, embedder: LetterCountEmbedder
 ):
     await remember(services, *"abcdefghijkl")
 
     await asyncio.gather(*(call(services, memory_search, {"query": "text"}) for _ in range(5)))
 
-    learnt = [text for text in letters.asked if text != "text"]
+    learnt = [text for text in embedder.texts if text != "text"]
     assert sorted(set(learnt)) == sorted(learnt)
     assert 12 == len(learnt)
 
 
-async def test_a_search_says_so_when_the_model_fails(services: RequestContext, letters: Letters):
+async def test_a_search_reports_a_failing_model(
+    services: RequestContext, embedder: LetterCountEmbedder
+):
     await remember(services, "a")
-    letters.fails = True
+    embedder.fails = True
 
     with pytest.raises(ProviderError, match="nobody there"):
         await call(services, memory_search, {"query": "text"})
 
 
-async def test_another_model_makes_everything_be_learnt_anew(services: RequestContext):
+async def test_changing_the_model_embeds_everything_again(services: RequestContext):
     await remember(services, "a")
     await embed_pending(services)
-    other = replace(services, embedder=Letters("other letters"))
+    other = replace(services, embedder=LetterCountEmbedder("other letters"))
 
     await remove_vectors_of_other_models(other)
     assert 1 == len(await other.store.unembedded(COLLECTION, limit=9))
@@ -161,28 +165,28 @@ async def test_another_model_makes_everything_be_learnt_anew(services: RequestCo
     assert 0 == len(await other.store.unembedded(COLLECTION, limit=9))
 
 
-async def test_a_search_learns_anew_what_another_model_knew(services: RequestContext):
-    """Who asks once at the command line has no chores."""
+async def test_a_search_embeds_texts_again_after_a_change_of_the_model(services: RequestContext):
+    """A single command at the terminal has no background jobs."""
     await remember(services, *"abcdefghijklmnopqrst")
     while await embed_pending(services):
         pass
-    letters = Letters("other letters")
-    other = replace(services, embedder=letters)
+    embedder = LetterCountEmbedder("other letters")
+    other = replace(services, embedder=embedder)
 
     page = await call(other, memory_search, {"query": "gaggle"})
 
     assert 20 == page.total
-    assert 21 == len(letters.asked)
-    assert 0 == await other.store.count_unembedded(COLLECTION, model=letters.model, max_count=9)
+    assert 21 == len(embedder.texts)
+    assert 0 == await other.store.count_unembedded(COLLECTION, model=embedder.model, max_count=9)
 
 
-async def test_a_search_of_mail_learns_anew_what_another_model_knew(
+async def test_a_search_of_mail_embeds_texts_again_after_a_change_of_the_model(
     services: RequestContext,
 ):
     inbox = await new_inbox(services)
     await deliver(services, inbox, mail("Fruit", "apple"))
     await call(services, search_messages, {"q": "fruit", "mode": "hybrid"})
-    other = replace(services, embedder=Letters("other letters"))
+    other = replace(services, embedder=LetterCountEmbedder("other letters"))
 
     page = await call(other, search_messages, {"q": "gaggle", "mode": "hybrid"})
 
@@ -190,7 +194,7 @@ async def test_a_search_of_mail_learns_anew_what_another_model_knew(
 
 
 @pytest.mark.parametrize("count", [3, 40])
-async def test_a_ranking_is_final_or_says_that_it_is_not(services: RequestContext, count: int):
+async def test_a_ranking_says_if_it_is_not_final(services: RequestContext, count: int):
     inbox = await new_inbox(services, "ana")
     for number in range(count):
         await deliver(services, inbox, mail(f"Mail {number}", "abc" * number, to=inbox.address))
@@ -209,5 +213,5 @@ async def test_a_ranking_is_final_or_says_that_it_is_not(services: RequestContex
     assert (hint is None) == (count <= 32)
 
 
-async def test_learning_is_among_the_chores(app: App):
+async def test_embedding_is_a_background_job(app: App):
     assert {"embed", "vectors"} <= {task.name for task in background_tasks(app.services)}

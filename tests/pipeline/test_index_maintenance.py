@@ -1,4 +1,4 @@
-"""Background work on the search index."""
+"""Background compaction of the search index."""
 
 from __future__ import annotations
 
@@ -29,50 +29,54 @@ NOW, LATER = timedelta(0), timedelta(hours=1)
 @pytest.mark.parametrize(
     ("more", "steps"), [([True] * 99, COMPACT_STEPS), ([True, False], 2), ([False], 1)]
 )
-async def test_a_batch_of_mail_gives_rise_to_so_much_work_and_no_more(
-    post: RequestContext, more: list[bool], steps: int
+async def test_the_work_of_compaction_is_bounded_by_the_mail(
+    outbox_ctx: RequestContext, more: list[bool], steps: int
 ) -> None:
-    with patch.object(type(post.store), "compact_index", AsyncMock(side_effect=more)) as tidy:
-        await compact_some(post)
+    with patch.object(
+        type(outbox_ctx.store), "compact_index", AsyncMock(side_effect=more)
+    ) as slow_compaction:
+        await compact_some(outbox_ctx)
 
-    assert steps == tidy.await_count
+    assert steps == slow_compaction.await_count
 
 
 async def test_an_import_indexes_more_at_once_only_while_no_server_runs(
-    post: RequestContext,
+    outbox_ctx: RequestContext,
 ) -> None:
-    post = replace(post, clock=partial(datetime.now, UTC))  # so that mail arrives all the time
-    inbox = await call(post, create_inbox, {})
+    outbox_ctx = replace(
+        outbox_ctx, clock=partial(datetime.now, UTC)
+    )  # so that mail arrives all the time
+    inbox = await call(outbox_ctx, create_inbox, {})
     mails = [
         Arrival(b"Subject: %d\n\nHello\n" % n, inbox.id) for n in range(DEFAULT_POLICY.buffer_docs)
     ]
-    await receive_many(post, mails)
+    await receive_many(outbox_ctx, mails)
 
-    await compact_some(post, in_bulk=True)
-    assert len(mails) == await buffered(post)
+    await compact_some(outbox_ctx, in_bulk=True)
+    assert len(mails) == await buffered(outbox_ctx)
 
-    async with heartbeat(post, ["serving"]):
-        await compact_some(post, in_bulk=True)
-    assert 0 == await buffered(post)
+    async with heartbeat(outbox_ctx, ["serving"]):
+        await compact_some(outbox_ctx, in_bulk=True)
+    assert 0 == await buffered(outbox_ctx)
 
 
 def test_larger_steps_are_segments_of_the_next_level() -> None:
     assert DEFAULT_POLICY.fan_out * DEFAULT_POLICY.buffer_docs == BULK_POLICY.buffer_docs
 
 
-async def buffered(post: RequestContext) -> int:
-    """How many messages are in no segment yet."""
-    rows = await post.store.engine.read(lambda tx: tx.all("SELECT 1 FROM search_buffer"))
+async def buffered(outbox_ctx: RequestContext) -> int:
+    """The number of messages in the buffer."""
+    rows = await outbox_ctx.store.engine.read(lambda tx: tx.all("SELECT 1 FROM search_buffer"))
     return len(rows)
 
 
-async def test_one_who_tidies_does_not_wait_for_another_who_takes_long(
-    post: RequestContext,
+async def test_a_compaction_does_not_wait_for_another_one(
+    outbox_ctx: RequestContext,
 ) -> None:
     second = asyncio.Event()
     calls = 0
 
-    async def tidy(_: object) -> bool:
+    async def slow_compaction(_: object) -> bool:
         nonlocal calls
         calls += 1
         if calls == 1:
@@ -80,10 +84,10 @@ async def test_one_who_tidies_does_not_wait_for_another_who_takes_long(
         second.set()
         return False
 
-    with patch.object(type(post.store), "compact_index", tidy):
+    with patch.object(type(outbox_ctx.store), "compact_index", slow_compaction):
         at_once = [
             replace(c, first=NOW, every=LATER)
-            for c in background_tasks(post)
+            for c in background_tasks(outbox_ctx)
             if "compact" in c.name
         ]
         keeping = asyncio.create_task(run_maintenance(at_once))

@@ -1,4 +1,4 @@
-"""Mail that was removed is gone, whatever becomes of its bytes."""
+"""Removed mail is gone even if its blobs cannot be deleted at once."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def faults() -> Faults:
 
 @pytest.fixture
 def services(ctx: RequestContext, faults: Faults) -> Iterator[RequestContext]:
-    """An installation with its mail in a bucket."""
+    """An installation whose blobs are in a bucket."""
     with running(faults=faults) as bucket:
         yield replace(ctx, blobs=ObjectBlobs(bucket))
 
 
-async def test_a_message_is_removed_while_the_bucket_refuses_and_its_bytes_with_a_sweep(
+async def test_a_message_is_removed_although_the_bucket_refuses_deletions(
     services: RequestContext, faults: Faults
 ) -> None:
     added = await deliver(services, await new_inbox(services), mail("Secret"))
@@ -52,7 +52,7 @@ async def test_a_message_is_removed_while_the_bucket_refuses_and_its_bytes_with_
     assert await services.blobs.missing([stored.raw])
 
 
-async def test_nobody_waits_for_the_bytes_of_what_was_removed(
+async def test_a_removal_does_not_wait_for_the_bucket(
     services: RequestContext, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inbox = await new_inbox(services)

@@ -1,7 +1,7 @@
-"""What leaves is what was asked for: the same people, the same files, and no other headers.
+"""Transmitted mail has the requested recipients, headers and files, and no others.
 
-`LEAVING_MAILS=10000` tries more mails than the few of the normal run. They leave from the wheel
-that users install, not from this tree.
+`SENT_MAILS=10000` tries more mails than a normal run. They are sent by the wheel that users
+install, not by this tree.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ UNLIMITED = {
     "POSTROOM_LIMIT_DOMAIN_SENDS_PER_HOUR": "100000",
 }
 SEARCHING = settings(
-    max_examples=int(os.environ.get("LEAVING_MAILS", "40")),
+    max_examples=int(os.environ.get("SENT_MAILS", "40")),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -64,16 +64,16 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @dataclass
-class Office:
-    """An installation that hands its mail to a relay of ours."""
+class WheelInstallation:
+    """An installation of the wheel, and its relay."""
 
     rest: httpx2.AsyncClient
     relay: Relay
 
 
 @pytest.fixture
-async def office(tmp_path: Path, wheel: Path) -> AsyncIterator[Office]:
-    """It is what the wheel holds, in a process of its own: no file of this tree is in it."""
+async def installation(tmp_path: Path, wheel: Path) -> AsyncIterator[WheelInstallation]:
+    """A server process that runs the wheel; no file of this tree is imported."""
     async with relaying() as relay:
         values = {"PYTHONPATH": str(wheel), "POSTROOM_RELAY_URL": relay.url, **UNLIMITED}
         with running(tmp_path / "data", **values) as services:
@@ -81,27 +81,29 @@ async def office(tmp_path: Path, wheel: Path) -> AsyncIterator[Office]:
             login = {"Authorization": f"Bearer {services.key}"}
             async with httpx2.AsyncClient(base_url=services.url, headers=login, timeout=60) as rest:
                 await rest.post("/v1/inboxes", json={"username": "me"})
-                yield Office(rest, relay)
+                yield WheelInstallation(rest, relay)
 
 
 def is_from(wheel: Path, services: Running) -> bool:
-    """Whether the code of an installation is that of the wheel."""
+    """Whether the code of an installation is in the wheel."""
     words = [sys.executable, "-c", "import postroom; print(postroom.__file__)"]
     found = subprocess.run(words, env=services.env, capture_output=True, text=True, check=True)
     return Path(found.stdout.strip()).is_relative_to(wheel)
 
 
-async def leaving(office: Office, outgoing_mail: dict[str, Any]) -> Mail | None:
-    """The mail that left, or none because the letter was refused before anything happened."""
-    office.relay.mails.clear()
-    office.relay.lines.clear()
+async def transmitted(
+    installation: WheelInstallation, outgoing_mail: dict[str, Any]
+) -> Mail | None:
+    """The mail that the relay received; None if the request was refused."""
+    installation.relay.mails.clear()
+    installation.relay.lines.clear()
     asked = {**outgoing_mail, "allow_duplicate": True, "wait_s": 30}
-    response = await office.rest.post("/v1/messages", json=asked)
+    response = await installation.rest.post("/v1/messages", json=asked)
     if response.status_code == 422:
-        assert [] == office.relay.mails
+        assert [] == installation.relay.mails
         return None
     assert (201, "sent") == (response.status_code, response.json()["status"])
-    (mail,) = office.relay.mails
+    (mail,) = installation.relay.mails
     return mail
 
 
@@ -113,8 +115,8 @@ def people_of(mail: Mail, header: str) -> set[str]:
 
 @SEARCHING
 @given(to=PEOPLE.filter(bool), cc=PEOPLE, bcc=PEOPLE, subject=TEXT, text=TEXT, files=FILES)
-async def test_the_envelope_the_headers_and_the_files_are_those_that_were_asked_for(
-    office: Office,
+async def test_the_envelope_headers_and_files_are_the_requested_ones(
+    installation: WheelInstallation,
     to: list[str],
     cc: list[str],
     bcc: list[str],
@@ -131,7 +133,7 @@ async def test_the_envelope_the_headers_and_the_files_are_those_that_were_asked_
         for name, content in files
     ]
     outgoing_mail = {"to": to, "cc": cc, "bcc": bcc, "subject": subject, "body_text": text}
-    mail = await leaving(office, {**outgoing_mail, "attachments": attachments})
+    mail = await transmitted(installation, {**outgoing_mail, "attachments": attachments})
     if mail is None:
         return
 
@@ -159,13 +161,13 @@ def digest(content: object) -> str:
         ADDRESS, st.tuples(PLAIN, SLY, PLAIN).map("".join), st.tuples(ADDRESS, SLY).map("".join)
     )
 )
-async def test_an_address_says_one_command_to_the_relay_or_none(
-    office: Office, address: str
+async def test_an_address_makes_one_command_to_the_relay_or_none(
+    installation: WheelInstallation, address: str
 ) -> None:
     outgoing_mail = {"to": [address], "subject": "x", "body_text": "x"}
-    mail = await leaving(office, outgoing_mail)
+    mail = await transmitted(installation, outgoing_mail)
 
-    verbs = [line.split()[0].upper() for line in office.relay.lines]
+    verbs = [line.split()[0].upper() for line in installation.relay.lines]
     expected = ["MAIL", "RCPT", "DATA"] if mail else []
     assert expected == [verb for verb in verbs if verb not in ("EHLO", "QUIT", "RSET")]
     assert mail is None or len(mail.recipients) == 1

@@ -1,4 +1,4 @@
-"""No URL of a webhook leads us into the installation, however it is spelled."""
+"""No URL of a webhook leads into the local network, in any spelling."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FORMS = ["http://{}/", "https://{}/x", "http://{}:8080/"]
 
 
 @pytest.mark.parametrize("host", PRIVATE)
-def test_no_spelling_of_a_private_address_is_taken(host: str) -> None:
+def test_no_spelling_of_a_private_address_is_accepted(host: str) -> None:
     for form in FORMS:
         with pytest.raises(InvalidInput):
             AddressGuard().check(form.format(host))
@@ -46,17 +46,17 @@ def test_no_spelling_of_a_private_address_is_taken(host: str) -> None:
         "javascript:alert(1)", "http://[::1", "",
     ],
 )  # fmt: skip
-def test_a_url_that_is_none_is_refused(url: str) -> None:
+def test_an_invalid_url_is_refused_for_a_webhook(url: str) -> None:
     with pytest.raises(InvalidInput):
         AddressGuard().check(url)
 
 
 @pytest.mark.parametrize("address", ["1.1.1.1", "8.8.8.8", "2606:4700:4700::1111"])
-def test_the_world_is_open(address: str) -> None:
+def test_public_addresses_are_accepted(address: str) -> None:
     assert AddressGuard().is_allowed(ip_address(address))
 
 
-async def test_nobody_at_the_url_is_said_in_plain_words() -> None:
+async def test_a_refused_connection_is_explained() -> None:
     posted = await HttpPoster(AddressGuard((ip_network("127.0.0.0/8"),))).post(
         "http://127.0.0.1:1/", {}, b""
     )
@@ -64,7 +64,7 @@ async def test_nobody_at_the_url_is_said_in_plain_words() -> None:
     assert WebhookResponse(None, "no response: connection refused") == posted
 
 
-async def test_a_name_that_leads_into_the_local_network_is_refused_when_it_is_called() -> None:
+async def test_a_name_that_resolves_to_a_private_address_is_refused_at_delivery() -> None:
     posted = await HttpPoster().post("http://localhost:1/", {}, b"")
 
     assert (None, True) == (posted.code, posted.detail.startswith("refused"))

@@ -1,4 +1,4 @@
-"""A server that webhooks tell, and how tests wait until it was told."""
+"""A server that receives webhook deliveries, and functions that wait for them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ LOOPBACK = (ip_network("127.0.0.0/8"),)
 
 
 @dataclass
-class Receiver:
-    """A server that answers as told and keeps what it got."""
+class WebhookReceiver:
+    """Gives the configured responses and records the requests."""
 
     answer: Callable[[int], bytes] = lambda _: b"204 No Content"
     got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
@@ -55,9 +55,9 @@ class Receiver:
 
 
 @asynccontextmanager
-async def receiving() -> AsyncIterator[Receiver]:
-    """A receiver on a port of its own."""
-    receiver = Receiver()
+async def receiving() -> AsyncIterator[WebhookReceiver]:
+    """Run a receiver on a free port."""
+    receiver = WebhookReceiver()
     server = await asyncio.start_server(receiver.serve, "127.0.0.1", 0)
     receiver.port = server.sockets[0].getsockname()[1]
     async with server:
@@ -65,7 +65,7 @@ async def receiving() -> AsyncIterator[Receiver]:
 
 
 @asynccontextmanager
-async def telling(ctx: RequestContext) -> AsyncIterator[None]:
+async def webhook_worker(ctx: RequestContext) -> AsyncIterator[None]:
     task = asyncio.create_task(Webhooks(ctx).run())
     try:
         yield
@@ -75,8 +75,8 @@ async def telling(ctx: RequestContext) -> AsyncIterator[None]:
             await task
 
 
-async def settled(ctx: RequestContext, webhook: Webhook, status: str) -> None:
-    """Wait until every delivery has this status."""
+async def until_deliveries_are(ctx: RequestContext, webhook: Webhook, status: str) -> None:
+    """Wait until every delivery of a webhook has this status."""
     notifier = ctx.store.notifier
     async with asyncio.timeout(50):
         position = notifier.position("webhooks")

@@ -27,9 +27,9 @@ from postroom.pipeline.counters import CallCounts
 from postroom.pipeline.ingest import Arrival, receive
 from postroom.pipeline.maintenance import remove_old_counts
 from tests.callers import a_caller
+from tests.isolation.tenants import rule_yaml
 from tests.mails import deliver, mail, new_inbox
 from tests.pipeline.clock import Clock
-from tests.walls.tenants import rule_yaml
 
 TODAY = date(2026, 6, 1)
 MAIL = {"to": ["x@example.com"], "subject": "S", "body_text": "B"}

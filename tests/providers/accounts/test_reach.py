@@ -27,7 +27,7 @@ from postroom.pipeline.sync import sync_once
 from postroom.providers.imap.errors import Unreachable
 from postroom.providers.imap.pool import connect
 from tests.callers import a_caller
-from tests.pipeline.test_webhook_guard import PRIVATE
+from tests.pipeline.test_webhook_addresses import PRIVATE
 from tests.servers.imap_script import scripted
 from tests.servers.ports import free_port
 from tests.servers.postroom import running

@@ -14,7 +14,7 @@ from postroom.operations.memories import memory_add, memory_update
 from postroom.operations.webhooks import create_webhook, list_webhooks
 from postroom.pipeline.sync import sync_once
 from tests.mails import deliver, mail, new_inbox
-from tests.pipeline.receiver import receiving, settled, telling
+from tests.pipeline.webhook_receiver import receiving, until_deliveries_are, webhook_worker
 from tests.servers.dovecot import PASSWORD, Dovecot
 from tests.servers.graph import Graph
 from tests.servers.oauth import AuthorizationServer
@@ -124,7 +124,7 @@ async def test_a_webhook_is_pinged_and_a_delivery_made_again(
 ) -> None:
     page = await signed_in(browser, office, viewport=DESKTOP)
     inbox = await new_inbox(office.app.services, "shop")
-    async with receiving() as receiver, telling(office.owner):
+    async with receiving() as receiver, webhook_worker(office.owner):
         await page.goto("/webhooks")
         await follow(page, "New webhook")
         await page.get_by_label("URL").fill(receiver.url)
@@ -136,7 +136,7 @@ async def test_a_webhook_is_pinged_and_a_delivery_made_again(
         await expect(page.get_by_text("Ping succeeded: 204.")).to_be_visible()
         await deliver(office.app.services, inbox, mail("An order"))
         (webhook,) = (await call(office.owner, list_webhooks, {})).results
-        await settled(office.owner, webhook, "delivered")
+        await until_deliveries_are(office.owner, webhook, "delivered")
         await page.goto(f"/webhooks/{webhook.id}")
         await page.locator("#deliveries a.row").click()
         body = await page.locator("#body").inner_text()
@@ -245,11 +245,11 @@ async def populated(office: Office, dovecot: Dovecot, page: Page) -> list[str]:
     await call(office.owner, memory_add, {**memory, "links": links})
     await call(office.owner, memory_add, {"key": "bo", "text": "x", "namespace": "shop"})
     inbox = await new_inbox(office.app.services, "shop")
-    async with receiving() as receiver, telling(office.owner):
+    async with receiving() as receiver, webhook_worker(office.owner):
         given = {"url": f"{receiver.url}&{LONG}"}
         webhook = await call(office.owner, create_webhook, given)
         await deliver(office.app.services, inbox, mail(f"Order {LONG}"))
-        await settled(office.owner, webhook, "delivered")
+        await until_deliveries_are(office.owner, webhook, "delivered")
     await page.goto("/accounts/new?provider=imap")
     form = {"address": "alice@example.com", "account_id": "work", "user": "alice",
             "password": PASSWORD, "host": "127.0.0.1", "port": str(dovecot.imaps)}  # fmt: skip

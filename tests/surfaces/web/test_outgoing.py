@@ -12,7 +12,7 @@ from postroom.operations.mail.messages import get_message
 from postroom.operations.outgoing.outbox import list_outbox
 from postroom.operations.outgoing.sending import send_message
 from tests.mails import deliver, mail
-from tests.pipeline.posting import working
+from tests.pipeline.outbox_helpers import relay_worker
 from tests.servers.relay import CUT, relaying
 from tests.surfaces.web.conftest import STRANGER, Office, Person, words
 from tests.surfaces.web.forms import write
@@ -260,7 +260,7 @@ async def test_what_failed_or_is_unknown_can_be_sent_again(
     sha256 = await owner.seen(message_id)
     await owner.post(f"/outgoing/{message_id}/approve", sha256=sha256)
     answer = {"RCPT": b"550 5.1.1 nobody"} if status == "failed" else {"DOT": CUT}
-    async with relaying(answer) as relay, working(office.owner, relay) as worker:
+    async with relaying(answer) as relay, relay_worker(office.owner, relay) as worker:
         await worker.finish(5)
     page = words(await owner.read(f"/outgoing/{message_id}"))
     assert "Send again" in page
@@ -345,7 +345,7 @@ async def test_every_status_has_its_page_with_counts_and_what_to_do(
     for subject, answer in (("No", {"RCPT": b"550 5.1.1 nobody <here>"}), ("Perhaps", {"DOT": CUT}),
                             ("Wait", {"RCPT": b"451 4.7.1 later"})):  # fmt: skip
         await call(office.owner, send_message, {**mail, "subject": subject})
-        async with relaying(answer) as relay, working(office.owner, relay) as worker:
+        async with relaying(answer) as relay, relay_worker(office.owner, relay) as worker:
             await worker.finish(1)
     later = {**mail, "subject": "Later", "send_at": "2026-06-02T09:00Z"}
     await call(office.owner, send_message, later)

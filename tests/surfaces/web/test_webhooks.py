@@ -15,7 +15,7 @@ from postroom.model.event import Webhook
 from postroom.operations.webhooks import create_webhook, list_webhooks
 from tests.mails import deliver, mail, new_inbox
 from tests.pipeline.conftest import receiver
-from tests.pipeline.receiver import Receiver, settled, telling
+from tests.pipeline.webhook_receiver import WebhookReceiver, until_deliveries_are, webhook_worker
 from tests.surfaces.web.conftest import Office, Person, words
 
 __all__ = ["receiver"]
@@ -38,7 +38,7 @@ async def webhooks_of(office: Office) -> list[Webhook]:
 
 
 async def test_a_webhook_is_made_and_pinged_and_its_secret_shown_once(
-    office: Office, owner: Person, receiver: Receiver
+    office: Office, owner: Person, receiver: WebhookReceiver
 ) -> None:
     made = await make(owner, receiver.url, type=["message.received", "message.sent"])
     (webhook,) = await webhooks_of(office)
@@ -56,15 +56,15 @@ async def test_a_webhook_is_made_and_pinged_and_its_secret_shown_once(
 
 
 async def test_a_delivery_shows_its_body_and_is_made_again(
-    office: Office, owner: Person, receiver: Receiver
+    office: Office, owner: Person, receiver: WebhookReceiver
 ) -> None:
     await make(owner, receiver.url)
     (webhook,) = await webhooks_of(office)
     inbox = await new_inbox(office.app.services, "shop")
-    async with telling(office.owner):
+    async with webhook_worker(office.owner):
         await deliver(office.app.services, inbox, mail("Hello <script>alert(1)</script>"))
         await receiver.has(1)
-        await settled(office.owner, webhook, "delivered")
+        await until_deliveries_are(office.owner, webhook, "delivered")
         page = await owner.read(f"/webhooks/{webhook.id}")
         path = re.findall(rf"/webhooks/{webhook.id}/deliveries/dlv_\w+", page)[0]
         shown = await owner.read(path)
@@ -79,7 +79,7 @@ async def test_a_delivery_shows_its_body_and_is_made_again(
 
 
 async def test_a_webhook_that_fails_says_so(
-    office: Office, owner: Person, receiver: Receiver
+    office: Office, owner: Person, receiver: WebhookReceiver
 ) -> None:
     receiver.answer = lambda _: b"500 Internal Server Error"
     await make(owner, receiver.url)
@@ -91,7 +91,7 @@ async def test_a_webhook_that_fails_says_so(
 
 
 async def test_a_webhook_is_changed_paused_and_removed(
-    office: Office, owner: Person, receiver: Receiver
+    office: Office, owner: Person, receiver: WebhookReceiver
 ) -> None:
     await make(owner, receiver.url)
     (webhook,) = await webhooks_of(office)
@@ -139,15 +139,15 @@ async def test_what_is_wrong_with_a_webhook_is_said(
 
 
 async def test_a_session_sees_the_webhooks_and_bodies_of_its_inboxes_only(
-    office: Office, receiver: Receiver
+    office: Office, receiver: WebhookReceiver
 ) -> None:
     own, other = await office.new_inbox("own"), await new_inbox(office.app.services, "other")
     hidden = await call(office.owner, create_webhook, {"url": receiver.url, "inboxes": [other.id]})
     seen = await call(office.owner, create_webhook, {"url": receiver.url, "inboxes": [own]})
-    async with telling(office.owner):
+    async with webhook_worker(office.owner):
         await deliver(office.app.services, other, mail("Secret"))
         await receiver.has(1)
-        await settled(office.owner, hidden, "delivered")
+        await until_deliveries_are(office.owner, hidden, "delivered")
     async with office.visitor() as person:
         await person.sign_in(link=await office.link())
         page = await person.read(f"/webhooks/{hidden.id}")

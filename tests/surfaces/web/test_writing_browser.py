@@ -11,7 +11,7 @@ from postroom.model.sending import Draft
 from postroom.operations.outgoing.drafts import list_drafts
 from postroom.operations.outgoing.outbox import list_outbox
 from postroom.operations.outgoing.sending import send_message
-from tests.pipeline.posting import working
+from tests.pipeline.outbox_helpers import relay_worker
 from tests.servers.relay import CUT, relaying
 from tests.surfaces.web.chromium import DESKTOP, PHONE, browser, signed_in, violations
 from tests.surfaces.web.conftest import Office
@@ -186,7 +186,7 @@ async def test_every_state_of_outgoing_mail_can_be_used_by_everybody(
     for answer in ({"RCPT": b"550 5.1.1 nobody"}, {"DOT": CUT}, {"RCPT": b"451 4.7.1 later"}):
         mail = {"to": ["a@example.com"], "subject": str(answer), "body_text": "x"}
         sent = await call(office.owner, send_message, mail)
-        async with relaying(answer) as relay, working(office.owner, relay) as worker:
+        async with relaying(answer) as relay, relay_worker(office.owner, relay) as worker:
             await worker.finish(1)
         paths.append(f"/outgoing/{sent.message_id}")
     later = {"to": ["a@example.com"], "subject": "L", "body_text": "x", "send_at": "2026-06-09"}

@@ -12,10 +12,10 @@ from postroom.operations.keys import delete_key
 from postroom.operations.rules import create_rule
 from postroom.store.sql.events import count_mail
 from postroom.store.transaction import Transaction
+from tests.isolation.tenants import rule_yaml
 from tests.mails import deliver, mail
 from tests.stores.accounts import new_account
 from tests.surfaces.web.conftest import Office
-from tests.walls.tenants import rule_yaml
 
 HOSTILE = '<img src=x onerror=alert(1)>"\u202e'
 
