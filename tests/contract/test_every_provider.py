@@ -16,7 +16,7 @@ from tests.contract.requirements import requirement
 from tests.contract.surface_clients import RestClient, SurfaceClient, open_client
 from tests.mails import mail
 from tests.providers.accounts.conftest import needs_root
-from tests.providers.accounts.worlds import World, open_world
+from tests.providers.accounts.remote_mailboxes import RemoteMailbox, open_remote
 from tests.servers.postroom import running
 
 KINDS = ("imap", "fastmail", "gmail", "outlook")
@@ -27,7 +27,7 @@ TURNS = 3
 class AllAccounts:
     """A server with an account of each kind, their remote mailboxes, and two clients."""
 
-    worlds: dict[str, World]
+    remotes: dict[str, RemoteMailbox]
     inboxes: dict[str, str]
     rest: RestClient
     agent: SurfaceClient
@@ -36,21 +36,21 @@ class AllAccounts:
 @asynccontextmanager
 async def all_accounts(folder: Path) -> AsyncIterator[AllAccounts]:
     async with AsyncExitStack() as stack:
-        worlds = {k: await stack.enter_async_context(open_world(k)) for k in KINDS}
+        remotes = {k: await stack.enter_async_context(open_remote(k)) for k in KINDS}
         settings = {"POSTROOM_SECRETS": "file", "POSTROOM_DOMAIN": "local.example"}
         settings |= {"POSTROOM_ACCOUNT_ALLOW": "127.0.0.0/8,::1/128"}
         begin = datetime.now(UTC) - timedelta(days=1)
-        for number, (kind, world) in enumerate(worlds.items()):
-            settings |= world.settings
-            world.rename(f"ana@{kind}.example")
+        for number, (kind, remote) in enumerate(remotes.items()):
+            settings |= remote.settings
+            remote.rename(f"ana@{kind}.example")
             for turn in range(TURNS):
                 date = begin + timedelta(minutes=turn * 10 + number)
-                world.deliver(mail(f"Report {turn} {kind}", date=date, to=f"ana@{kind}.example"))
+                remote.deliver(mail(f"Report {turn} {kind}", date=date, to=f"ana@{kind}.example"))
         server = stack.enter_context(running(folder / "data", **settings))
         rest = RestClient(server)
         await stack.enter_async_context(rest.http)
         agent = await stack.enter_async_context(open_client("mcp-http", server))
-        accounts = AllAccounts(worlds, await added_accounts(rest, worlds), rest, agent)
+        accounts = AllAccounts(remotes, await added_accounts(rest, remotes), rest, agent)
         local = await agent.call("create_inbox", address="ana@local.example")
         accounts.inboxes["local"] = local["id"]
         for turn in range(TURNS):
@@ -62,10 +62,10 @@ async def all_accounts(folder: Path) -> AsyncIterator[AllAccounts]:
         yield accounts
 
 
-async def added_accounts(rest: RestClient, worlds: dict[str, World]) -> dict[str, str]:
+async def added_accounts(rest: RestClient, remotes: dict[str, RemoteMailbox]) -> dict[str, str]:
     """Add the accounts and wait until each was synced once; returns their inboxes."""
-    for kind, world in worlds.items():
-        answer = await rest.http.post("/v1/accounts", json={"account_id": kind, **world.arguments})
+    for kind, remote in remotes.items():
+        answer = await rest.http.post("/v1/accounts", json={"account_id": kind, **remote.arguments})
         assert 201 == answer.status_code, answer.text
 
     async def all_are_read() -> dict[str, str] | None:
@@ -142,7 +142,7 @@ async def read_with_every_tool(accounts: AllAccounts, kind: str) -> None:
 
 
 async def change_with_every_tool(accounts: AllAccounts, kind: str) -> None:
-    agent, world = accounts.agent, accounts.worlds[kind]
+    agent, remote = accounts.agent, accounts.remotes[kind]
     subject = f"Report 1 {kind}"
     found = await agent.call("search_messages", q=subject)
     ids = [row["id"] for row in found["results"]]
@@ -152,7 +152,7 @@ async def change_with_every_tool(accounts: AllAccounts, kind: str) -> None:
     assert [ids] * 3 == [result["succeeded"] for result in (labelled, flagged, moved)]
 
     async def is_there() -> bool:
-        other_box = await asyncio.to_thread(world.find, subject)
+        other_box = await asyncio.to_thread(remote.find, subject)
         if other_box is None:  # moved between the two requests
             return False
         is_marked = {"seen", "flagged"} == other_box.flags and "agenda" in other_box.labels
@@ -162,7 +162,7 @@ async def change_with_every_tool(accounts: AllAccounts, kind: str) -> None:
 
 
 async def send_with_every_tool(accounts: AllAccounts, kind: str) -> None:
-    agent, world, inbox_id = accounts.agent, accounts.worlds[kind], accounts.inboxes[kind]
+    agent, remote, inbox_id = accounts.agent, accounts.remotes[kind], accounts.inboxes[kind]
     alias = {"email": f"ana+sales@{kind}.example", "name": "Sales", "signature": "<b>The desk</b>"}
     made = await agent.call("create_alias", inbox_id=inbox_id, **alias)
     listed = await agent.call("list_identities", inbox_id=inbox_id)
@@ -176,7 +176,7 @@ async def send_with_every_tool(accounts: AllAccounts, kind: str) -> None:
     sent = await agent.call("send_message", **{"from": made["email"]}, **outgoing_mail)
 
     async def has_left() -> list[bytes]:
-        return [raw for raw in world.sent() if f"From {kind}".encode() in raw]
+        return [raw for raw in remote.sent() if f"From {kind}".encode() in raw]
 
     (raw,) = await poll(has_left)
     assert made["email"].encode() in raw

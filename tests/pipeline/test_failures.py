@@ -40,8 +40,8 @@ from postroom.surfaces.mcp.call_tool import call_tool
 from postroom.surfaces.mcp.tool import Tool
 from postroom.surfaces.smtp.server import listening
 from tests.mails import SOME, deliver, mail, new_inbox
-from tests.providers.accounts.conftest import open_desk
-from tests.providers.accounts.worlds import open_world
+from tests.providers.accounts.conftest import add_synced_account
+from tests.providers.accounts.remote_mailboxes import open_remote
 from tests.servers.relay import CUT, Script, relaying
 from tests.surfaces.rest.conftest import visiting
 from tests.surfaces.smtp.conftest import Client, connect
@@ -232,13 +232,13 @@ async def an_account_with_a_fault(scenario: FailureScenario) -> None:
 
 
 async def a_mail_that_the_database_refuses(scenario: FailureScenario) -> None:
-    async with open_world("imap") as world:
+    async with open_remote("imap") as remote:
         for subject in ("Before", "Refused", "After"):
-            world.deliver(mail(subject))
-        desk = await open_desk(scenario.app, world)
+            remote.deliver(mail(subject))
+        synced = await add_synced_account(scenario.app, remote)
         await refuse_subject(scenario, "Refused")
-        await desk.sync()
-        assert {"Before", "After"} == {row.subject for row in await desk.rows()}
+        await synced.sync()
+        assert {"Before", "After"} == {row.subject for row in await synced.rows()}
 
 
 async def refuse_subject(scenario: FailureScenario, subject: str) -> None:
@@ -251,16 +251,16 @@ async def refuse_subject(scenario: FailureScenario, subject: str) -> None:
 
 
 async def a_mailbox_with_an_impossible_name(scenario: FailureScenario) -> None:
-    async with open_world("imap") as world:
-        world.deliver(mail("Hello"))
-        desk = await open_desk(scenario.app, world)
-        await desk.sync()
+    async with open_remote("imap") as remote:
+        remote.deliver(mail("Hello"))
+        synced = await add_synced_account(scenario.app, remote)
+        await synced.sync()
         arguments = {
-            "message_id": (await desk.message("Hello")).id,
+            "message_id": (await synced.message("Hello")).id,
             "destination": "\N{CJK UNIFIED IDEOGRAPH-540D}" * 250,
         }
         await call(scenario.ctx, move_message, arguments)
-        await desk.sync()
+        await synced.sync()
 
 
 async def tell(scenario: FailureScenario, name: str) -> None:

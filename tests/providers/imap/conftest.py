@@ -18,13 +18,13 @@ AS_ROOT = pytest.mark.may_skip("Cyrus starts only as root")
 
 
 def account(server: ImapServer, user: str = "alice", **changes: object) -> ImapAccount:
-    """A login at a real server, over TLS that is verified."""
+    """A login at a real server, over verified TLS."""
     given = {"port": server.imaps, "ca_file": server.certificate, **changes}
     return ImapAccount("default", "127.0.0.1", user, PASSWORD, **given)  # type: ignore[arg-type]
 
 
 def local(port: int, **changes: object) -> ImapAccount:
-    """A login at a server of ours, in the clear."""
+    """A login at a scripted server, without TLS."""
     given = {"port": port, "security": "none", **changes}
     return ImapAccount("default", "127.0.0.1", "ana", "s3cret", **given)  # type: ignore[arg-type]
 
@@ -33,7 +33,7 @@ def local(port: int, **changes: object) -> ImapAccount:
 async def connected(
     *accounts: ImapAccount, timeouts: ImapTimeouts | None = None
 ) -> AsyncIterator[ImapAccounts]:
-    """Live accounts that are left in the end."""
+    """Live accounts that are closed at the end."""
     live = ImapAccounts(accounts, timeouts or ImapTimeouts(), is_write_enabled=True)
     try:
         yield live
@@ -57,14 +57,14 @@ def cyrus() -> Iterator[Cyrus]:
 
 @pytest.fixture(params=["dovecot", pytest.param("cyrus", marks=AS_ROOT)])
 def server(request: pytest.FixtureRequest) -> ImapServer:
-    """What holds for one server holds for another."""
+    """Every server passes the same tests."""
     found: ImapServer = request.getfixturevalue(request.param)
     return found
 
 
 @pytest.fixture
 def box(server: ImapServer) -> Iterator[ImaplibMailbox]:
-    """A mailbox of the test's own."""
+    """A mailbox for one test."""
     with imaplib_mailbox(server, "alice") as opened:
         yield opened
 

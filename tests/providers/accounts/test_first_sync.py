@@ -1,4 +1,4 @@
-"""A first pass may take hours: new mail and changes made here do not wait for its end."""
+"""During a long first sync pass, new mail and local changes are synced without delay."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from postroom.providers.web import gmail as gmail_provider
 from postroom.providers.web import graph as graph_provider
 from postroom.providers.web import graph_client
 from postroom.providers.web import jmap as jmap_provider
-from tests.providers.accounts.conftest import AS_ROOT, Desk, needs_root, open_desk
+from tests.providers.accounts.conftest import AS_ROOT, SyncedAccount, add_synced_account, needs_root
+from tests.providers.accounts.remote_mailboxes import RemoteMailbox, open_remote
 from tests.providers.accounts.test_every_provider import outgoing_mail
-from tests.providers.accounts.worlds import World, open_world
 
 COUNT = 12
 AT_ONCE = 4
 
 
-class Between:
-    """A provider as it is, and something that happens after each part of its changes."""
+class InterruptedProvider:
+    """A provider that calls a function after each batch of its changes."""
 
     def __init__(self, provider: Any, happens: Callable[[int], Awaitable[None]]) -> None:
         self.provider, self.happens = provider, happens
@@ -49,8 +49,8 @@ class Between:
 @asynccontextmanager
 async def long_mailbox(
     folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> AsyncIterator[tuple[Desk, World]]:
-    """An account with old mail in it, which is read a few at a time."""
+) -> AsyncIterator[tuple[SyncedAccount, RemoteMailbox]]:
+    """An account with old mail that is read in small batches."""
     monkeypatch.setattr(imap_reading, "PAGE", AT_ONCE)
     monkeypatch.setattr(imap_reading, "NEW_MAIL_S", 0.0)
     monkeypatch.setattr(jmap_provider, "PAGE", AT_ONCE)
@@ -62,24 +62,24 @@ async def long_mailbox(
         needs_root()
     values = {"POSTROOM_DATA_DIR": str(folder), "POSTROOM_SECRETS": "file"}
     async with AsyncExitStack() as stack:
-        world = await stack.enter_async_context(open_world(kind))
-        settings = read_settings({**values, **world.settings}).settings
+        remote = await stack.enter_async_context(open_remote(kind))
+        settings = read_settings({**values, **remote.settings}).settings
         app = await stack.enter_async_context(open_app(settings))
         for number in range(COUNT):
-            world.deliver(outgoing_mail(f"Old {number:02}"))
-        yield await open_desk(app, world), world
+            remote.deliver(outgoing_mail(f"Old {number:02}"))
+        yield await add_synced_account(app, remote), remote
 
 
-async def run_pass(desk: Desk, happens: Callable[[int], Awaitable[None]]) -> None:
-    async with desk.app.services.providers.open(desk.account) as provider:
-        one = SyncPass(desk.app.services, desk.account, Between(provider, happens))
+async def run_pass(synced: SyncedAccount, happens: Callable[[int], Awaitable[None]]) -> None:
+    async with synced.app.services.providers.open(synced.account) as provider:
+        one = SyncPass(synced.app.services, synced.account, InterruptedProvider(provider, happens))
         await one.begin()
         await one.run()
 
 
-async def in_order(desk: Desk) -> list[str]:
-    """What was stored, in the order in which it was."""
-    events = await desk.app.services.store.events_after(0, limit=1_000, visible=EVERYTHING)
+async def in_order(synced: SyncedAccount) -> list[str]:
+    """The subjects in the order in which they were stored."""
+    events = await synced.app.services.store.events_after(0, limit=1_000, visible=EVERYTHING)
     return [str(e.data["subject"]) for e in events if e.type == "message.received"]
 
 
@@ -87,30 +87,30 @@ KINDS = ("imap", "imap-plain", "gmail", "outlook", pytest.param("fastmail", mark
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_new_mail_does_not_wait_for_the_end_of_a_first_pass(
+async def test_new_mail_is_stored_during_a_first_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    async with long_mailbox(tmp_path, monkeypatch, kind) as (desk, world):
+    async with long_mailbox(tmp_path, monkeypatch, kind) as (synced, remote):
 
         async def happens(number: int) -> None:
             if number in (1, 3):
-                world.deliver(outgoing_mail(f"New {number}"))
+                remote.deliver(outgoing_mail(f"New {number}"))
 
-        await run_pass(desk, happens)
-        first = await in_order(desk)
-        await desk.sync()
+        await run_pass(synced, happens)
+        first = await in_order(synced)
+        await synced.sync()
 
         assert AT_ONCE == first.index("New 1")
         assert first.index("New 1") < first.index("New 3") < COUNT + 1
         assert COUNT + 2 == len(first)
-        assert first == await in_order(desk)
-        assert COUNT + 2 == len(await desk.rows())
+        assert first == await in_order(synced)
+        assert COUNT + 2 == len(await synced.rows())
 
 
-async def test_new_mail_comes_first_when_an_interrupted_pass_goes_on(
+async def test_new_mail_comes_first_when_an_interrupted_sync_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with long_mailbox(tmp_path, monkeypatch, "imap") as (desk, world):
+    async with long_mailbox(tmp_path, monkeypatch, "imap") as (synced, remote):
 
         async def is_cut(number: int) -> None:
             if number == 2:
@@ -119,39 +119,39 @@ async def test_new_mail_comes_first_when_an_interrupted_pass_goes_on(
         async def nothing(_: int) -> None: ...
 
         with pytest.raises(ProviderError):
-            await run_pass(desk, is_cut)
-        world.deliver(outgoing_mail("New"))
-        await run_pass(desk, nothing)
+            await run_pass(synced, is_cut)
+        remote.deliver(outgoing_mail("New"))
+        await run_pass(synced, nothing)
 
-        stored = await in_order(desk)
+        stored = await in_order(synced)
         assert "New" in stored[AT_ONCE : 2 * AT_ONCE + 1]
         assert COUNT + 1 == len(stored)
 
 
 @pytest.mark.parametrize("kind", ["imap", "imap-plain"])
-async def test_a_change_here_does_not_wait_for_the_end_of_a_first_pass(
+async def test_a_local_change_is_pushed_during_a_first_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    async with long_mailbox(tmp_path, monkeypatch, kind) as (desk, world):
+    async with long_mailbox(tmp_path, monkeypatch, kind) as (synced, remote):
         seen = []
 
         async def happens(number: int) -> None:
-            rows = {row.subject: row for row in await desk.rows()}
+            rows = {row.subject: row for row in await synced.rows()}
             if number == 2:
                 change = Change(flags=("flagged",), move_to="Archive")
-                await desk.app.services.store.change_messages(
+                await synced.app.services.store.change_messages(
                     [rows["Old 11"].id], change, EVERYTHING
                 )
             elif number == 3:
-                seen.append(world.find("Old 11"))
+                seen.append(remote.find("Old 11"))
 
-        await run_pass(desk, happens)
-        await desk.sync()
-        await desk.sync()
+        await run_pass(synced, happens)
+        await synced.sync()
+        await synced.sync()
 
         (there,) = seen
         assert there is not None
         assert ({"flagged"}, "Archive") == (there.flags, there.mailbox)
-        here = await desk.message("Old 11")
+        here = await synced.message("Old 11")
         assert (("flagged",), ("Archive",)) == (here.flags, here.mailboxes)
-        assert COUNT == len(await desk.rows())
+        assert COUNT == len(await synced.rows())

@@ -1,6 +1,7 @@
-"""Providers that answer with nonsense get a typed error, and lose us nothing once they are well.
+"""Malformed responses of providers are typed errors, and lose nothing once the server recovers.
 
-`NONSENSE=2500 pytest tests/providers/accounts/test_nonsense.py` is the long run: 10,000 passes.
+`MALFORMED_RUNS=2500 pytest tests/providers/accounts/test_malformed_responses.py` is the long run:
+10,000 passes.
 """
 
 from __future__ import annotations
@@ -23,9 +24,14 @@ from postroom.model.account import RateLimits
 from postroom.model.storage import Change, MessageQuery
 from postroom.model.view import EVERYTHING
 from postroom.pipeline.sync import sync_once
-from tests.providers.accounts.conftest import open_desk
+from tests.providers.accounts.conftest import add_synced_account
+from tests.providers.accounts.remote_mailboxes import (
+    ADDRESS,
+    GmailRemote,
+    GraphRemote,
+    RemoteMailbox,
+)
 from tests.providers.accounts.test_every_provider import outgoing_mail
-from tests.providers.accounts.worlds import ADDRESS, GmailWorld, GraphWorld, World
 from tests.providers.imap.memory import MB, growth_below
 from tests.servers.gmail import Gmail
 from tests.servers.graph import Graph
@@ -34,7 +40,7 @@ from tests.servers.imap_script import Mail as ImapMail
 from tests.servers.jmap_events import JmapEvents
 from tests.servers.web import HttpRequest, HttpResponse, WebServer
 
-CASES = int(os.environ.get("NONSENSE", "15"))
+CASES = int(os.environ.get("MALFORMED_RUNS", "15"))
 COUNT = 5
 CAPABILITIES = "IMAP4rev1 UIDPLUS IDLE"
 DEEP: Any = json.loads("[" * 90 + "]" * 90)
@@ -56,10 +62,10 @@ BYTES = (
 STATUSES = (200, 204, 301, 400, 404, 409, 410, 418, 500, 502)
 
 
-class Madness:
-    """Spoils some answers of a server, each in a way that chance decides.
+class ResponseCorruptor:
+    """Corrupts some responses of a server at random.
 
-    The mails themselves are left alone: nobody can tell that those are not what they were.
+    The bytes of mails are left alone: a change in them cannot be detected.
     """
 
     def __init__(self, answer: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -81,11 +87,11 @@ class Madness:
             return HttpResponse(chance.choice(STATUSES), chance.choice(BYTES))
         if way < 0.25:
             return HttpResponse(chance.choice(STATUSES), body, answer.headers)
-        return HttpResponse(answer.status, spoilt(body, chance), answer.headers)
+        return HttpResponse(answer.status, corrupted(body, chance), answer.headers)
 
 
-def spoilt(body: Any, chance: random.Random) -> Any:
-    """A value with something in it that does not belong there, or without something that does."""
+def corrupted(body: Any, chance: random.Random) -> Any:
+    """A copy of a value with random members replaced or removed."""
     copy = json.loads(json.dumps(body))
     places = list(_places(copy))
     for _ in range(chance.randint(1, 3)):
@@ -108,8 +114,8 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
             yield from _places(one)
 
 
-class JmapWorld(World):
-    """Our own JMAP, as far as it is asked here."""
+class JmapRemote(RemoteMailbox):
+    """Our JMAP server."""
 
     def __init__(self, jmap: JmapEvents) -> None:
         self.jmap = jmap
@@ -122,35 +128,35 @@ class JmapWorld(World):
     def expire(self) -> None:
         self.jmap.forgets = True
 
-    def _unasked(self, *_: str) -> Any:
+    def _unsupported(self, *_: str) -> Any:
         raise NotImplementedError
 
-    copies = flag = remove = archive = find = sent = _unasked
+    copies = flag = remove = archive = find = sent = _unsupported
 
 
 @contextmanager
-def mad(kind: str) -> Iterator[tuple[World, Madness]]:
-    """A mailbox at a server of one kind, and its madness."""
+def corrupting_server(kind: str) -> Iterator[tuple[RemoteMailbox, ResponseCorruptor]]:
+    """A remote mailbox whose server is corrupted."""
     if kind == "fastmail":
         jmap = JmapEvents()
-        madness = Madness(jmap._answer)
-        jmap.web = WebServer(madness)
+        corruptor = ResponseCorruptor(jmap._answer)
+        jmap.web = WebServer(corruptor)
         with jmap:
-            yield JmapWorld(jmap), madness
+            yield JmapRemote(jmap), corruptor
         return
     server: Graph | Gmail = Graph() if kind == "outlook" else Gmail()
-    madness = Madness(server._answer)
-    server.web = WebServer(madness)
+    corruptor = ResponseCorruptor(server._answer)
+    server.web = WebServer(corruptor)
     with server:
-        yield GraphWorld(server) if isinstance(server, Graph) else GmailWorld(server), madness
+        yield GraphRemote(server) if isinstance(server, Graph) else GmailRemote(server), corruptor
 
 
-class ImapMadness:
-    """The same over IMAP, byte by byte; the mails themselves and the login are left alone."""
+class ImapCorruptor:
+    """Corrupts IMAP replies byte by byte; mails and the login are left alone."""
 
     def __init__(self) -> None:
         self.chance: random.Random | None = None
-        self.spoilt = 0
+        self.corrupted = 0
 
     def __call__(self, command: ImapCommand, answer: bytes) -> bytes:
         chance = self.chance
@@ -162,7 +168,7 @@ class ImapMadness:
             return answer
         if chance.random() < 0.7:
             return answer
-        self.spoilt += 1
+        self.corrupted += 1
         data = bytearray(answer)
         for _ in range(chance.randint(1, 4)):
             at, size = chance.randrange(len(data) or 1), chance.randint(1, 40)
@@ -184,8 +190,8 @@ WORDS = (
 )
 
 
-class ImapWorld(World):
-    """Our own IMAP."""
+class ImapRemote(RemoteMailbox):
+    """Our scripted IMAP server."""
 
     def __init__(self, imap: ScriptedImap) -> None:
         self.imap = imap
@@ -207,26 +213,28 @@ class ImapWorld(World):
     def expire(self) -> None:
         self.imap.uidvalidity += 1
 
-    def _unasked(self, *_: str) -> Any:
+    def _unsupported(self, *_: str) -> Any:
         raise NotImplementedError
 
-    copies = flag = remove = archive = find = sent = _unasked
+    copies = flag = remove = archive = find = sent = _unsupported
 
 
 @asynccontextmanager
-async def mad_world(kind: str) -> AsyncIterator[tuple[World, Madness | ImapMadness]]:
+async def corrupting_remote(
+    kind: str,
+) -> AsyncIterator[tuple[RemoteMailbox, ResponseCorruptor | ImapCorruptor]]:
     if kind != "imap":
-        with mad(kind) as pair:
+        with corrupting_server(kind) as pair:
             yield pair
         return
-    madness = ImapMadness()
+    corruptor = ImapCorruptor()
     boxes: dict[bytes, Any] = {b"INBOX": {}, b"Work": {}}
-    async with scripted(mailboxes=boxes, spoil=madness, capabilities=CAPABILITIES) as server:
-        yield ImapWorld(server), madness
+    async with scripted(mailboxes=boxes, spoil=corruptor, capabilities=CAPABILITIES) as server:
+        yield ImapRemote(server), corruptor
 
 
 async def one_case(app: App, account_id: str, number: int) -> None:
-    """One pass with something to tell; it ends well or in an error that we know."""
+    """One sync pass with a local change; it succeeds or raises a typed error."""
     services = app.services
     account = await services.store.account(account_id, EVERYTHING)
     assert account is not None
@@ -246,30 +254,30 @@ async def open_rows(app: App) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["imap", "outlook", "fastmail", "gmail"])
-async def test_nonsense_is_an_error_of_the_provider_and_costs_nothing(
+async def test_a_malformed_response_is_a_provider_error_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     fast = RateLimits(requests_per_second=100_000, burst=100_000)
     for module in ("gmail", "graph", "jmap"):
         monkeypatch.setattr(f"postroom.providers.web.{module}_client.RATES", fast)
-    async with mad_world(kind) as (world, madness):
+    async with corrupting_remote(kind) as (remote, corruptor):
         values = {"POSTROOM_DATA_DIR": str(tmp_path), "POSTROOM_SECRETS": "file"}
-        values |= world.settings
+        values |= remote.settings
         async with open_app(read_settings(values).settings) as app:
             for number in range(COUNT):
-                world.deliver(outgoing_mail(f"Letter {number}"))
-            desk = await open_desk(app, world)
-            await desk.sync()
+                remote.deliver(outgoing_mail(f"Letter {number}"))
+            synced = await add_synced_account(app, remote)
+            await synced.sync()
             with growth_below(64 * MB), monkeypatch.context() as patch:
                 patch.setattr("postroom.providers.imap.connection.COMMAND_S", 0.3)
                 for number in range(CASES):
-                    madness.chance = random.Random(f"{kind} {number}")
-                    await one_case(app, desk.account.id, number)
-            madness.chance = None
-            world.expire()
+                    corruptor.chance = random.Random(f"{kind} {number}")
+                    await one_case(app, synced.account.id, number)
+            corruptor.chance = None
+            remote.expire()
             for _ in range(3):
-                await desk.sync()
+                await synced.sync()
 
-            subjects = sorted(row.subject for row in await desk.rows())
+            subjects = sorted(row.subject for row in await synced.rows())
             assert [f"Letter {number}" for number in range(COUNT)] == subjects
             assert () == await app.services.store.problems()

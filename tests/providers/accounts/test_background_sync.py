@@ -1,4 +1,4 @@
-"""Mail that arrives is here at once, where a provider tells; accounts that fail say what to do."""
+"""The sync worker: push notifications, failing accounts, missing logins and rate limits."""
 
 from __future__ import annotations
 
@@ -32,26 +32,31 @@ from postroom.providers.imap import client as imap_client
 from postroom.providers.imap import connection as imap_connection
 from postroom.providers.imap import provider as imap_account
 from tests.mails import mail
-from tests.providers.accounts.worlds import ADDRESS, ImapWorld, World, open_world
+from tests.providers.accounts.remote_mailboxes import (
+    ADDRESS,
+    ImapRemote,
+    RemoteMailbox,
+    open_remote,
+)
 from tests.servers.graph import Graph
 from tests.servers.jmap_events import JmapEvents
 from tests.servers.proxy import proxied
 
 
 @dataclass
-class Push:
-    """A world that is only delivered to."""
+class PushRemote:
+    """A remote mailbox that only supports delivery."""
 
     settings: dict[str, str]
     arguments: dict[str, Any]
 
 
 @asynccontextmanager
-async def in_step(folder: Path, world: World | Push) -> AsyncIterator[App]:
-    """An installation that keeps the account of a world in step."""
-    values = {"POSTROOM_DATA_DIR": str(folder), "POSTROOM_SECRETS": "file", **world.settings}
+async def syncing_app(folder: Path, remote: RemoteMailbox | PushRemote) -> AsyncIterator[App]:
+    """An installation that syncs the account of a remote mailbox in the background."""
+    values = {"POSTROOM_DATA_DIR": str(folder), "POSTROOM_SECRETS": "file", **remote.settings}
     async with open_app(read_settings(values).settings) as app:
-        await call(app.context(OWNER), add_account, {"account_id": "work", **world.arguments})
+        await call(app.context(OWNER), add_account, {"account_id": "work", **remote.arguments})
         work = asyncio.create_task(SyncScheduler(app.services, wait_s=0.1).run())
         try:
             yield app
@@ -61,7 +66,7 @@ async def in_step(folder: Path, world: World | Push) -> AsyncIterator[App]:
 
 
 async def account_when(app: App, state: str) -> Account:
-    """The account once it is in a state."""
+    """Wait until the account is in a state, and return it."""
     async with asyncio.timeout(60):
         while True:
             page = await call(app.context(OWNER), list_accounts, {})
@@ -74,51 +79,51 @@ def outgoing_mail(subject: str) -> bytes:
     return mail(subject, to=ADDRESS, date=datetime.now(UTC) + timedelta(seconds=2))
 
 
-async def holds(claim: Callable[[], Awaitable[bool]]) -> None:
-    """Return once something is so."""
+async def wait_until(claim: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until a condition holds."""
     async with asyncio.timeout(60):
         while not await claim():  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 
-async def test_a_new_mail_is_found_and_a_flag_is_seen_when_imap_tells_of_it(
+async def test_idle_notifications_sync_new_mail_and_flags(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is asked for by the clock here: without IDLE this would wait in vain."""
+    """There is no polling here: without IDLE the test would time out."""
     monkeypatch.setattr(imap_account, "POLL_S", 3_600)
     monkeypatch.setattr(imap_client, "IDLE_S", 3_600)
     async with AsyncExitStack() as stack:
-        world = await stack.enter_async_context(open_world("imap"))
-        world.deliver(outgoing_mail("Before"))
-        app = await stack.enter_async_context(in_step(tmp_path / "data", world))
+        remote = await stack.enter_async_context(open_remote("imap"))
+        remote.deliver(outgoing_mail("Before"))
+        app = await stack.enter_async_context(syncing_app(tmp_path / "data", remote))
         account = await account_when(app, "ready")
         for subject in ("News of today", "News of tonight"):
             since = (await app.services.store.events_after(0, limit=1_000, visible=EVERYTHING))[
                 -1
             ].id
-            world.deliver(outgoing_mail(subject))
+            remote.deliver(outgoing_mail(subject))
             wanted = {"inbox_id": account.inbox_id, "subject": subject, "since": since}
             waited = await call(app.context(OWNER), wait_for_message, wanted)
             assert waited.message is not None, await account_when(app, "ready")
             found = await call(app.context(OWNER), search_messages, {"q": subject.upper()})
             assert [waited.message.id] == [row.id for row in found.results]
-        world.flag("News of today")
+        remote.flag("News of today")
 
         async def is_flagged() -> bool:
             page = await call(app.context(OWNER), search_messages, {"q": "today"})
             return "flagged" in page.results[0].flags
 
-        await holds(is_flagged)
+        await wait_until(is_flagged)
 
 
-async def test_a_new_mail_is_here_when_jmap_tells_of_it(tmp_path: Path) -> None:
+async def test_jmap_push_syncs_new_mail(tmp_path: Path) -> None:
     with JmapEvents() as server:
-        world = Push(
+        remote = PushRemote(
             {"POSTROOM_FASTMAIL_URL": server.web.url},
             {"provider": "fastmail", "address": ADDRESS, "password": "a-token"},
         )
         server.deliver(outgoing_mail("Old"))
-        async with in_step(tmp_path / "data", world) as app:
+        async with syncing_app(tmp_path / "data", remote) as app:
             account = await account_when(app, "ready")
             await asyncio.to_thread(server.listening.wait, 30)
             waiting = asyncio.create_task(
@@ -136,16 +141,16 @@ async def test_a_new_mail_is_here_when_jmap_tells_of_it(tmp_path: Path) -> None:
         assert {"Bearer a-token"} == {a.headers.get("authorization") for a in server.web.requests}
 
 
-async def test_a_login_that_ends_says_which_command_to_run_and_goes_on_after_it(
+async def test_an_expired_login_names_the_command_and_resumes_after_it(
     tmp_path: Path,
 ) -> None:
     with Graph() as graph:
         graph.deliver(outgoing_mail("One"))
-        world = Push(
+        remote = PushRemote(
             {"POSTROOM_OUTLOOK_URL": graph.url, "POSTROOM_OUTLOOK_CLIENT_ID": "cid"},
             {"provider": "outlook", "address": ADDRESS, "access_token": graph.token},
         )
-        async with in_step(tmp_path / "data", world) as app:
+        async with syncing_app(tmp_path / "data", remote) as app:
             await account_when(app, "ready")
             graph.token = "another"
             graph.deliver(outgoing_mail("Two"))
@@ -162,7 +167,7 @@ async def test_a_login_that_ends_says_which_command_to_run_and_goes_on_after_it(
 
 
 def without_logins(app: App, folder: Path) -> tuple[Services, list[str]]:
-    """A machine on the same database that lacks the logins, and the accounts it looked at."""
+    """A machine on the same database without the logins, and the accounts that it tried."""
     looked_at: list[str] = []
 
     class Watched(Accounts):
@@ -190,14 +195,14 @@ async def running(worker: SyncScheduler | Outbox) -> AsyncIterator[None]:
         await asyncio.gather(work, return_exceptions=True)
 
 
-async def test_a_machine_without_the_login_leaves_an_account_to_others(
+async def test_a_machine_without_the_login_leaves_an_account_to_other_machines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline_syncing, "LEASE", timedelta(seconds=2))
     values = {"POSTROOM_DATA_DIR": str(tmp_path / "data"), "POSTROOM_SECRETS": "file"}
-    async with open_world("imap") as world, open_app(read_settings(values).settings) as app:
+    async with open_remote("imap") as remote, open_app(read_settings(values).settings) as app:
         account = await call(
-            app.context(OWNER), add_account, {"account_id": "work", **world.arguments}
+            app.context(OWNER), add_account, {"account_id": "work", **remote.arguments}
         )
         other, looked_at = without_logins(app, tmp_path / "other")
 
@@ -205,7 +210,7 @@ async def test_a_machine_without_the_login_leaves_an_account_to_others(
             return len(looked_at) > 1
 
         async with syncing(other):
-            await holds(has_looked_twice)
+            await wait_until(has_looked_twice)
             with pytest.raises(ProviderAuthFailed):
                 await sync_once(other, account)
             found = await app.services.store.account("work", EVERYTHING)
@@ -215,11 +220,13 @@ async def test_a_machine_without_the_login_leaves_an_account_to_others(
                 await account_when(app, "ready")
 
 
-async def test_a_machine_without_the_login_leaves_its_mail_to_others(tmp_path: Path) -> None:
+async def test_a_machine_without_the_login_leaves_its_mail_to_other_machines(
+    tmp_path: Path,
+) -> None:
     values = {"POSTROOM_DATA_DIR": str(tmp_path / "data"), "POSTROOM_SECRETS": "file"}
-    async with open_world("imap") as world, open_app(read_settings(values).settings) as app:
+    async with open_remote("imap") as remote, open_app(read_settings(values).settings) as app:
         account = await call(
-            app.context(OWNER), add_account, {"account_id": "work", **world.arguments}
+            app.context(OWNER), add_account, {"account_id": "work", **remote.arguments}
         )
         outgoing_mail = {"inbox_id": account.inbox_id, "to": ["bo@b.org"], "body_text": "Hi"}
         await call(app.context(OWNER), send_message, {**outgoing_mail, "subject": "Out"})
@@ -237,7 +244,7 @@ async def test_a_machine_without_the_login_leaves_its_mail_to_others(tmp_path: P
             return is_later and state.results[0].status == "queued"
 
         async with running(Outbox(other, None)):
-            await holds(is_left)
+            await wait_until(is_left)
         [entry] = (await call(app.context(OWNER), list_outbox, {})).results
         assert (0, events) == (
             entry.attempts,
@@ -245,20 +252,20 @@ async def test_a_machine_without_the_login_leaves_its_mail_to_others(tmp_path: P
         )
 
         async def has_left() -> bool:
-            return bool(world.sent())
+            return bool(remote.sent())
 
         later = replace(app.services, clock=lambda: datetime.now(UTC) + NO_LOGIN_WAIT)
         async with running(Outbox(later, None)):
-            await holds(has_left)
+            await wait_until(has_left)
 
 
-async def test_a_login_that_no_machine_has_is_asked_for_and_given_back_goes_on(
+async def test_a_missing_login_is_reported_and_sync_resumes_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline_syncing, "UNATTENDED_S", 0)
     values = {"POSTROOM_DATA_DIR": str(tmp_path / "data"), "POSTROOM_SECRETS": "file"}
-    async with open_world("imap") as world, open_app(read_settings(values).settings) as app:
-        await call(app.context(OWNER), add_account, {"account_id": "work", **world.arguments})
+    async with open_remote("imap") as remote, open_app(read_settings(values).settings) as app:
+        await call(app.context(OWNER), add_account, {"account_id": "work", **remote.arguments})
         async with syncing(without_logins(app, tmp_path / "other")[0]):
             account = await account_when(app, "needs_reauth")
             assert "postroom account login work" in account.detail
@@ -266,17 +273,17 @@ async def test_a_login_that_no_machine_has_is_asked_for_and_given_back_goes_on(
                 await account_when(app, "ready")
 
 
-async def test_a_server_that_falls_silent_makes_its_own_account_fail_and_no_other(
+async def test_a_hanging_server_affects_only_its_own_account(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with AsyncExitStack() as stack:
-        world = await stack.enter_async_context(open_world("imap-plain"))
-        assert isinstance(world, ImapWorld)
-        proxy = await stack.enter_async_context(proxied(world.port))
-        world.deliver(outgoing_mail("Before"))
-        app = await stack.enter_async_context(in_step(tmp_path / "data", world))
+        remote = await stack.enter_async_context(open_remote("imap-plain"))
+        assert isinstance(remote, ImapRemote)
+        proxy = await stack.enter_async_context(proxied(remote.port))
+        remote.deliver(outgoing_mail("Before"))
+        app = await stack.enter_async_context(syncing_app(tmp_path / "data", remote))
         await account_when(app, "ready")
-        silent = {**world.arguments, "account_id": "silent", "port": proxy.port}
+        silent = {**remote.arguments, "account_id": "silent", "port": proxy.port}
         silent |= {"address": "alias@example.com", "security": "none"}
         await call(app.context(OWNER), add_account, silent)
         monkeypatch.setattr(imap_connection, "COMMAND_S", 0.5)
@@ -287,38 +294,38 @@ async def test_a_server_that_falls_silent_makes_its_own_account_fail_and_no_othe
             account = await app.services.store.account("silent", EVERYTHING)
             return account is not None and "did not answer" in account.detail
 
-        await holds(has_failed)
-        world.deliver(outgoing_mail("News for who listens"))
+        await wait_until(has_failed)
+        remote.deliver(outgoing_mail("News for who listens"))
 
         async def is_here() -> bool:
             page = await call(app.context(OWNER), search_messages, {"q": "who listens"})
             return bool(page.results)
 
-        await holds(is_here)
+        await wait_until(is_here)
 
 
-async def test_a_provider_that_is_busy_is_waited_for(tmp_path: Path) -> None:
+async def test_a_busy_provider_is_retried_later(tmp_path: Path) -> None:
     with Graph() as graph:
         for number in range(3):
             graph.deliver(outgoing_mail(f"Mail {number}"))
-        world = Push(
+        remote = PushRemote(
             {"POSTROOM_OUTLOOK_URL": graph.url, "POSTROOM_OUTLOOK_CLIENT_ID": "cid"},
             {"provider": "outlook", "address": ADDRESS, "access_token": graph.token},
         )
-        async with in_step(tmp_path / "data", world) as app:
+        async with syncing_app(tmp_path / "data", remote) as app:
             graph.busy += [1, 1]
             account = await account_when(app, "ready")
 
             assert (3, []) == (account.synced, graph.busy)
 
 
-async def test_a_caller_is_told_how_long_a_provider_wants_us_to_wait(tmp_path: Path) -> None:
+async def test_a_caller_gets_the_retry_after_of_the_provider(tmp_path: Path) -> None:
     with Graph() as graph:
-        world = Push(
+        remote = PushRemote(
             {"POSTROOM_OUTLOOK_URL": graph.url, "POSTROOM_OUTLOOK_CLIENT_ID": "cid"},
             {"provider": "outlook", "address": ADDRESS, "access_token": graph.token},
         )
-        async with in_step(tmp_path / "data", world) as app:
+        async with syncing_app(tmp_path / "data", remote) as app:
             await account_when(app, "ready")
             graph.busy += [120] * 20
             with pytest.raises(RateLimited) as refused:
@@ -328,13 +335,13 @@ async def test_a_caller_is_told_how_long_a_provider_wants_us_to_wait(tmp_path: P
     assert 19 <= len(graph.busy)
 
 
-async def test_mail_waits_too_while_a_provider_wants_us_to_wait(tmp_path: Path) -> None:
+async def test_sending_is_deferred_while_a_provider_wants_a_pause(tmp_path: Path) -> None:
     with Graph() as graph:
-        world = Push(
+        remote = PushRemote(
             {"POSTROOM_OUTLOOK_URL": graph.url, "POSTROOM_OUTLOOK_CLIENT_ID": "cid"},
             {"provider": "outlook", "address": ADDRESS, "access_token": graph.token},
         )
-        async with in_step(tmp_path / "data", world) as app:
+        async with syncing_app(tmp_path / "data", remote) as app:
             await account_when(app, "ready")
             graph.busy.append(1200)
             with pytest.raises(RateLimited):
@@ -349,7 +356,7 @@ async def test_mail_waits_too_while_a_provider_wants_us_to_wait(tmp_path: Path) 
                 assert message is not None
                 return "rate limit" in str(message.recipients)
 
-            await holds(is_deferred)
+            await wait_until(is_deferred)
             handing_over.cancel()
             await asyncio.gather(handing_over, return_exceptions=True)
 

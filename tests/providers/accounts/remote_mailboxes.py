@@ -1,4 +1,4 @@
-"""Mailboxes at providers, as another client of their owner sees them."""
+"""Mailboxes at providers, changed and read as by another client of their owner."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ PROXIED = "fastmail-proxied"
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How a message stands at its provider, in our words."""
+class RemoteState:
+    """The flags, labels and mailbox of a message at its provider, in our terms."""
 
     flags: frozenset[str]
     labels: frozenset[str]
     mailbox: str
 
 
-class World(ABC):
-    """One mailbox. Messages are named by their subjects."""
+class RemoteMailbox(ABC):
+    """One mailbox at a provider. Messages are named by their subjects."""
 
     settings: dict[str, str]
     arguments: dict[str, Any]
     can_expire = True
 
     def rename(self, address: str) -> None:
-        """Let the mailbox have another address."""
+        """Change the address of the mailbox."""
         self.arguments["address"] = address
 
     @abstractmethod
@@ -58,25 +58,25 @@ class World(ABC):
     @abstractmethod
     def archive(self, subject: str) -> None: ...
     @abstractmethod
-    def find(self, subject: str) -> Standing | None: ...
+    def find(self, subject: str) -> RemoteState | None: ...
     @abstractmethod
     def copies(self, subject: str) -> list[str]:
-        """The mailbox of every message with this subject that is no draft."""
+        """The mailboxes of all messages with this subject, except drafts."""
 
     @abstractmethod
     def expire(self) -> None:
-        """Forget what was told to whom, as providers do after a while."""
+        """Invalidate the sync state of clients, as providers do after a while."""
 
     @abstractmethod
     def sent(self) -> list[bytes]:
-        """What has left the provider for others."""
+        """The mails that the provider has sent."""
 
 
 _IMAP_FLAGS = {rb"\Seen": "seen", rb"\Flagged": "flagged", rb"\Answered": "answered"}
 
 
-class ImapWorld(World):
-    """Any server with IMAP; before one with JMAP there may be a proxy.
+class ImapRemote(RemoteMailbox):
+    """Any IMAP server; one with JMAP may be behind a proxy.
 
     `home` is where Dovecot keeps its files.
     """
@@ -130,13 +130,13 @@ class ImapWorld(World):
         self.imap.store(number, "+FLAGS", r"(\Deleted)")
         self.imap.expunge()
 
-    def find(self, subject: str) -> Standing | None:
+    def find(self, subject: str) -> RemoteState | None:
         place = self._place(subject)
         if place is None:
             return None
         _, rows = self.imap.fetch(place[1], "(FLAGS)")
         words = imaplib.ParseFlags(rows[0])  # type: ignore[arg-type]
-        return Standing(
+        return RemoteState(
             frozenset(_IMAP_FLAGS[word] for word in words if word in _IMAP_FLAGS),
             frozenset(w.decode().lower() for w in words if not w.startswith((b"\\", b"$"))),
             self.names.get(place[0], place[0]),
@@ -160,8 +160,8 @@ class ImapWorld(World):
         self.imap.delete("Aside")
 
 
-class GmailWorld(World):
-    """The emulator."""
+class GmailRemote(RemoteMailbox):
+    """The Gmail emulator."""
 
     _NAMES = {"INBOX": "Inbox", "SENT": "Sent", "SPAM": "Junk", "TRASH": "Trash"}
 
@@ -209,7 +209,7 @@ class GmailWorld(World):
         key = self._key(subject)
         self.gmail.call("POST", f"/messages/{key}/modify", {"removeLabelIds": ["INBOX"]})
 
-    def find(self, subject: str) -> Standing | None:
+    def find(self, subject: str) -> RemoteState | None:
         row = self._row(subject)
         if row is None:
             return None
@@ -219,7 +219,7 @@ class GmailWorld(World):
         flags |= {"seen"} if "UNREAD" not in keys else set()
         boxes = [self._NAMES[key] for key in keys if key in self._NAMES]
         own = frozenset(names[key].lower() for key in keys if key.startswith("Label_"))
-        return Standing(frozenset(flags), own, boxes[0] if boxes else "Archive")
+        return RemoteState(frozenset(flags), own, boxes[0] if boxes else "Archive")
 
     def sent(self) -> list[bytes]:
         return self.gmail.sent
@@ -228,8 +228,8 @@ class GmailWorld(World):
         self.gmail.forgets_history = True
 
 
-class GraphWorld(World):
-    """Our own Graph."""
+class GraphRemote(RemoteMailbox):
+    """Our implementation of Graph."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -268,14 +268,14 @@ class GraphWorld(World):
     def archive(self, subject: str) -> None:
         self.graph.move(self._there(subject), "f-archive")
 
-    def find(self, subject: str) -> Standing | None:
+    def find(self, subject: str) -> RemoteState | None:
         mail = self._mail(subject)
         if mail is None:
             return None
         flags = {"flagged"} if mail.flag == "flagged" else set()
         flags |= {"seen"} if mail.is_read else set()
         labels = frozenset(label.lower() for label in mail.categories)
-        return Standing(frozenset(flags), labels, self.graph.folders[mail.folder])
+        return RemoteState(frozenset(flags), labels, self.graph.folders[mail.folder])
 
     def sent(self) -> list[bytes]:
         return self.graph.sent
@@ -285,37 +285,37 @@ class GraphWorld(World):
 
 
 @asynccontextmanager
-async def open_world(kind: str) -> AsyncIterator[World]:
-    """One of the mailboxes, empty."""
+async def open_remote(kind: str) -> AsyncIterator[RemoteMailbox]:
+    """Open an empty mailbox at a provider of this kind."""
     if kind == "gmail":
         with Gmail() as gmail:
-            yield GmailWorld(gmail)
+            yield GmailRemote(gmail)
         return
     if kind == "outlook":
         with Graph() as graph:
-            yield GraphWorld(graph)
+            yield GraphRemote(graph)
         return
     async with relaying({"EHLO": GREETING}) as outgoing:
         if kind in ("fastmail", PROXIED):
             with JmapServer(outgoing.port) as cyrus, JmapProxy(cyrus.url) as proxy:
-                world = ImapWorld(cyrus.imap, outgoing, {"INBOX": "Inbox"})
-                world.proxy = proxy
+                remote = ImapRemote(cyrus.imap, outgoing, {"INBOX": "Inbox"})
+                remote.proxy = proxy
                 url = proxy.url if kind == PROXIED else cyrus.url
-                world.settings = {"POSTROOM_FASTMAIL_URL": url}
-                world.arguments = {
+                remote.settings = {"POSTROOM_FASTMAIL_URL": url}
+                remote.arguments = {
                     "provider": "fastmail",
                     "address": ADDRESS,
                     "user": "alice",
                     "password": PASSWORD,
                 }
-                yield world
+                yield remote
             return
         with Dovecot(capability=PLAIN if kind == "imap-plain" else "") as dovecot:
             names = {"INBOX": "Inbox", "Gesendet": "Sent", "Papierkorb": "Trash"}
-            world = ImapWorld(dovecot.imap, outgoing, names)
-            world.home = dovecot.home
-            world.settings = {}
-            world.arguments = {
+            remote = ImapRemote(dovecot.imap, outgoing, names)
+            remote.home = dovecot.home
+            remote.settings = {}
+            remote.arguments = {
                 "provider": "imap",
                 "address": ADDRESS,
                 "user": "alice",
@@ -328,4 +328,4 @@ async def open_world(kind: str) -> AsyncIterator[World]:
                 "smtp_security": "none",
                 "insecure": True,
             }
-            yield world
+            yield remote

@@ -1,6 +1,6 @@
-"""What must last: a line that listens, however often it ends.
+"""IMAP IDLE continues however often the connection ends.
 
-`RECONNECTS=1000 pytest tests/providers/accounts/test_lasting.py` is the long run.
+`RECONNECTS=1000 pytest tests/providers/accounts/test_reconnects.py` is the long run.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from postroom.config import read_settings
 from postroom.pipeline.sync import SyncPass
 from postroom.ports.provider import SupportsPush
 from postroom.providers.imap import provider as imap_account
-from tests.providers.accounts.conftest import open_desk
+from tests.providers.accounts.conftest import add_synced_account
+from tests.providers.accounts.remote_mailboxes import RemoteMailbox, open_remote
 from tests.providers.accounts.test_every_provider import outgoing_mail
-from tests.providers.accounts.worlds import World, open_world
 from tests.servers.proxy import proxied
 
 CUTS = int(os.environ.get("RECONNECTS", "20"))
@@ -30,25 +30,25 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-async def test_listening_goes_on_however_often_the_line_ends(
+async def test_listening_survives_many_reconnects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(imap_account, "POLL_S", 0.0)
     chance = random.Random(7)
     values = {"POSTROOM_DATA_DIR": str(tmp_path), "POSTROOM_SECRETS": "file"}
     async with (
-        open_world("imap") as world,
-        proxied(world.arguments["port"]) as proxy,
+        open_remote("imap") as remote,
+        proxied(remote.arguments["port"]) as proxy,
         open_app(read_settings(values).settings) as app,
     ):
-        world.arguments["port"] = proxy.port
-        desk = await open_desk(app, world)
-        async with app.services.providers.open(desk.account) as provider:
+        remote.arguments["port"] = proxy.port
+        synced = await add_synced_account(app, remote)
+        async with app.services.providers.open(synced.account) as provider:
             assert isinstance(provider, SupportsPush)
-            one = SyncPass(app.services, desk.account, provider)
+            one = SyncPass(app.services, synced.account, provider)
             await one.begin()
             await one.run()
-            await heard(world, provider, "Before all")
+            await until_notified(remote, provider, "Before all")
             await one.run()
             before = descriptors(), len(asyncio.all_tasks())
             for _ in range(CUTS):
@@ -59,19 +59,19 @@ async def test_listening_goes_on_however_often_the_line_ends(
                         proxy.cut_all()
                         await asyncio.wait([waiting], timeout=0.05)
             await one.run()
-            await heard(world, provider, "After all")
+            await until_notified(remote, provider, "After all")
             await one.run()
 
-            assert {"Before all", "After all"} == {row.subject for row in await desk.rows()}
-            # The store may have opened a connection meanwhile; what every cut left would be more.
+            assert {"Before all", "After all"} == {row.subject for row in await synced.rows()}
+            # The store may have opened a connection meanwhile; a leak at every cut would be more.
             async with asyncio.timeout(60):
                 while max(descriptors() - before[0], len(asyncio.all_tasks()) - before[1]) > ROOM:  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
 
 
-async def heard(world: World, provider: SupportsPush, subject: str) -> None:
-    """Return when a provider tells of a mail that arrives."""
+async def until_notified(remote: RemoteMailbox, provider: SupportsPush, subject: str) -> None:
+    """Return when the provider reports an arriving mail."""
     waiting = asyncio.create_task(provider.wait())
     await asyncio.wait([waiting], timeout=0.2)
-    world.deliver(outgoing_mail(subject))
+    remote.deliver(outgoing_mail(subject))
     await asyncio.wait_for(waiting, 60)

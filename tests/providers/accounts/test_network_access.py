@@ -1,4 +1,6 @@
-"""An account that a key adds reaches public mail servers, and tells nothing of our network."""
+"""An account that a key adds connects only to public mail servers, and reveals no
+private network.
+"""
 
 from __future__ import annotations
 
@@ -56,14 +58,14 @@ async def services(folder: Path, **settings: str) -> AsyncIterator[App]:
 
 @pytest.fixture
 async def closed(tmp_path: Path) -> AsyncIterator[App]:
-    """An installation without the setting."""
+    """An installation without the setting `POSTROOM_ACCOUNT_ALLOW`."""
     async with services(tmp_path) as app:
         yield app
 
 
 @pytest.fixture
 def lookups(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
-    """What names lead to: the next lookup gets the next address, the last one stays."""
+    """The results of DNS lookups in order; the last one is repeated."""
     known: dict[str, list[str]] = {}
     real = socket.getaddrinfo
 
@@ -84,7 +86,7 @@ async def refusal(app: App, caller: Caller = KEY, **given: Any) -> MailError:
 
 
 @pytest.mark.parametrize("caller", [KEY, OWNERS_KEY, AGENT])
-async def test_no_private_host_is_taken_from_a_key(closed: App, caller: Caller) -> None:
+async def test_a_key_cannot_name_a_private_host(closed: App, caller: Caller) -> None:
     public = {"host": "192.0.32.7", "port": 993}
     for host in HOSTS:
         for given in ({"host": host}, {**public, "smtp_host": host}):
@@ -92,14 +94,14 @@ async def test_no_private_host_is_taken_from_a_key(closed: App, caller: Caller) 
 
 
 @pytest.mark.parametrize("port", [1, 22, 80, 110, 443, 995, 3306, 6379, 8025, 65535])
-async def test_a_key_names_mail_ports_only(closed: App, port: int) -> None:
+async def test_a_key_can_name_mail_ports_only(closed: App, port: int) -> None:
     for given in ({"port": port}, {"smtp_host": "smtp.example.com", "smtp_port": port}):
         error = await refusal(closed, host="imap.example.com", **given)
         assert isinstance(error, InvalidInput)
         assert "port: must be one of" in str(error)
 
 
-async def test_a_key_names_no_files(closed: App, tmp_path: Path) -> None:
+async def test_a_key_cannot_name_files(closed: App, tmp_path: Path) -> None:
     (tmp_path / "some.pem").write_text("x")
     paths = ["some.pem", "none.pem", ".", "../../etc/passwd", "/etc/shadow"]
     said = {
@@ -110,7 +112,7 @@ async def test_a_key_names_no_files(closed: App, tmp_path: Path) -> None:
     assert said.pop().startswith("ca_file: ")
 
 
-async def test_a_name_that_leads_to_a_private_address_is_like_one_that_does_not_exist(
+async def test_a_name_with_a_private_address_is_reported_as_unknown(
     closed: App, lookups: dict[str, list[str]]
 ) -> None:
     lookups |= {f"{n}.example.com": [host] for n, host in enumerate(["127.0.0.1", "10.0.0.1"])}
@@ -124,8 +126,8 @@ async def test_a_name_that_leads_to_a_private_address_is_like_one_that_does_not_
 
 
 @asynccontextmanager
-async def saying(words: bytes | None) -> AsyncIterator[int]:
-    """A server that says something and closes; with None it says nothing."""
+async def server_with_greeting(words: bytes | None) -> AsyncIterator[int]:
+    """A server that sends a line and closes; with None it sends nothing."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if words is None:
@@ -146,8 +148,8 @@ BANNERS = [
 ]  # fmt: skip
 
 
-async def test_what_is_at_a_port_is_not_told(tmp_path: Path) -> None:
-    """Not even in networks that are open: whatever is wrong, the words are the same."""
+async def test_errors_do_not_reveal_what_listens_on_a_port(tmp_path: Path) -> None:
+    """Not even in allowed networks: the error is always the same."""
     clear = {"host": "127.0.0.1", "security": "none", "insecure": True}
     missing = {"host": "127.0.0.1", "ca_file": str(tmp_path / "none.pem")}
     said = set()
@@ -160,7 +162,7 @@ async def test_what_is_at_a_port_is_not_told(tmp_path: Path) -> None:
         await tell(free_port(), **clear)
         await tell(free_port(), **missing)
         for words in BANNERS:
-            async with saying(words) as port:
+            async with server_with_greeting(words) as port:
                 await tell(port, **clear)
                 await tell(port, host="127.0.0.1")
                 await tell(port, **missing)
@@ -168,7 +170,7 @@ async def test_what_is_at_a_port_is_not_told(tmp_path: Path) -> None:
     assert "canary" not in str(said)
 
 
-async def test_what_is_at_a_port_of_smtp_is_not_told(tmp_path: Path) -> None:
+async def test_errors_do_not_reveal_what_listens_on_an_smtp_port(tmp_path: Path) -> None:
     said = set()
     async with (
         scripted() as server,
@@ -176,7 +178,7 @@ async def test_what_is_at_a_port_of_smtp_is_not_told(tmp_path: Path) -> None:
     ):
         imap = {"host": "127.0.0.1", "port": server.port, "security": "none", "insecure": True}
         for words in [*BANNERS, None]:
-            async with saying(words) as port:
+            async with server_with_greeting(words) as port:
                 port = free_port() if words is None else port
                 for security in ("none", "tls", "starttls"):
                     smtp = {"smtp_host": "127.0.0.1", "smtp_port": port}
@@ -187,10 +189,10 @@ async def test_what_is_at_a_port_of_smtp_is_not_told(tmp_path: Path) -> None:
     assert "canary" not in str(said)
 
 
-async def test_silence_is_like_a_closed_port() -> None:
+async def test_a_silent_port_is_reported_like_a_closed_one() -> None:
     timeouts = ImapTimeouts(connect_s=0.2, greeting_s=0.2)
     said = set()
-    async with saying(None) as silent:
+    async with server_with_greeting(None) as silent:
         for port in (silent, free_port()):
             account = ImapAccount("work", "127.0.0.1", "a", "b", port, "none", network_policy=HERE)
             with pytest.raises(Unreachable) as refused:
@@ -199,7 +201,7 @@ async def test_silence_is_like_a_closed_port() -> None:
     assert len(said) == 1
 
 
-async def test_a_refused_login_is_told_without_the_words_of_the_server(tmp_path: Path) -> None:
+async def test_a_refused_login_is_reported_without_the_servers_text(tmp_path: Path) -> None:
     replies = {"LOGIN": b"{tag} NO [AUTHENTICATIONFAILED] canary\r\n"}
     async with (
         scripted(replies=replies) as server,
@@ -211,8 +213,8 @@ async def test_a_refused_login_is_told_without_the_words_of_the_server(tmp_path:
     assert "canary" not in str(error)
 
 
-async def test_an_account_of_a_key_is_checked_whenever_it_connects(tmp_path: Path) -> None:
-    """When it is synced, verified or logged in again; its name may lead elsewhere by then."""
+async def test_an_account_of_a_key_is_checked_at_each_connection(tmp_path: Path) -> None:
+    """When it is synced, verified or logged in again; its name may resolve differently by then."""
     async with scripted() as server:
         async with services(tmp_path, POSTROOM_ACCOUNT_ALLOW=LOOPBACK) as app:
             clear = {**ACCOUNT, "host": "127.0.0.1", "port": server.port}
@@ -220,7 +222,7 @@ async def test_an_account_of_a_key_is_checked_whenever_it_connects(tmp_path: Pat
             account = await call(app.context(KEY), add_account, clear)
             assert await sync_once(app.services, account)
         received = len(server.lines)
-        async with services(tmp_path) as app:  # the network is not open any more
+        async with services(tmp_path) as app:  # the network is no longer allowed
             with pytest.raises(ProviderError, match="could not connect"):
                 await sync_once(app.services, account)
             seen = await call(app.context(KEY), verify_live_account, {"account_id": "work"})
@@ -231,10 +233,10 @@ async def test_an_account_of_a_key_is_checked_whenever_it_connects(tmp_path: Pat
         assert received == len(server.lines)
 
 
-async def test_we_connect_to_the_address_that_was_checked(
+async def test_the_connection_uses_the_checked_address(
     tmp_path: Path, lookups: dict[str, list[str]]
 ) -> None:
-    """A second lookup would lead elsewhere."""
+    """A second lookup would return another address."""
     async with scripted() as server:
         lookups["mail.example.com"] = ["127.0.0.1", "127.0.0.99"]
         account = ImapAccount(
@@ -245,7 +247,7 @@ async def test_we_connect_to_the_address_that_was_checked(
     assert lookups["mail.example.com"] == ["127.0.0.99"]
 
 
-async def test_one_private_address_among_several_closes_a_name(
+async def test_one_private_address_among_several_is_refused(
     closed: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [(socket.AF_INET, 1, 6, "", (ip, 993)) for ip in ("192.0.32.7", "127.0.0.1")]
@@ -253,8 +255,8 @@ async def test_one_private_address_among_several_closes_a_name(
     assert "could not connect" in str(await refusal(closed, host="mail.example.com"))
 
 
-async def test_the_owner_at_the_terminal_names_what_they_like(tmp_path: Path) -> None:
-    """What was added there, or by an earlier version, keeps working for everybody."""
+async def test_the_owner_at_the_terminal_may_name_any_host(tmp_path: Path) -> None:
+    """Accounts added there, or by an earlier version, keep working for every caller."""
     async with scripted() as server:
         clear = {"host": "127.0.0.1", "port": server.port, "security": "none", "insecure": True}
         async with services(tmp_path) as app:
@@ -267,14 +269,16 @@ async def test_the_owner_at_the_terminal_names_what_they_like(tmp_path: Path) ->
             assert not seen.issues
 
 
-async def test_ports_of_public_hosts_stay_closed_when_a_network_is_open(tmp_path: Path) -> None:
+async def test_allowing_a_network_does_not_allow_other_ports_of_public_hosts(
+    tmp_path: Path,
+) -> None:
     async with services(tmp_path, POSTROOM_ACCOUNT_ALLOW="10.0.0.0/8") as app:
         assert isinstance(await refusal(app, host="192.0.32.7", port=22), InvalidInput)
         assert isinstance(await refusal(app, host="127.0.0.1", port=993), InvalidInput)
 
 
-async def test_over_rest_with_the_owners_key(tmp_path: Path) -> None:
-    """The owner's key is a key: it may be in other hands than the owner's terminal."""
+async def test_the_owners_key_over_rest_is_limited_too(tmp_path: Path) -> None:
+    """The owner's key is a key: others may have it."""
     refused = [
         {"host": "127.0.0.1"},
         {"host": "169.254.169.254"},
