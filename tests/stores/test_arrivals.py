@@ -1,6 +1,6 @@
-"""Arriving mail: duplicates recognised, threads found, dates believed or not.
+"""Arriving mail: duplicates, threads and dates.
 
-`ARRIVAL_CASES=10000` tries more deliveries than the few of the normal run.
+`ARRIVAL_CASES=10000` tries more deliveries than a normal run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def test_the_same_mail_twice_is_one_message(services: Services, inbox: Inb
     assert 1 == (await services.store.messages(MessageQuery(visible=EVERYTHING))).total
 
 
-async def test_other_content_under_a_known_message_id_is_kept_with_a_defect(
+async def test_other_content_with_a_known_message_id_is_stored_with_a_defect(
     services: Services, inbox: Inbox
 ) -> None:
     first = await deliver(services, inbox, mail("One", message_id="<same@example.com>"))
@@ -88,7 +88,7 @@ ROUTES = (
 async def test_any_multiset_of_deliveries_leaves_one_message_and_one_event_each(
     services: Services, order: list[tuple[int, bytes]]
 ) -> None:
-    """Whatever the route; what has no Message-ID comes by one, as only its bytes tell it apart."""
+    """By any route; a mail without a Message-ID has one route, since only its bytes identify it."""
     inbox = await new_inbox(services, f"box{services.new_id('x')[2:10]}")
     ids = ["<0@example.com>", "<1@example.com>", "<2@example.com>", None, None]
     raws = [mail(f"Mail {number}", message_id=own) for number, own in enumerate(ids)]
@@ -156,7 +156,7 @@ async def test_a_thread_never_crosses_inboxes(services: Services, inbox: Inbox) 
         (None, False),
     ],
 )
-async def test_the_date_header_counts_unless_it_is_a_day_ahead(
+async def test_the_date_header_is_used_unless_it_is_a_day_ahead(
     services: Services, inbox: Inbox, stated: datetime | None, *, believed: bool
 ) -> None:
     added = await deliver(services, inbox, mail(date=stated))

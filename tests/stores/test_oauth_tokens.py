@@ -104,7 +104,7 @@ async def test_a_grant_keeps_its_newest_tokens_only(store: Store) -> None:
     assert [b"newest"] == found
 
 
-async def test_clients_that_nobody_let_in_make_way_and_expire(store: Store) -> None:
+async def test_unused_clients_are_replaced_and_expire(store: Store) -> None:
     await store.add_oauth_client(CLIENT, now=NOW, expires_at=NOW + DAY)
     await grant(store)
     await exchange(store, b"code")

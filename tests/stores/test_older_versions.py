@@ -1,4 +1,4 @@
-"""A version before this may still be at work on the same database while another is upgraded."""
+"""An earlier version may still use the database while it is upgraded."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ async def test_a_link_signs_in_once(office: Office, owner: Person, visitor: Pers
     assert "set-cookie" not in again.headers
 
 
-async def test_a_link_is_good_for_ten_minutes(
+async def test_a_sign_in_link_expires_after_ten_minutes(
     office: Office, visitor: Person, clock: Clock
 ) -> None:
     link = await office.link()

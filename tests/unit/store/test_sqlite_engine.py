@@ -72,7 +72,7 @@ async def test_a_commit_waits_for_the_disk(engine: SqliteEngine) -> None:
     assert ((2,), (2,), ("wal",)) == (row, mode, journal)
 
 
-async def test_one_job_that_fails_leaves_those_beside_it_alone(engine: SqliteEngine) -> None:
+async def test_a_failing_job_does_not_affect_others_in_its_commit(engine: SqliteEngine) -> None:
     def fails(tx: Transaction) -> None:
         tx.run(PUT, name="half", value=b"1")
         raise ValueError("no")
@@ -143,7 +143,7 @@ async def test_what_was_read_is_remembered_until_anybody_writes(
     assert [{(first + n, first + n)} for n in range(3)] == [set(c) for c in (before, ours, theirs)]
 
 
-async def test_a_question_is_asked_once_while_nobody_writes(engine: SqliteEngine) -> None:
+async def test_a_cached_query_is_run_once_between_writes(engine: SqliteEngine) -> None:
     asked = []
 
     def ask(tx: Transaction) -> None:
@@ -155,7 +155,7 @@ async def test_a_question_is_asked_once_while_nobody_writes(engine: SqliteEngine
     assert 1 <= len(asked) <= READERS
 
 
-async def test_who_writes_remembers_nothing(engine: SqliteEngine) -> None:
+async def test_writes_do_not_use_the_cache(engine: SqliteEngine) -> None:
     assert (await engine.write(lambda tx: tx.remembered)) is None
 
 

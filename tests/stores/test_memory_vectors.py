@@ -22,7 +22,7 @@ from postroom.store.ranking import vectors
 from postroom.store.store import Store
 from tests.mails import deliver, mail
 from tests.stores.memories import NOW, put
-from tests.stores.recalling import WORDS, ask, cosine, keys, store_vectors, vector
+from tests.stores.ranking_helpers import WORDS, ask, cosine, keys, store_vectors, vector
 
 
 async def test_vectors_find_memories_without_a_common_word(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""Finding messages: text, filters, order, pages."""
+"""Searching messages: text, filters, order, pages."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def subjects(services: Services, **query: object) -> list[str]:
         ("noon café", False),
     ],
 )
-async def test_q_is_any_part_of_one_field_and_every_character_is_plain(
+async def test_q_is_any_substring_of_one_field_without_wildcards(
     services: Services, inbox: Inbox, q: str, *, finds: bool
 ) -> None:
     text = 'Straße, at noon\nbreak\n  in the line: 50% of a "quoted" * (x) C:\\temp 你好吗'

@@ -1,4 +1,4 @@
-"""No answer tells words of mail, or of a namespace, that the caller may not see."""
+"""No answer reveals words of hidden mail or of a hidden namespace."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def agent(namespace: str, *inboxes: str, key_id: str = "key_b") -> Author:
 
 
 async def noted(store: Store) -> list[int]:
-    """How many rows there are about words from mail."""
+    """The number of rows about text from mail."""
     engine = store.engine  # type: ignore[attr-defined]
     counted: list[Row] = [
         await engine.read(lambda tx, table=table: tx.one(f"SELECT count(*) FROM {table}"))
@@ -42,7 +42,7 @@ async def noted(store: Store) -> list[int]:
 
 
 @pytest.mark.parametrize("guess", GUESSES)
-async def test_words_are_known_again_in_their_namespace_and_in_no_other(
+async def test_text_from_mail_is_recognised_in_its_namespace_only(
     store: Store, services: Services, inbox: Inbox, guess: str
 ) -> None:
     added = await deliver(services, inbox, mail(text=PIN))
@@ -81,7 +81,7 @@ async def removed(store: Store, by: str | None) -> None:
         (False, "", "agent"),
     ],
 )
-async def test_of_a_memory_that_is_gone_only_who_may_know_is_told(
+async def test_a_deleted_memory_is_reported_only_to_callers_who_saw_it(
     store: Store, services: Services, inbox: Inbox, sees_mail: bool, by: str | None, expected: str
 ) -> None:
     added = await deliver(services, inbox, mail(text=PIN))
@@ -96,7 +96,7 @@ async def test_of_a_memory_that_is_gone_only_who_may_know_is_told(
     assert expected == (await put(store, "again", PIN, author=author)).trust
 
 
-async def test_a_memory_whose_time_is_over_tells_nothing_before_it_is_removed(
+async def test_an_expired_memory_is_hidden_before_it_is_removed(
     store: Store, services: Services, inbox: Inbox
 ) -> None:
     added = await deliver(services, inbox, mail(text=PIN))
@@ -121,7 +121,7 @@ WAYS: dict[str, Remove] = {
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
 @pytest.mark.parametrize("is_forgotten_first", [True, False])
 @pytest.mark.parametrize("is_thread", [True, False])
-async def test_words_go_with_the_mail_they_came_from(
+async def test_recorded_texts_are_deleted_with_their_mail(
     store: Store,
     services: Services,
     inbox: Inbox,
@@ -149,7 +149,7 @@ async def test_words_go_with_the_mail_they_came_from(
     assert () == await store.problems()
 
 
-async def test_words_stay_while_other_mail_backs_them(
+async def test_recorded_texts_stay_while_other_mail_contains_them(
     store: Store, services: Services, inbox: Inbox
 ) -> None:
     one, two = await deliver(services, inbox, mail()), await deliver(services, inbox, mail("Other"))
@@ -165,7 +165,7 @@ async def test_words_stay_while_other_mail_backs_them(
     assert ["mail", "agent"] == told
 
 
-async def test_words_follow_a_thread_into_another(
+async def test_recorded_texts_follow_a_merged_thread(
     store: Store, services: Services, inbox: Inbox
 ) -> None:
     one, two = (
@@ -181,7 +181,7 @@ async def test_words_follow_a_thread_into_another(
     assert "mail" == (await put(store, "again", PIN, author=agent("default", inbox.id))).trust
 
 
-async def test_who_took_part_in_hidden_mail_is_not_told(
+async def test_participants_of_hidden_mail_are_not_revealed(
     store: Store, services: Services, inbox: Inbox
 ) -> None:
     other = await new_inbox(services, "other")
@@ -200,7 +200,7 @@ async def test_who_took_part_in_hidden_mail_is_not_told(
         assert (["pin"] if is_told else []) == [memory.key for memory in recalled]
 
 
-async def test_hidden_namespaces_push_no_warning_aside(store: Store) -> None:
+async def test_hidden_namespaces_displace_no_warning(store: Store) -> None:
     for number in range(510):
         await put(store, f"{number}", PIN, links=about("a@x.org"), namespace="x", author=OWNER)
     await put(store, "own", PIN, links=about("ana@x.org"), author=OWNER)
@@ -212,7 +212,7 @@ async def test_hidden_namespaces_push_no_warning_aside(store: Store) -> None:
     assert ["own"] == [tied.key for tied in told]
 
 
-async def test_what_is_over_is_not_warned_of(store: Store) -> None:
+async def test_expired_memories_cause_no_warning(store: Store) -> None:
     await put(store, text=PIN, links=about("ana@x.org"), expires_at=NOW)
 
     assert [] == await store.tied_memories(
@@ -220,7 +220,7 @@ async def test_what_is_over_is_not_warned_of(store: Store) -> None:
     )
 
 
-async def test_an_agent_stays_marked_whatever_it_does_in_a_shared_namespace(
+async def test_text_of_an_agent_stays_marked_in_a_shared_namespace(
     store: Store, services: Services, inbox: Inbox
 ) -> None:
     added = await deliver(services, inbox, mail(text=PIN))

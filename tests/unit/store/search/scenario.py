@@ -1,4 +1,4 @@
-"""A store of awkward mail, and a plain scan of it without any index."""
+"""A store with random, difficult mail, and a plain scan of it without an index."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _FLAGS = ("seen", "flagged", "answered", "draft")
 _MAILBOXES = ("Inbox", "Archive", "Trash", "Junk", "Sent")
 
 
-class World:
+class SearchScenario:
     """Mail that is added, changed and removed in an order given by a seed."""
 
     def __init__(self, engine: Engine, seed: int) -> None:
@@ -52,18 +52,20 @@ class World:
         self.ids: list[str] = []
 
     @classmethod
-    async def open(cls, folder: Path, seed: int, inboxes: int = 3) -> World:
+    async def open(cls, folder: Path, seed: int, inboxes: int = 3) -> SearchScenario:
         return await cls.on(SqliteEngine.open(folder / "world.db"), seed, inboxes)
 
     @classmethod
-    async def on(cls, engine: Engine, seed: int, inboxes: int = 3) -> World:
-        """A world on any engine; a seed makes the same world on each."""
-        world = cls(engine, seed)
+    async def on(cls, engine: Engine, seed: int, inboxes: int = 3) -> SearchScenario:
+        """A scenario on any engine; one seed gives the same mail on each."""
+        scenario = cls(engine, seed)
         for number in range(inboxes):
             now = datetime.fromtimestamp(START, UTC)
             inbox = Inbox(f"inb_{number}", f"{number}@postroom.localhost", "", None, now)
-            world.inboxes.append(await world.store.add_inbox(inbox, client_id=None, payload=b""))
-        return world
+            scenario.inboxes.append(
+                await scenario.store.add_inbox(inbox, client_id=None, payload=b"")
+            )
+        return scenario
 
     async def arrive(self, count: int) -> None:
         """Add messages, not in the order of their dates."""
@@ -78,7 +80,7 @@ class World:
         return message.id
 
     async def reparse_messages(self, message_id: str, text: str) -> None:
-        """Give a message another text."""
+        """Replace the text of a message."""
         await self.store.reparse_messages(
             [replace(self._message(), id=message_id, searchable=text)]
         )
@@ -110,8 +112,8 @@ class World:
     async def find(self, query: SearchQuery) -> SearchResult:
         return await self.engine.read(lambda tx: self.searcher.search(tx, query))
 
-    async def look(self) -> PlainLook:
-        return await self.engine.read(PlainLook)
+    async def scan(self) -> PlainScan:
+        return await self.engine.read(PlainScan)
 
     def text(self, max_words: int = 30) -> str:
         """Some words, with and without spaces and line breaks between them."""
@@ -160,18 +162,18 @@ class World:
             flags=self._flags(),
         )
 
-    def query(self, look: PlainLook) -> SearchQuery:
+    def query(self, scan: PlainScan) -> SearchQuery:
         """A random query; most of its texts occur in the mail."""
         chance = self.random.random
         query = SearchQuery(
             inboxes=self.random.choice(_VIEWS),
-            thread=self.random.choice(look.rows)[3] if chance() < 0.1 and look.rows else None,
-            q=self.part(look.text(self.random, 0)) if chance() < 0.7 else None,
-            words=self._parts(look, 0) if chance() < 0.2 else (),
-            sender=self.part(look.text(self.random, 1)) if chance() < 0.1 else None,
-            sender_words=self._parts(look, 1) if chance() < 0.1 else (),
-            recipient=self.part(look.text(self.random, 2)) if chance() < 0.1 else None,
-            subject=self.part(look.text(self.random, 3)) if chance() < 0.2 else None,
+            thread=self.random.choice(scan.rows)[3] if chance() < 0.1 and scan.rows else None,
+            q=self.part(scan.text(self.random, 0)) if chance() < 0.7 else None,
+            words=self._parts(scan, 0) if chance() < 0.2 else (),
+            sender=self.part(scan.text(self.random, 1)) if chance() < 0.1 else None,
+            sender_words=self._parts(scan, 1) if chance() < 0.1 else (),
+            recipient=self.part(scan.text(self.random, 2)) if chance() < 0.1 else None,
+            subject=self.part(scan.text(self.random, 3)) if chance() < 0.2 else None,
             flags=self._flags() if chance() < 0.2 else (),
             without_flags=self._flags() if chance() < 0.2 else (),
             oldest_first=chance() < 0.4,
@@ -183,14 +185,14 @@ class World:
             limit=self.random.choice((1, 5, 50)),
             offset=self.random.choice((0, 0, 0, 1, 7, 600)),
         )
-        if chance() < 0.3 and look.rows:
-            row = self.random.choice(look.rows)
+        if chance() < 0.3 and scan.rows:
+            row = self.random.choice(scan.rows)
             return _with_place(query, (row[1], row[0]))
         return query
 
-    def _parts(self, look: PlainLook, stream: int) -> tuple[str, ...]:
+    def _parts(self, scan: PlainScan, stream: int) -> tuple[str, ...]:
         """Several parts of one text, or rarely of two."""
-        text, other = look.text(self.random, stream), look.text(self.random, stream)
+        text, other = scan.text(self.random, stream), scan.text(self.random, stream)
         chosen = (text, other if self.random.random() < 0.1 else text, text)
         return tuple(self.part(own)[:6].strip(" ") for own in chosen)
 
@@ -211,7 +213,7 @@ def _with_place(query: SearchQuery, place: tuple[int, int]) -> SearchQuery:
     return replace(query, after=place, offset=0)
 
 
-class PlainLook:
+class PlainScan:
     """All messages as stored, and the results that follow from them."""
 
     def __init__(self, tx: Transaction) -> None:

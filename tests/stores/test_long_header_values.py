@@ -1,4 +1,4 @@
-"""What a mail says of itself may have any length: it is stored, found and threaded all the same."""
+"""Header values of any length are stored, searched and used for threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIDE = "".join(map(chr, range(0x4E00, 0x9000)))
 
 
 def noise(size: int, characters: str = CHARACTERS) -> str:
-    """What no database can compress."""
+    """Incompressible text."""
     return "".join(random.Random(size).choices(characters, k=size))
 
 
@@ -41,7 +41,7 @@ def raw(**headers: str) -> bytes:
     ],
     ids=lambda headers: "-".join(f"{k}{len(v)}" for k, v in headers.items()),
 )
-async def test_a_long_one_is_stored_and_recognised(
+async def test_a_long_value_is_stored_and_recognised(
     services: Services, inbox: Inbox, headers: dict[str, str]
 ) -> None:
     first = await deliver(services, inbox, raw(**headers))
@@ -69,7 +69,7 @@ async def test_a_reply_finds_its_thread_by_a_long_id(services: Services, inbox: 
     assert first.thread_id == reply.thread_id != other.thread_id
 
 
-def test_a_key_fits_and_differs_where_its_text_does() -> None:
+def test_index_keys_are_short_and_distinct() -> None:
     texts = [noise(998), noise(999), noise(999) + "a", noise(999, WIDE), "x" * 10_000]
     keys = [as_key(text) for text in texts]
 

@@ -1,6 +1,6 @@
-"""A search in one inbox looks at no message of another: every row that PostgreSQL reads is counted.
+"""A search in one inbox reads no message of another: all rows that PostgreSQL reads are counted.
 
-The index itself is one for all inboxes; what is counted are rows of messages and their texts.
+There is one index for all inboxes; the counted rows are those of messages and their texts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from postroom.model.view import EVERYTHING, only
 from postroom.store.postgres import connection as connections
 from postroom.store.postgres.engine import PostgresEngine
 from postroom.store.search.index import IndexSearcher, SearchQuery
-from tests.unit.store.search.world import World
+from tests.unit.store.search.scenario import SearchScenario
 
 TABLES = ("messages", "search_texts", "bodies", "search_buffer", "attachments")
 PATIENT = "; ".join(
@@ -27,13 +27,13 @@ PATIENT = "; ".join(
 )
 """Tables this small are read whole whatever the index; the question is whether they need be."""
 INBOXES, MAILS, MAIL_IN_TAIL, QUESTIONS = 8, 400, 80, 24
-Asked = list[tuple[bytes, list[object]]]
+Statements = list[tuple[bytes, list[object]]]
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """What was asked of the database, with the values."""
-    found: Asked = []
+def statements(monkeypatch: pytest.MonkeyPatch) -> Statements:
+    """The statements that were run, with their values."""
+    found: Statements = []
     real = connections.PostgresTransaction._execute
 
     def execute(self, sql, params):
@@ -52,7 +52,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def looked_at(connection: psycopg.Connection, statement: bytes, values: list[object]):
-    """How many rows of each table a query reads, including those it discards."""
+    """The number of rows of each table that a query reads, including discarded ones."""
     row = connection.execute(b"EXPLAIN (ANALYZE, FORMAT JSON) " + statement, values).fetchone()
     assert row is not None
     [explained] = row[0] if isinstance(row[0], list) else json.loads(row[0])
@@ -64,50 +64,52 @@ def looked_at(connection: psycopg.Connection, statement: bytes, values: list[obj
     return counts
 
 
-async def prepared(url: str) -> World:
-    """Much mail in several inboxes; most of it in segments, some in the buffer."""
-    world = await World.on(PostgresEngine.open(url), 7, inboxes=INBOXES)
-    await world.arrive(MAILS)
-    await world.merge()
-    await world.arrive(MAIL_IN_TAIL)
-    return world
+async def prepared(url: str) -> SearchScenario:
+    """Much mail in several inboxes, mostly in segments, some in the buffer."""
+    scenario = await SearchScenario.on(PostgresEngine.open(url), 7, inboxes=INBOXES)
+    await scenario.arrive(MAILS)
+    await scenario.merge()
+    await scenario.arrive(MAIL_IN_TAIL)
+    return scenario
 
 
 @pytest.mark.parametrize("is_indexed", [True, False], ids=["index", "small scope"])
 async def test_a_search_in_one_inbox_reads_nothing_of_the_others(
-    database_url: str, asked: Asked, is_indexed: bool
+    database_url: str, statements: Statements, is_indexed: bool
 ) -> None:
-    world = await prepared(database_url)
-    world.searcher = world.searcher if is_indexed else IndexSearcher()
-    look = await world.look()
-    sizes = [sum(row[2] == number for row in look.rows) for number in range(1, INBOXES + 1)]
+    scenario = await prepared(database_url)
+    scenario.searcher = scenario.searcher if is_indexed else IndexSearcher()
+    scan = await scenario.scan()
+    sizes = [sum(row[2] == number for row in scan.rows) for number in range(1, INBOXES + 1)]
     most: dict[str, float] = defaultdict(float)
     with connections.connect(database_url) as connection:
         connection.execute("ANALYZE")
         connection.execute(PATIENT)
         for number in range(QUESTIONS):
             inbox = number % INBOXES + 1
-            wanted = replace(world.query(look), inboxes=only(inbox), thread=None)
-            asked.clear()
-            await world.find(wanted)
-            for statement, values in list(asked):
+            wanted = replace(scenario.query(scan), inboxes=only(inbox), thread=None)
+            statements.clear()
+            await scenario.find(wanted)
+            for statement, values in list(statements):
                 for table, count in looked_at(connection, statement, values).items():
                     most[table] = max(most[table], count / sizes[inbox - 1])
-    await world.engine.close()
+    await scenario.engine.close()
 
     assert {"messages", "search_texts"} <= most.keys()
     assert [] == [(table, share) for table, share in most.items() if table in TABLES and share > 1]
 
 
-async def test_a_search_outside_its_scope_is_detected(database_url: str, asked: Asked) -> None:
-    world = await prepared(database_url)
+async def test_a_search_outside_its_scope_is_detected(
+    database_url: str, statements: Statements
+) -> None:
+    scenario = await prepared(database_url)
 
-    asked.clear()
-    await world.find(SearchQuery(inboxes=EVERYTHING, q="invoice of", mailbox="*"))
+    statements.clear()
+    await scenario.find(SearchQuery(inboxes=EVERYTHING, q="invoice of", mailbox="*"))
     with connections.connect(database_url) as connection:
         connection.execute("ANALYZE")
         connection.execute(PATIENT)
-        counts = [looked_at(connection, *one)["messages"] for one in asked]
-    await world.engine.close()
+        counts = [looked_at(connection, *one)["messages"] for one in statements]
+    await scenario.engine.close()
 
     assert max(counts) > MAILS / INBOXES

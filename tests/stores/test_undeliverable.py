@@ -1,4 +1,4 @@
-"""Mail that nobody takes says why it waits, and is given up after 48 hours."""
+"""Mail that no process can transmit says why it waits, and is abandoned after 48 hours."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from postroom.model.view import EVERYTHING
 from postroom.pipeline.services import Services
 from tests.mails import SOME
 from tests.stores.sends import NOW, a_send
-from tests.stores.test_outcomes import ANA, BO
+from tests.stores.test_delivery_reports import ANA, BO
 
 WHY = "nobody has what it takes"
 HOUR = timedelta(hours=1)
@@ -37,7 +37,7 @@ async def claim(services: Services, now: datetime) -> tuple[OutboxJob, ...]:
 
 
 async def anas(services: Services, message_id: str) -> tuple[str, str | None]:
-    """What is said of Ana, while Bo has got his."""
+    """The status of Ana's copy, after Bo's was delivered."""
     message = await services.store.message(message_id, EVERYTHING)
     assert message is not None
     ana, bo = message.recipients or ()
@@ -50,9 +50,7 @@ async def told(services: Services) -> list[str]:
     return [e.type for e in events if e.type in ("message.deferred", "message.bounced")]
 
 
-async def test_mail_that_waits_for_the_relay_says_so_once_and_goes_with_whoever_has_one(
-    services: Services, inbox: Inbox
-) -> None:
+async def test_mail_that_waits_for_a_relay_says_so_once(services: Services, inbox: Inbox) -> None:
     message_id = await queued(services, inbox)
     for later in range(3):
         assert {} == await services.store.defer_unrelayed(WHY, NOW + later * HOUR)
@@ -63,7 +61,7 @@ async def test_mail_that_waits_for_the_relay_says_so_once_and_goes_with_whoever_
     assert (message_id, (ANA,), 0) == (job.message_id, job.envelope.recipients, job.attempts)
 
 
-async def test_mail_that_nobody_could_relay_for_two_days_is_given_up(
+async def test_mail_without_a_relay_for_two_days_is_abandoned(
     services: Services, inbox: Inbox
 ) -> None:
     message_id = await queued(services, inbox)
@@ -79,9 +77,7 @@ async def test_mail_that_nobody_could_relay_for_two_days_is_given_up(
     assert {} == await services.store.defer_unrelayed(WHY, late + 50 * HOUR)
 
 
-async def test_mail_that_a_relay_is_getting_is_nobodys_to_give_up(
-    services: Services, inbox: Inbox
-) -> None:
+async def test_mail_in_transmission_is_not_abandoned(services: Services, inbox: Inbox) -> None:
     message_id = await queued(services, inbox)
     await services.store.defer_unrelayed(WHY, NOW)
     late = NOW + 60 * HOUR
@@ -93,7 +89,7 @@ async def test_mail_that_a_relay_is_getting_is_nobodys_to_give_up(
     assert ("queued", WHY) == await anas(services, message_id)
 
 
-async def test_nothing_is_given_up_while_all_mail_is_held_back(
+async def test_nothing_is_abandoned_while_the_outbox_is_paused(
     services: Services, inbox: Inbox
 ) -> None:
     message_id = await queued(services, inbox)
@@ -105,7 +101,7 @@ async def test_nothing_is_given_up_while_all_mail_is_held_back(
 
 
 @pytest.mark.parametrize("way", ["relay", "account"])
-async def test_who_has_tried_a_mail_gets_a_last_attempt(
+async def test_a_worker_with_a_relay_gets_a_last_attempt(
     services: Services, inbox: Inbox, way: str
 ) -> None:
     message_id = await queued(services, inbox)
@@ -124,7 +120,7 @@ async def test_who_has_tried_a_mail_gets_a_last_attempt(
     assert {message_id: 1} == await left(NOW + 52 * HOUR)
 
 
-async def test_mail_whose_login_nobody_has_says_so_after_a_while_and_is_given_up(
+async def test_mail_without_a_login_says_so_and_is_abandoned(
     services: Services, inbox: Inbox
 ) -> None:
     message_id = await queued(services, inbox)
@@ -145,7 +141,7 @@ async def test_mail_whose_login_nobody_has_says_so_after_a_while_and_is_given_up
     assert () == await claim(services, NOW + 49 * HOUR)
 
 
-async def test_who_lacks_the_login_does_not_speak_over_who_has_it(
+async def test_a_machine_without_the_login_does_not_override_one_with_it(
     services: Services, inbox: Inbox
 ) -> None:
     message_id = await queued(services, inbox)
@@ -162,9 +158,7 @@ async def test_who_lacks_the_login_does_not_speak_over_who_has_it(
     assert ["message.deferred"] * 3 == await told(services)
 
 
-async def test_who_tries_a_mail_first_has_two_days_however_long_it_waited(
-    services: Services, inbox: Inbox
-) -> None:
+async def test_the_two_days_begin_with_the_first_attempt(services: Services, inbox: Inbox) -> None:
     message_id = await queued(services, inbox)
     await services.store.defer_unrelayed(WHY, NOW)
     late = NOW + 72 * HOUR
@@ -177,7 +171,7 @@ async def test_who_tries_a_mail_first_has_two_days_however_long_it_waited(
     assert {message_id: 1} == await services.store.defer_unrelayed(WHY, late + 52 * HOUR)
 
 
-async def test_who_may_have_got_a_mail_may_have_it_though_a_retry_had_nowhere_to_go(
+async def test_an_unknown_outcome_stays_unknown_after_an_impossible_retry(
     services: Services, inbox: Inbox
 ) -> None:
     message_id = await queued(services, inbox)

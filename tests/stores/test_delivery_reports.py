@@ -1,4 +1,4 @@
-"""What became of mail is what was said last by who knows most, in whichever order it is said."""
+"""The status of mail is the most certain and latest report, in any order of reports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ANA, BO = "ana@example.com", "bo@example.com"
 
 
 async def handing_over(services: Services, inbox: Inbox, *pending: str) -> OutboxJob:
-    """A mail to two, which a relay is getting for some of them."""
+    """A mail to two recipients that is being transmitted."""
     send = await a_send(services, inbox)
     queued = (Recipient(ANA, "queued"), Recipient(BO, "queued"))
     message = dataclasses.replace(send.message, recipients=queued, internet_message_id="it@here")
@@ -33,7 +33,7 @@ async def handing_over(services: Services, inbox: Inbox, *pending: str) -> Outbo
 
 
 async def report(services: Services, inbox: Inbox, status: str = "bounced") -> None:
-    """A report on Ana's copy comes in."""
+    """A report about Ana's copy arrives."""
     raw = mail("Undelivered", to=inbox.address)
     said = DeliveryReport("it@here", (RecipientStatus((ANA,), status, "550 no such user"),))
     message = await prepare(services, Arrival(raw, inbox.id))
@@ -53,7 +53,7 @@ async def statuses(services: Services, job: OutboxJob) -> list[str]:
 
 @pytest.mark.parametrize("said", ["sent", "queued", "unknown"])
 @pytest.mark.parametrize("reported", ["bounced", "delivered"])
-async def test_a_report_that_is_faster_than_the_relay_stands(
+async def test_a_report_that_arrives_before_the_relays_reply_is_kept(
     services: Services, inbox: Inbox, reported: str, said: str
 ) -> None:
     job = await handing_over(services, inbox, ANA, BO)
@@ -63,7 +63,7 @@ async def test_a_report_that_is_faster_than_the_relay_stands(
     assert [reported, said] == await statuses(services, job)
 
 
-async def test_a_report_on_whom_the_relay_has_not_got_the_mail_for_is_another_mails(
+async def test_a_report_about_an_unsent_recipient_is_ignored(
     services: Services, inbox: Inbox
 ) -> None:
     job = await handing_over(services, inbox, BO)
@@ -72,9 +72,7 @@ async def test_a_report_on_whom_the_relay_has_not_got_the_mail_for_is_another_ma
     assert ["queued", "queued"] == await statuses(services, job)
 
 
-async def test_a_report_on_mail_of_a_dead_worker_stands_and_the_rest_is_unknown(
-    services: Services, inbox: Inbox
-) -> None:
+async def test_a_report_on_mail_of_a_dead_worker_is_kept(services: Services, inbox: Inbox) -> None:
     job = await handing_over(services, inbox, ANA, BO)
     await report(services, inbox)
     later = NOW + timedelta(minutes=1)
@@ -84,9 +82,7 @@ async def test_a_report_on_mail_of_a_dead_worker_stands_and_the_rest_is_unknown(
     assert ["bounced", "unknown"] == await statuses(services, job)
 
 
-async def test_a_worker_that_was_thought_dead_does_not_deny_a_report(
-    services: Services, inbox: Inbox
-) -> None:
+async def test_a_late_worker_does_not_override_a_report(services: Services, inbox: Inbox) -> None:
     job = await handing_over(services, inbox, ANA, BO)
     await services.store.claim_mail("next", now=NOW + timedelta(minutes=1), **LEASE)
     await report(services, inbox)

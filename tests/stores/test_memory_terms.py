@@ -1,4 +1,4 @@
-"""Memories are found by their terms after any history of the index."""
+"""Memories are found by their terms after any history of changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from postroom.store.ranking import index, scoring, vectors
 from postroom.store.store import Store
 from tests.stores.conftest import OpenAgain
 from tests.stores.memories import NOW, put
-from tests.stores.recalling import WORDS, ask, cosine, keys, store_vectors, vector
+from tests.stores.ranking_helpers import WORDS, ask, cosine, keys, store_vectors, vector
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Oracle:
 async def test_the_index_agrees_with_an_oracle_through_any_history(
     store: Store, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """Small segments and few tombstones, so that a few hundred writes cover all paths."""
+    """Small segments and few tombstones, so that a few hundred writes cover all code paths."""
     monkeypatch.setattr(index, "BUFFERED_DOCUMENTS", 8)
     monkeypatch.setattr(index, "MAX_TOMBSTONES", 12)
     chance = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Rules that were made for no inbox ran on all of them once: an upgrade switches them off."""
+"""Rules created for no inbox once ran on all: an upgrade disables them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RULES = {
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
-async def test_an_upgrade_switches_off_what_is_for_no_inbox(
+async def test_an_upgrade_disables_rules_for_no_inbox(
     request: pytest.FixtureRequest, tmp_path: Path, database: str
 ) -> None:
     url = request.getfixturevalue("database_url") if database == "postgres" else ""

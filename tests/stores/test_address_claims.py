@@ -1,4 +1,4 @@
-"""Who may have which address is decided in the transaction that gives it to them."""
+"""Which caller may have which address is decided in the transaction that assigns it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def emails_of(services: Services, inbox: Inbox) -> list[str]:
 
 
 @pytest.mark.parametrize("local", ["bob+x", "bob+", "bob+a+b", "sales+x"])
-async def test_tags_of_another_inbox_are_only_the_owners_to_give(
+async def test_only_the_owner_can_assign_tags_of_another_inbox(
     services: Services, local: str
 ) -> None:
     mine, bob = await new_inbox(services, "mine"), await new_inbox(services, "bob")
@@ -67,7 +67,7 @@ async def test_an_inbox_may_have_the_tags_of_every_address_of_its_own(
     assert 4 == len(await emails_of(services, inbox))
 
 
-async def test_whoever_has_a_tag_keeps_others_from_its_base(services: Services) -> None:
+async def test_a_tag_reserves_its_base_address(services: Services) -> None:
     mine, other = await new_inbox(services, "mine"), await new_inbox(services, "other")
     await services.store.add_identity(alias(services, mine, "bob+x"), OTHERS)
     await services.store.add_identity(
@@ -83,7 +83,7 @@ async def test_whoever_has_a_tag_keeps_others_from_its_base(services: Services) 
     await services.store.add_identity(alias(services, mine, "bob"), OTHERS)
 
 
-async def test_of_a_base_and_a_tag_at_once_one_inbox_gets_both_or_only_one(
+async def test_concurrent_claims_of_a_base_and_a_tag_go_to_one_inbox(
     services: Services,
 ) -> None:
     one, two = await new_inbox(services, "one"), await new_inbox(services, "two")
@@ -99,7 +99,7 @@ async def test_of_a_base_and_a_tag_at_once_one_inbox_gets_both_or_only_one(
     assert all(isinstance(refused, (Identity, Forbidden)) for refused in done)
 
 
-async def test_an_inbox_that_is_there_is_found_again_whatever_it_is_called(
+async def test_an_existing_inbox_is_found_by_any_spelling_of_its_address(
     services: Services,
 ) -> None:
     inbox = Inbox("inb_1", "support@postroom.localhost", "", None, services.clock())
@@ -112,7 +112,7 @@ async def test_an_inbox_that_is_there_is_found_again_whatever_it_is_called(
         await services.store.add_inbox(inbox, client_id=None, payload=b"x", rights=OTHERS)
 
 
-async def test_a_provider_gives_away_nothing_of_a_domain_of_ours(services: Services) -> None:
+async def test_a_provider_cannot_assign_local_addresses(services: Services) -> None:
     mine = await new_inbox(services, "mine")
     await new_inbox(services, "bob")
     told = [
@@ -137,7 +137,9 @@ async def test_a_provider_gives_away_nothing_of_a_domain_of_ours(services: Servi
     ] == await emails_of(services, mine)
 
 
-async def test_what_a_provider_told_before_stays_as_long_as_it_tells_it(services: Services) -> None:
+async def test_an_address_from_a_provider_stays_while_the_provider_lists_it(
+    services: Services,
+) -> None:
     mine = await new_inbox(services, "mine")
     told = [alias(services, mine, "postmaster")]
     await services.store.replace_identities(mine.id, told)
@@ -151,7 +153,7 @@ async def test_what_a_provider_told_before_stays_as_long_as_it_tells_it(services
     assert "postmaster@postroom.localhost" not in await emails_of(services, mine)
 
 
-async def test_what_only_the_owner_would_get_today_is_found(services: Services) -> None:
+async def test_addresses_that_need_the_owner_today_are_reported(services: Services) -> None:
     mine, bob = await new_inbox(services, "mine"), await new_inbox(services, "bob")
     for local in ("postmaster", "admin+x", "bob+x", "mine+x", "bo+x", '"abuse"', "postmasters"):
         await services.store.add_identity(alias(services, mine, local))
@@ -190,8 +192,8 @@ async def test_an_alias_can_be_taken_away_and_the_address_of_an_inbox_cannot(
 
 
 @dataclass(frozen=True)
-class Telling:
-    """A provider that tells of any addresses."""
+class StaticProvider:
+    """A provider that lists these addresses."""
 
     emails: tuple[str, ...]
     capabilities: RateLimits = RateLimits(1, 1)
@@ -202,14 +204,16 @@ class Telling:
         return [RemoteIdentity(email, "", "") for email in self.emails]
 
 
-async def test_a_sync_takes_over_no_address_of_others_however_it_is_written(
+async def test_a_sync_claims_no_foreign_address_in_any_spelling(
     services: Services,
 ) -> None:
     services = replace(services, domains=("postroom.localhost",))
     await new_inbox(services, "bob")
     account = await new_account(services)
     told = ('"bob"', "Bob", "bob+x", '"bob+x"', '"Postmaster"', "abuse+x", "fine")
-    provider = Telling((*(f"{local}@postroom.localhost" for local in told), "info@shop.example"))
+    provider = StaticProvider(
+        (*(f"{local}@postroom.localhost" for local in told), "info@shop.example")
+    )
 
     await SyncPass(services, account, cast(Any, provider)).begin()
 

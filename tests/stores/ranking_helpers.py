@@ -1,4 +1,4 @@
-"""Questions to memories, and the vectors that stand for their meaning."""
+"""Searches of memories, and vectors that represent their meaning."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def ask(
 
 
 async def store_vectors(store: Store, **meanings: bytes) -> None:
-    """Give each memory whose text is a name its vector."""
+    """Store the vector of each memory whose text is a name."""
     found = await store.unembedded(None, limit=10_000)
     await store.store_vectors("test", [(document, meanings[document.text]) for document in found])
 

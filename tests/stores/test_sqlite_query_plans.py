@@ -1,4 +1,4 @@
-"""SQLite knows not how full an inbox is: it must not look through it for a thread or a message."""
+"""SQLite does not scan an inbox for a thread or a message, although it lacks statistics."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ WIDE = re.compile(
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, object]]:
-    """Every statement that was run, with some values."""
+def statements(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, object]]:
+    """Every statement that was run, with the values of one call."""
     found: dict[str, dict[str, object]] = {}
     for name in ("all", "one", "run", "put"):
         monkeypatch.setattr(SqliteTransaction, name, _noting(name, found))
@@ -54,17 +54,17 @@ def _noting(name: str, found: dict[str, dict[str, object]]):
     return noted
 
 
-async def test_a_thread_or_a_message_is_not_looked_for_in_all_of_its_inbox(
-    asked: dict[str, dict[str, object]], tmp_path: Path
+async def test_a_thread_or_a_message_is_found_by_an_index(
+    statements: dict[str, dict[str, object]], tmp_path: Path
 ) -> None:
     store = await open_store(tmp_path / "postroom.db")
-    await use_all_of_it(Services(store=store, blobs=FileBlobs(tmp_path)))
+    await use_two_inboxes(Services(store=store, blobs=FileBlobs(tmp_path)))
     await store.close()
 
     connection = apsw.Connection(str(tmp_path / "postroom.db"))
     plans = {
         sql: str(connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall())
-        for sql, values in asked.items()
+        for sql, values in statements.items()
         if NARROW.search(sql) and sql.split()[0] in ("SELECT", "UPDATE", "DELETE")
     }
 
@@ -72,28 +72,28 @@ async def test_a_thread_or_a_message_is_not_looked_for_in_all_of_its_inbox(
     assert [] == [(sql, plan) for sql, plan in plans.items() if WIDE.search(plan)]
 
 
-async def use_all_of_it(services: Services) -> None:
-    """A day in the life of two inboxes."""
+async def use_two_inboxes(services: Services) -> None:
+    """Typical writes to two inboxes."""
     store = services.store
     bo, cy = await new_inbox(services, "bo"), await new_inbox(services, "cy")
     await store.add_webhook(HOOK)
     first = await deliver(services, bo, mail("One", attachments=FILES, message_id="<one@x>"))
     second = await deliver(services, bo, mail("Re: One", in_reply_to="<one@x>"))
     third = await deliver(services, cy, mail("Re: Another"))
-    await read_all_of_it(services, bo, first, second)
+    await read_everything(services, bo, first, second)
     await store.change_messages(
         [first.message_id], Change(labels=("Work",), move_to="Trash"), EVERYTHING
     )
     await store.split_thread(first.thread_id, [second.message_id], "thr_new", EVERYTHING)
     await store.merge_threads(["thr_new", first.thread_id], EVERYTHING)
     await send_one(services, bo)
-    await work_for_all(services)
+    await run_background_jobs(services)
     await store.remove_message(third.message_id, EVERYTHING)
     await store.remove_inbox(cy.id, EVERYTHING, force=True)
 
 
-async def read_all_of_it(services: Services, bo: Inbox, first: Added, second: Added) -> None:
-    """What can be asked of one inbox, and what of all."""
+async def read_everything(services: Services, bo: Inbox, first: Added, second: Added) -> None:
+    """All queries about one inbox, and about all."""
     store = services.store
     for inbox_id in (bo.id, None):
         for q, label in (("one", None), (None, "work")):
@@ -120,7 +120,7 @@ async def read_all_of_it(services: Services, bo: Inbox, first: Added, second: Ad
 
 
 async def send_one(services: Services, inbox: Inbox) -> None:
-    """A mail on its way out, and all that is asked of the outbox."""
+    """A mail that is being sent, and all queries of the outbox."""
     store, now = services.store, datetime.now(UTC)
     send = await a_send(services, inbox)
     message = dataclasses.replace(send.message, recipients=(Recipient("x@example.com", "queued"),))
@@ -137,8 +137,8 @@ async def send_one(services: Services, inbox: Inbox) -> None:
     await store.next_mail_at()
 
 
-async def work_for_all(services: Services) -> None:
-    """What is done by itself, and what is checked."""
+async def run_background_jobs(services: Services) -> None:
+    """Background jobs and verification."""
     store, now = services.store, datetime.now(UTC)
     found = await store.webhook_deliveries(HOOK.id, EVERYTHING, Slice())
     delivery, event = await store.webhook_delivery(HOOK.id, found.rows[0].id, EVERYTHING)

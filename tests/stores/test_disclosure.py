@@ -1,4 +1,4 @@
-"""What is remembered of one person is noticed on its way to another."""
+"""Mail that discloses a memory about one person to another is detected."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECRET = "Ana's budget for the kitchen is forty thousand euros, and she will go 
         ("", ["bo@x.org"], False),
     ],
 )
-async def test_a_memory_about_one_is_noticed_on_its_way_to_another(
+async def test_a_memory_about_one_person_sent_to_another_is_detected(
     store: Store, text: str, recipients: list[str], is_warned: bool
 ) -> None:
     await put(store, text=SECRET, links=about("Ana@x.org"))
@@ -52,7 +52,7 @@ async def test_a_memory_about_one_is_noticed_on_its_way_to_another(
         ("She will go to fifty thousand", "word " * 15_000 + "she will go to fifty thousand", True),
     ],
 )
-async def test_short_and_long_memories_are_noticed_too(
+async def test_short_and_long_memories_are_detected(
     store: Store, memory: str, sent: str, is_warned: bool
 ) -> None:
     await put(store, text=memory, links=about("ana@x.org"))
@@ -62,7 +62,7 @@ async def test_short_and_long_memories_are_noticed_too(
     assert (["k"] if is_warned else []) == [tied.key for tied in found]
 
 
-async def test_much_that_the_recipient_may_know_hides_nothing(store: Store) -> None:
+async def test_many_memories_of_the_recipient_do_not_hide_a_disclosure(store: Store) -> None:
     known = [f"Bob knows of the house by lake {number} in the north." for number in range(30)]
     for number, text in enumerate(known):
         await put(store, f"bob/{number}", text, links=about("bob@x.org"))

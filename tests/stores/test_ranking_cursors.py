@@ -19,7 +19,7 @@ from postroom.store.ranking import index, scoring, vectors
 from postroom.store.store import Store
 from tests.mails import deliver, mail
 from tests.stores.conftest import OpenAgain
-from tests.stores.test_recall import NOW, WORDS, ask, put, vector
+from tests.stores.test_memory_terms import NOW, WORDS, ask, put, vector
 
 Shown = list[tuple[str, float]]
 """What a page shows: names and their relevance."""
@@ -38,14 +38,14 @@ def meaning(chance: random.Random) -> bytes:
 
 
 @pytest.fixture
-def asked(chance: random.Random) -> bytes:
+def query_vector(chance: random.Random) -> bytes:
     return meaning(chance)
 
 
 async def by_meaning(
-    store: Store, page: Slice, asked: bytes | None
+    store: Store, page: Slice, query_vector: bytes | None
 ) -> tuple[Shown, SortKey | None, int]:
-    found = await ask(store, QUESTION, meaning=asked, page=page)
+    found = await ask(store, QUESTION, meaning=query_vector, page=page)
     return [(hit.key, hit.relevance) for hit in found.rows], found.next, found.total
 
 
@@ -63,13 +63,13 @@ async def remember(store: Store, chance: random.Random, *keys: str) -> None:
         await put(store, key, " ".join(chance.choices(WORDS, k=chance.randint(2, 12))))
 
 
-async def learn_all(store: Store, chance: random.Random, limit: int = 1000) -> None:
+async def embed_all(store: Store, chance: random.Random, limit: int = 1000) -> None:
     found = await store.unembedded(None, limit=limit)
     await store.store_vectors("test", [(document, meaning(chance)) for document in found])
 
 
 async def walk(stores: list[Store], read: Read, happens: Callable[[int], Awaitable[None]]) -> Shown:
-    """Read page by page, each in the next process, with changes in between."""
+    """Read page by page, each in another process, with changes in between."""
     seen: Shown = []
     after, turn = None, 0
     while turn == 0 or after is not None:
@@ -86,7 +86,7 @@ async def test_pages_show_each_lasting_document_once(
     open_again: OpenAgain,
     monkeypatch: pytest.MonkeyPatch,
     chance: random.Random,
-    asked: bytes,
+    query_vector: bytes,
     kind: str,
 ) -> None:
     monkeypatch.setattr(index, "BUFFERED_DOCUMENTS", 32)
@@ -97,18 +97,18 @@ async def test_pages_show_each_lasting_document_once(
     names = [f"k{number}" for number in range(120)]
     await remember(store, chance, *names)
     if kind != "words":
-        await learn_all(store, chance, limit=90)
+        await embed_all(store, chance, limit=90)
 
     async def read(store: Store, page: Slice) -> tuple[Shown, SortKey | None, int]:
         if kind == "keywords":
             return await by_keywords(store, page)
-        return await by_meaning(store, page, None if kind == "words" else asked)
+        return await by_meaning(store, page, None if kind == "words" else query_vector)
 
     gone = chance.sample(names, 40)
 
     async def happens(turn: int) -> None:
         await remember(store, chance, *(f"n{turn}_{number}" for number in range(7)))
-        await learn_all(store, chance, limit=10)
+        await embed_all(store, chance, limit=10)
         removed = gone[2 * turn]
         await store.remove_memory("default", removed, now=NOW)
         await remember(store, chance, gone[2 * turn + 1])
@@ -131,7 +131,7 @@ async def test_mail_that_arrives_between_pages_does_not_shift_them(
     inbox: Inbox,
     monkeypatch: pytest.MonkeyPatch,
     chance: random.Random,
-    asked: bytes,
+    query_vector: bytes,
 ) -> None:
     """The collection is full, so new mail displaces the oldest."""
     monkeypatch.setattr(index, "MAX_MAIL", 60)
@@ -146,7 +146,7 @@ async def test_mail_that_arrives_between_pages_does_not_shift_them(
     async def read(store: Store, page: Slice) -> tuple[Shown, SortKey | None, int]:
         terms = question_terms(QUESTION)
         query = MessageQuery(visible=EVERYTHING, page=page)
-        found = await store.rank_mail(query, EmbeddedQuery(terms, asked, "test"))
+        found = await store.rank_mail(query, EmbeddedQuery(terms, query_vector, "test"))
         return [(row.id, row.relevance or 0.0) for row in found.rows], found.next, found.total
 
     async def happens(turn: int) -> None:
@@ -173,7 +173,7 @@ async def test_a_cursor_continues_after_most_of_its_collection_is_removed(
     open_again: OpenAgain,
     monkeypatch: pytest.MonkeyPatch,
     chance: random.Random,
-    asked: bytes,
+    query_vector: bytes,
     kind: str,
 ) -> None:
     """Segments are dissolved, written and merged again; a new process reads the last page."""
@@ -186,12 +186,12 @@ async def test_a_cursor_continues_after_most_of_its_collection_is_removed(
     async def read(store: Store, page: Slice) -> tuple[Shown, SortKey | None, int]:
         if kind == "keywords":
             return await by_keywords(store, page)
-        return await by_meaning(store, page, None if kind == "words" else asked)
+        return await by_meaning(store, page, None if kind == "words" else query_vector)
 
     names = [f"k{number}" for number in range(120)]
     await remember(store, chance, *names)
     await put(store, "k0", "tea in oslo")
-    await learn_all(store, chance)
+    await embed_all(store, chance)
     whole, _, _ = await read(store, Slice(limit=200))
     first, after, _ = await read(store, Slice(limit=2))
     kept = set(chance.sample(names, 30)) | {name for name, _ in first}
@@ -231,27 +231,27 @@ async def test_removed_documents_are_not_counted_after_a_merge(
 
 
 async def test_a_cursor_with_vectors_is_refused_without_vectors(
-    store: Store, chance: random.Random, asked: bytes
+    store: Store, chance: random.Random, query_vector: bytes
 ) -> None:
     await remember(store, chance, *(f"k{number}" for number in range(30)))
-    await learn_all(store, chance)
-    _, with_meaning, _ = await by_meaning(store, Slice(limit=2), asked)
+    await embed_all(store, chance)
+    _, with_meaning, _ = await by_meaning(store, Slice(limit=2), query_vector)
     words, without, _ = await by_meaning(store, Slice(limit=2), None)
 
     with pytest.raises(InvalidInput, match="start again without it"):
         await by_meaning(store, Slice(limit=2, after=with_meaning), None)
-    rest, _, _ = await by_meaning(store, Slice(limit=99, after=without), asked)
+    rest, _, _ = await by_meaning(store, Slice(limit=99, after=without), query_vector)
     assert (await by_meaning(store, Slice(limit=99), None))[0] == words + rest
 
 
 async def test_a_document_embedded_by_two_processes_is_shown_once(
-    store: Store, asked: bytes
+    store: Store, query_vector: bytes
 ) -> None:
     await put(store, "a", "tea")
     found = await store.unembedded(None, limit=9)
-    await store.store_vectors("test", [(document, asked) for document in found])
-    assert 1 == (await ask(store, QUESTION, meaning=asked)).total
+    await store.store_vectors("test", [(document, query_vector) for document in found])
+    assert 1 == (await ask(store, QUESTION, meaning=query_vector)).total
 
-    await store.store_vectors("test", [(document, asked) for document in found])
+    await store.store_vectors("test", [(document, query_vector) for document in found])
 
-    assert ["a"] == [hit.key for hit in (await ask(store, QUESTION, meaning=asked)).rows]
+    assert ["a"] == [hit.key for hit in (await ask(store, QUESTION, meaning=query_vector)).rows]
