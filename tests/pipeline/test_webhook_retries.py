@@ -93,7 +93,7 @@ async def test_any_error_is_a_failed_attempt(
     open_ctx: RequestContext, inbox: Inbox, receiver: WebhookReceiver
 ) -> None:
     class Broken(HttpPoster):
-        async def outbox_ctx(self, url: str, headers: object, body: bytes) -> WebhookResponse:
+        async def post(self, url: str, headers: object, body: bytes) -> WebhookResponse:
             raise RuntimeError
 
     webhook = await call(open_ctx, create_webhook, {"url": receiver.url})

@@ -208,7 +208,7 @@ async def test_an_appended_message_keeps_flags_and_date(live, box):
 async def test_removing_one_message_keeps_others_flagged_as_deleted(live, box):
     mine, theirs = box.append(mail("Mine")), box.append(mail("Theirs"))
     box.flag(theirs, r"\Deleted")
-    box.leave()
+    box.close()
 
     async with live.session("default") as session:
         await session.change_flags(at(box, mine), add=[r"\Deleted"])
