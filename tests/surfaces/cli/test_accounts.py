@@ -1,4 +1,4 @@
-"""Accounts on the command line: passwords are asked for, and never seen again."""
+"""Accounts on the command line: passwords are prompted for, and never shown."""
 
 from __future__ import annotations
 

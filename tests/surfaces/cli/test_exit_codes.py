@@ -1,4 +1,4 @@
-"""How commands end: stable codes, words on stderr, nothing half done."""
+"""How commands exit: stable codes, messages on stderr, no partial effects."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_attachments_over_the_limit_are_too_large(postroom, inbox, monkeypatch, 
     assert 6 == postroom(*words, tmp_path / "big").code
 
 
-def test_all_wrong_settings_are_told_at_once(postroom, monkeypatch):
+def test_all_invalid_settings_are_reported_at_once(postroom, monkeypatch):
     monkeypatch.setenv("POSTROOM_PORT", "none")
     monkeypatch.setenv("POSTROOM_HOTS", "x")
 
@@ -99,7 +99,7 @@ def test_all_wrong_settings_are_told_at_once(postroom, monkeypatch):
     ] == result.err.splitlines()
 
 
-def test_a_folder_that_cannot_be_used_is_an_error_in_words(postroom, tmp_path):
+def test_an_unusable_folder_is_an_error_without_a_traceback(postroom, tmp_path):
     (tmp_path / "file").touch()
 
     result = postroom("inbox", "list", "--data", tmp_path / "file" / "data")
@@ -109,7 +109,7 @@ def test_a_folder_that_cannot_be_used_is_an_error_in_words(postroom, tmp_path):
     assert "Traceback" not in result.err
 
 
-def test_an_error_of_ours_shows_where_it_happened_when_asked(postroom, inbox, monkeypatch):
+def test_an_internal_error_has_a_traceback_on_request(postroom, inbox, monkeypatch):
     monkeypatch.setattr("postroom.app.open_app", None)
 
     plain = postroom("inbox", "list")
@@ -135,14 +135,14 @@ def test_ctrl_c_ends_with_130_and_no_traceback(data):
 
 
 def wait_until_it_reads(running: subprocess.Popen[bytes]) -> None:
-    """Fill the pipe: only when the other side reads can more be written than it holds."""
+    """Fill the pipe: more can be written only once the other side reads."""
     assert running.stdin is not None
     for _ in range(20):
         running.stdin.write(b"x" * 65_536)
     running.stdin.flush()
 
 
-def test_a_reader_that_leaves_is_no_error(data, postroom, receive):
+def test_a_closed_pipe_is_no_error(data, postroom, receive):
     for _ in range(3):
         receive(mail(text="long " * 100_000))
     message_id = postroom("search", "long").rows[0][0]
@@ -162,7 +162,7 @@ def test_a_reader_that_leaves_is_no_error(data, postroom, receive):
     assert (141, b"") == (done.returncode, done.stderr)
 
 
-def test_a_command_says_why_the_database_refused(process, database_url):
+def test_an_error_of_the_database_is_shown(process, database_url):
     made = process("inbox", "create", POSTROOM_DATABASE_URL=database_url)
     assert 0 == made.code, made.err
     with psycopg.connect(database_url, autocommit=True) as admin:

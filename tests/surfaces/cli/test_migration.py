@@ -1,4 +1,4 @@
-"""Moving installation and back leaves everything as it was; `tests/faults` drills backups."""
+"""Migrating an installation and back leaves it unchanged; `tests/faults` drills backups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILES = [("plan.pdf", "application/pdf", b"%PDF-1.4"), ("a.txt", "text/plain", b
 
 
 def seen(postroom, *place: str) -> list[object]:
-    """What a caller sees of an installation, in full."""
+    """Everything that a caller sees of an installation."""
     inboxes = postroom(*place, "inbox", "list", "-o", "json").json
     [inbox] = inboxes["results"]
     found = [inboxes]
@@ -35,7 +35,7 @@ def seen(postroom, *place: str) -> list[object]:
 
 
 @pytest.fixture
-def full(postroom, receive):
+def filled_installation(postroom, receive):
     """An installation with some mail in it."""
     for number in range(7):
         receive(mail(f"Plan {number} für Ü", attachments=FILES[: number % 3]))
@@ -45,23 +45,27 @@ def full(postroom, receive):
     return postroom
 
 
-def test_there_and_back_again(full, data, tmp_path, database_url, monkeypatch):
-    before = seen(full)
+def test_migrating_there_and_back_changes_nothing(
+    filled_installation, data, tmp_path, database_url, monkeypatch
+):
+    before = seen(filled_installation)
 
-    there = full("migrate", "--from", data, "--to", database_url, "-o", "json")
+    there = filled_installation("migrate", "--from", data, "--to", database_url, "-o", "json")
     monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
-    on_server = seen(full)
+    on_server = seen(filled_installation)
     monkeypatch.delenv("POSTROOM_DATABASE_URL")
-    back = full("migrate", "--from", database_url, "--to", tmp_path / "back", "-o", "json")
+    back = filled_installation(
+        "migrate", "--from", database_url, "--to", tmp_path / "back", "-o", "json"
+    )
 
     assert (0, 0) == (there.code, back.code)
     assert there.json == back.json
     assert before == on_server
-    assert before == seen(full, "--data", tmp_path / "back")
+    assert before == seen(filled_installation, "--data", tmp_path / "back")
 
 
-def test_what_was_interrupted_goes_on_and_new_mail_gets_new_numbers(
-    full, data, database_url, monkeypatch
+def test_an_interrupted_migration_resumes_with_new_mail(
+    filled_installation, data, database_url, monkeypatch
 ):
     from postroom.store.maintenance import migration
 
@@ -74,28 +78,28 @@ def test_what_was_interrupted_goes_on_and_new_mail_gets_new_numbers(
         real(tx, **given)
 
     monkeypatch.setattr(migration, "insert_rows", fails)
-    interrupted = full("migrate", "--from", data, "--to", database_url)
+    interrupted = filled_installation("migrate", "--from", data, "--to", database_url)
     monkeypatch.setattr(migration, "insert_rows", real)
-    before = seen(full)
+    before = seen(filled_installation)
 
     assert 0 != interrupted.code
-    assert 0 == full("migrate", "--from", data, "--to", database_url).code
+    assert 0 == filled_installation("migrate", "--from", data, "--to", database_url).code
     monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
-    assert before == seen(full)
-    [inbox] = full("inbox", "list", "-o", "json").json["results"]
-    full("message", "receive", inbox["address"], "-", stdin=mail("After the move"))
-    assert 7 == full("message", "list", inbox["id"], "-o", "json").json["total"]
-    assert [] == full("verify", "-o", "json").json["problems"]
+    assert before == seen(filled_installation)
+    [inbox] = filled_installation("inbox", "list", "-o", "json").json["results"]
+    filled_installation("message", "receive", inbox["address"], "-", stdin=mail("After the move"))
+    assert 7 == filled_installation("message", "list", inbox["id"], "-o", "json").json["total"]
+    assert [] == filled_installation("verify", "-o", "json").json["problems"]
 
 
-def test_a_target_in_use_is_refused(full, data, database_url, monkeypatch):
+def test_a_target_with_data_is_refused(filled_installation, data, database_url, monkeypatch):
     with monkeypatch.context() as patch:
-        full(
+        filled_installation(
             *placed(database_url, data.parent / "own", patch),
             *("inbox", "create", "--username", "somebody"),
         )
 
-    refused = full("migrate", "--from", data, "--to", database_url, "-o", "json")
+    refused = filled_installation("migrate", "--from", data, "--to", database_url, "-o", "json")
 
     assert (5, "conflict") == (refused.code, refused.error["code"])
 
@@ -108,34 +112,36 @@ def test_a_target_in_use_is_refused(full, data, database_url, monkeypatch):
         ("restore", "."),
     ],
 )
-def test_what_cannot_be_is_said(postroom, words):
+def test_impossible_migrations_are_explained(postroom, words):
     assert 2 == postroom(*words).code
 
 
-def test_a_backup_is_not_brought_back_over_mail(full, tmp_path):
-    full("backup", tmp_path / "kept")
+def test_a_backup_is_not_restored_over_mail(filled_installation, tmp_path):
+    filled_installation("backup", tmp_path / "kept")
 
-    assert 5 == full("restore", tmp_path / "kept").code
+    assert 5 == filled_installation("restore", tmp_path / "kept").code
 
 
-def test_a_target_with_nothing_but_memories_is_in_use(full, data, target, monkeypatch):
+def test_a_target_with_only_memories_is_refused(filled_installation, data, target, monkeypatch):
     own = data.parent / "own"
     with monkeypatch.context() as patch:
         if isinstance(target, Path):
             create_store(target)
-        full(*placed(target, own, patch), "memory", "add", "precious", "--text", "Mine.")
+        filled_installation(
+            *placed(target, own, patch), "memory", "add", "precious", "--text", "Mine."
+        )
 
-    refused = full("migrate", "--from", data, "--to", target)
+    refused = filled_installation("migrate", "--from", data, "--to", target)
 
     assert 5 == refused.code
     assert "in use" in refused.err
-    listed = full(*placed(target, own, monkeypatch), "memory", "list", "-o", "json").json
+    listed = filled_installation(
+        *placed(target, own, monkeypatch), "memory", "list", "-o", "json"
+    ).json
     assert ["precious"] == [memory["key"] for memory in listed["results"]]
 
 
-def test_an_installation_with_nothing_but_memories_migrates(
-    postroom, data, database_url, monkeypatch
-):
+def test_an_installation_with_only_memories_migrates(postroom, data, database_url, monkeypatch):
     postroom("memory", "add", "one", "--text", "Kept.")
 
     assert 0 == postroom("migrate", "--from", data, "--to", database_url).code
@@ -155,7 +161,7 @@ def target(request, tmp_path):
 
 
 def placed(target, data: Path, monkeypatch) -> tuple[object, ...]:
-    """The words that open a place."""
+    """The arguments that name a place."""
     if isinstance(target, Path):
         return ("--data", target)
     monkeypatch.setenv("POSTROOM_DATABASE_URL", target)
@@ -163,7 +169,9 @@ def placed(target, data: Path, monkeypatch) -> tuple[object, ...]:
     return ()
 
 
-def test_what_is_half_moved_cannot_be_opened_and_can_be_finished(full, data, target, monkeypatch):
+def test_an_incomplete_migration_cannot_be_opened_and_can_be_resumed(
+    filled_installation, data, target, monkeypatch
+):
     from postroom.store.maintenance.migration import Migration
 
     real = Migration.is_equal
@@ -172,20 +180,24 @@ def test_what_is_half_moved_cannot_be_opened_and_can_be_finished(full, data, tar
         raise Conflict("interrupted")
 
     monkeypatch.setattr(Migration, "is_equal", fails)
-    assert 5 == full("migrate", "--from", data, "--to", target).code
+    assert 5 == filled_installation("migrate", "--from", data, "--to", target).code
     monkeypatch.setattr(Migration, "is_equal", real)
 
     with monkeypatch.context() as patch:
-        opened = full(*placed(target, data, patch), "inbox", "list")
+        opened = filled_installation(*placed(target, data, patch), "inbox", "list")
     assert 5 == opened.code
     assert "postroom migrate" in opened.err
-    assert 0 == full("migrate", "--from", data, "--to", target).code
-    assert 0 == full(*placed(target, data, monkeypatch), "verify").code
+    assert 0 == filled_installation("migrate", "--from", data, "--to", target).code
+    assert 0 == filled_installation(*placed(target, data, monkeypatch), "verify").code
 
 
 @pytest.mark.parametrize("writes", [1, 100])
-def test_who_writes_to_the_source_is_told_or_waited_for(full, data, target, monkeypatch, writes):
-    """One mail that comes meanwhile comes along, with its bytes; more and more are too much."""
+def test_mail_that_arrives_during_a_migration_is_migrated(
+    filled_installation, data, target, monkeypatch, writes
+):
+    """One mail that arrives meanwhile is migrated with its bytes; continuous writes are
+    an error.
+    """
     from postroom.store.maintenance.migration import Migration
 
     real, left = Migration.copy, [writes]
@@ -194,22 +206,22 @@ def test_who_writes_to_the_source_is_told_or_waited_for(full, data, target, monk
         rows = await real(self, tell)
         if left[0]:
             left[0] -= 1
-            await asyncio.to_thread(come, data, left[0])
+            await asyncio.to_thread(write_meanwhile, data, left[0])
         return rows
 
     monkeypatch.setattr(Migration, "copy", copy)
-    moved = full("migrate", "--from", data, "--to", target)
+    moved = filled_installation("migrate", "--from", data, "--to", target)
 
     if writes == 1:
         assert 0 == moved.code, moved.err
-        assert 0 == full(*placed(target, data, monkeypatch), "verify").code
+        assert 0 == filled_installation(*placed(target, data, monkeypatch), "verify").code
     else:
         assert 5 == moved.code
         assert "the source is being written to" in moved.err
 
 
-def come(data: Path, number: int) -> None:
-    """Let a mail arrive, and somebody act, in an installation that is open elsewhere."""
+def write_meanwhile(data: Path, number: int) -> None:
+    """Deliver a mail, and record an action, in an installation that is open elsewhere."""
 
     async def work(app):
         inbox = (await app.services.store.inboxes(EVERYTHING, Slice(limit=1))).rows[0]
@@ -220,14 +232,16 @@ def come(data: Path, number: int) -> None:
 
 
 @pytest.mark.parametrize("blobs", ["folder", "elsewhere"])
-def test_the_seal_moves_with_the_log(full, data, tmp_path, database_url, monkeypatch, blobs):
-    """Into a data folder that has another key it is refused, else it fits."""
+def test_the_audit_key_is_migrated_with_the_log(
+    filled_installation, data, tmp_path, database_url, monkeypatch, blobs
+):
+    """A data folder with another audit key is refused."""
     other = tmp_path / "other"
     other.mkdir()
     if blobs == "elsewhere":
         (other / "audit.key").write_text("ab" * 32)
 
-    moved = full("--data", other, "migrate", "--from", data, "--to", database_url)
+    moved = filled_installation("--data", other, "migrate", "--from", data, "--to", database_url)
 
     if blobs == "elsewhere":
         assert 5 == moved.code
@@ -236,27 +250,27 @@ def test_the_seal_moves_with_the_log(full, data, tmp_path, database_url, monkeyp
         return
     assert 0 == moved.code
     monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
-    assert 0 == full("--data", other, "verify").code
+    assert 0 == filled_installation("--data", other, "verify").code
     assert (data / "audit.key").read_text() == (other / "audit.key").read_text()
 
 
-def test_without_the_key_of_its_log_an_installation_does_not_migrate(
-    full, data, tmp_path, database_url, monkeypatch
+def test_an_installation_without_its_audit_key_does_not_migrate(
+    filled_installation, data, tmp_path, database_url, monkeypatch
 ):
-    full("migrate", "--from", data, "--to", database_url)
+    filled_installation("migrate", "--from", data, "--to", database_url)
     key = (data / "audit.key").read_text()
 
     words = ("--data", tmp_path / "nowhere", "migrate", "--from", database_url)
     blobs = ("--from-blobs", data, "--to", tmp_path / "back")
     (data / "audit.key").rename(tmp_path / "apart.key")
-    refused = full(*words, *blobs)
+    refused = filled_installation(*words, *blobs)
     monkeypatch.setenv("POSTROOM_AUDIT_KEY", key)
-    moved = full(*words, *blobs)
+    moved = filled_installation(*words, *blobs)
 
     assert 5 == refused.code
     assert "POSTROOM_AUDIT_KEY" in refused.err
     assert 0 == moved.code
-    assert 0 == full("--data", tmp_path / "back", "verify").code
+    assert 0 == filled_installation("--data", tmp_path / "back", "verify").code
     assert not (tmp_path / "back" / "audit.key").exists()
 
 
@@ -270,8 +284,8 @@ def test_without_the_key_of_its_log_an_installation_does_not_migrate(
         "host=127.0.0.1 dbname=mail password=hunter2",
     ],
 )
-def test_an_address_with_a_typing_error_is_no_folder(full, data, place):
-    refused = full("migrate", "--from", data, "--to", place)
+def test_a_mistyped_url_is_not_taken_for_a_folder(filled_installation, data, place):
+    refused = filled_installation("migrate", "--from", data, "--to", place)
 
     assert 2 == refused.code
     assert "hunter2" not in refused.err
@@ -279,16 +293,16 @@ def test_an_address_with_a_typing_error_is_no_folder(full, data, place):
 
 
 @pytest.mark.parametrize("option", ["--from-blobs", "--to-blobs"])
-def test_a_bucket_that_is_no_setting_is_no_place(full, data, tmp_path, option):
+def test_a_bucket_that_is_not_configured_is_refused(filled_installation, data, tmp_path, option):
     place = ("--from", data, "--to", tmp_path / "new")
 
-    refused = full("migrate", *place, option, "s3://postroom-test/a b")
+    refused = filled_installation("migrate", *place, option, "s3://postroom-test/a b")
 
     assert (2, True) == (refused.code, "s3://bucket" in refused.err)
     assert not (tmp_path / "new").exists()
 
 
-def test_all_blobs_are_told_of(full, data, tmp_path, monkeypatch):
+def test_progress_covers_all_blobs(filled_installation, data, tmp_path, monkeypatch):
     from postroom.backup import migrate_installation
 
     told: list[tuple[str, int]] = []

@@ -1,4 +1,4 @@
-"""Drafts, the outbox, webhooks and events from the terminal."""
+"""Drafts, the outbox, webhooks and events at the terminal."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_outbox_is_paused_listed_retried_and_resumed(postroom, inbox, monkey
     assert 1 == resumed["waiting"]
 
 
-def test_a_webhook_is_named_renewed_looked_at_and_forgotten(postroom, inbox, receive):
+def test_a_webhook_is_created_renewed_shown_and_deleted(postroom, inbox, receive):
     made = postroom("webhook", "create", "https://example.com/hook", "-o", "json").json
     renewed = postroom("webhook", "renew", made["id"], "-o", "json").json
     listed = postroom("webhook", "list", "-o", "json")
@@ -90,7 +90,7 @@ def test_events_are_listed_oldest_first(postroom, inbox, receive):
     assert ["One", "Two"] == [row["data"]["subject"] for row in page["results"]]
 
 
-def test_tail_tells_events_as_another_process_makes_them(data, postroom, inbox, receive):
+def test_tail_shows_events_of_other_processes(data, postroom, inbox, receive):
     added = receive(mail("Before"))
     tail = subprocess.Popen(
         command("events", "tail", "--since", "evt_0", "-o", "json"),

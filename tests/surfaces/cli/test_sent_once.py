@@ -1,4 +1,4 @@
-"""An installation that was migrated, backed up or restored sends nothing twice."""
+"""An installation that was migrated, backed up or restored sends no mail twice."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from postroom.errors import Conflict
 from postroom.model.sending import TRANSPORTS
 from postroom.surfaces.cli.session import Session
 from tests.mails import mail
-from tests.surfaces.cli.test_moving import come, placed, target  # noqa: F401 - a fixture
-from tests.surfaces.cli.test_post import NOWHERE, OUTGOING
+from tests.surfaces.cli.test_migration import placed, target, write_meanwhile  # noqa: F401 - a fixture
+from tests.surfaces.cli.test_outbox_and_webhooks import NOWHERE, OUTGOING
 
 LATER = f"{datetime.now(UTC) + timedelta(days=300):%Y-%m-%d}"
 
 
 @pytest.fixture
 def sender(postroom, inbox, monkeypatch):
-    """An installation with mail that has not left yet: two to be sent now, one dated for later."""
+    """An installation with unsent mail: two mails to be sent now, one scheduled."""
     monkeypatch.setenv("POSTROOM_RELAY_URL", NOWHERE)
     postroom("send", *OUTGOING)
     postroom("send", *OUTGOING, "--cc", "bob@example.com")
@@ -36,12 +36,12 @@ def statuses(postroom, *place: object) -> list[str]:
 
 
 def due(data: Path) -> int:
-    """How many mails a worker that starts in a folder hands over."""
+    """The number of mails that a worker started on a folder sends."""
     return Session(data=str(data)).run(claim)
 
 
 async def claim(app) -> int:
-    """How many mails a worker gets, once what was tried in vain is due again."""
+    """The number of mails that a worker claims, once failed attempts are due again."""
     now = datetime.now(UTC) + timedelta(hours=1)
     claimed = await app.services.store.claim_mail(
         "proc_test",
@@ -53,7 +53,7 @@ async def claim(app) -> int:
     return len(claimed.jobs)
 
 
-def test_what_a_backup_brings_back_is_sent_only_if_somebody_says_so(sender, tmp_path):
+def test_unsent_mail_of_a_restored_backup_is_sent_only_on_request(sender, tmp_path):
     kept, new = tmp_path / "kept", tmp_path / "new"
     sender("backup", kept)
     restored = sender("--data", new, "restore", kept, "-o", "json").json
@@ -69,7 +69,7 @@ def test_what_a_backup_brings_back_is_sent_only_if_somebody_says_so(sender, tmp_
     assert 0 == sender("--data", new, "verify").code
 
 
-def test_the_mail_of_an_installation_that_was_backed_up_goes_on(sender, data, tmp_path):
+def test_an_installation_continues_to_send_after_a_backup(sender, data, tmp_path):
     sender("backup", tmp_path / "kept")
 
     assert ["queued", "queued", "scheduled"] == statuses(sender)
@@ -86,7 +86,7 @@ def test_nothing_is_sent_from_a_backup_itself(sender, tmp_path):
     assert (5, True) == (resumed.code, "postroom restore" in resumed.err)
 
 
-def test_a_backup_can_be_moved_more_than_once(sender, tmp_path, target, monkeypatch):  # noqa: F811
+def test_a_backup_can_be_migrated_more_than_once(sender, tmp_path, target, monkeypatch):  # noqa: F811
     kept, own = tmp_path / "kept", tmp_path / "own"
     sender("backup", kept)
 
@@ -101,7 +101,7 @@ def test_a_backup_can_be_moved_more_than_once(sender, tmp_path, target, monkeypa
     assert 0 == sender(*place, "outbox", "resume").code
 
 
-def test_after_a_move_only_the_new_place_opens(sender, data, target, monkeypatch):  # noqa: F811
+def test_after_a_migration_only_the_target_can_be_opened(sender, data, target, monkeypatch):  # noqa: F811
     moved = sender("migrate", "--from", data, "--to", target)
     refused = sender("inbox", "list")
     again = sender("migrate", "--from", data, "--to", target)
@@ -118,7 +118,9 @@ def test_after_a_move_only_the_new_place_opens(sender, data, target, monkeypatch
     assert ["queued", "queued", "scheduled"] == statuses(sender, *placed(target, data, monkeypatch))
 
 
-def test_an_mcp_client_is_told_that_the_installation_has_moved(sender, process, data, tmp_path):
+def test_an_mcp_client_gets_the_error_that_the_installation_has_moved(
+    sender, process, data, tmp_path
+):
     sender("migrate", "--from", data, "--to", tmp_path / "new")
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
 
@@ -127,7 +129,7 @@ def test_an_mcp_client_is_told_that_the_installation_has_moved(sender, process, 
     assert (5, True) == (started.code, "migrated to another folder" in started.err)
 
 
-def test_who_had_the_installation_open_when_it_moved_sends_nothing(sender, data, tmp_path):
+def test_a_process_with_the_migrated_source_open_sends_nothing(sender, data, tmp_path):
     words = ("migrate", "--from", data, "--to", tmp_path / "new")
 
     async def work(app):
@@ -152,8 +154,8 @@ def test_a_migrated_installation_is_restored(sender, data, tmp_path, target, mon
     assert 5 == sender(*placed(target, data, monkeypatch), "inbox", "list").code
 
 
-def test_what_a_move_left_behind_is_a_backup(sender, data, tmp_path):
-    """The way back if the new place is lost."""
+def test_the_source_of_a_migration_is_a_backup(sender, data, tmp_path):
+    """The way back if the target is lost."""
     sender("migrate", "--from", data, "--to", tmp_path / "lost")
 
     restored = sender("--data", tmp_path / "new", "restore", data, "-o", "json")
@@ -162,7 +164,7 @@ def test_what_a_move_left_behind_is_a_backup(sender, data, tmp_path):
     assert ["scheduled", "unknown", "unknown"] == statuses(sender, "--data", tmp_path / "new")
 
 
-def test_a_copy_is_a_backup_and_its_source_goes_on(sender, data, tmp_path, target):  # noqa: F811
+def test_a_copy_is_a_backup_and_its_source_continues(sender, data, tmp_path, target):  # noqa: F811
     own = ("--data", tmp_path / "own")
     copied = sender(*own, "migrate", "--copy", "--from", data, "--to", target, "-o", "json")
     back = sender(*own, "migrate", "--from", target, "--to", tmp_path / "back", "-o", "json")
@@ -172,7 +174,7 @@ def test_a_copy_is_a_backup_and_its_source_goes_on(sender, data, tmp_path, targe
     assert 2 == due(data)
 
 
-def test_a_backup_shares_its_blobs_with_nobody(sender, data, tmp_path, database_url):
+def test_a_backup_has_its_own_blobs(sender, data, tmp_path, database_url):
     kept = tmp_path / "kept"
     sender("backup", kept)
 
@@ -183,14 +185,14 @@ def test_a_backup_shares_its_blobs_with_nobody(sender, data, tmp_path, database_
         assert (2, True) == (refused.code, "--to-blobs" in refused.err)
 
 
-def test_a_move_that_ends_before_its_last_step_is_finished_later(
+def test_a_migration_without_its_last_step_is_completed_later(
     sender,
     data,
     tmp_path,
     target,  # noqa: F811
     monkeypatch,
 ):
-    """Then neither place opens, and another place is refused."""
+    """Until then neither place can be opened, and another target is refused."""
     from postroom.store.postgres.engine import PostgresEngine
     from postroom.store.sqlite.engine import SqliteEngine
 
@@ -212,7 +214,7 @@ def test_a_move_that_ends_before_its_last_step_is_finished_later(
     assert ["queued", "queued", "scheduled"] == statuses(sender, *place)
 
 
-def test_mail_that_comes_after_both_were_compared_is_not_left_behind(
+def test_mail_that_arrives_after_the_comparison_is_migrated(
     sender,
     data,
     target,  # noqa: F811
@@ -223,7 +225,7 @@ def test_mail_that_comes_after_both_were_compared_is_not_left_behind(
     real = Migration.finish
 
     async def finish(self):
-        await asyncio.to_thread(come, data, 1)
+        await asyncio.to_thread(write_meanwhile, data, 1)
         return await real(self)
 
     with monkeypatch.context() as patch:
@@ -235,14 +237,14 @@ def test_mail_that_comes_after_both_were_compared_is_not_left_behind(
     assert 1 == sender(*place, "search", "meanwhile", "-o", "json").json["total"]
 
 
-def test_what_is_done_after_both_were_compared_is_not_left_behind(
+def test_changes_after_the_comparison_are_migrated(
     sender,
     receive,
     data,
     target,  # noqa: F811
     monkeypatch,
 ):
-    """It adds no row: only a look at all rows tells. Until it is done, the source stays open."""
+    """They add no row, so only a full comparison finds them. The source stays open meanwhile."""
     from postroom.store.maintenance.migration import Migration
 
     message, real = receive(mail("Gone"))["message_id"], Migration.finish
@@ -263,7 +265,7 @@ def test_what_is_done_after_both_were_compared_is_not_left_behind(
     assert 1 == sender(*place, *words[:2], inbox, *words[2:]).json["total"]
 
 
-def test_of_two_moves_to_two_places_one_is_made(sender, data, tmp_path, monkeypatch):
+def test_of_two_concurrent_migrations_one_is_made(sender, data, tmp_path, monkeypatch):
     from postroom.store.maintenance.migration import Migration
 
     real, ran = Migration.finish, []
@@ -283,14 +285,14 @@ def test_of_two_moves_to_two_places_one_is_made(sender, data, tmp_path, monkeypa
     assert 0 == sender("--data", tmp_path / "second", "verify").code
 
 
-def test_a_run_that_was_stopped_harms_nothing_when_it_goes_on(
+def test_a_resumed_stale_migration_writes_nothing(
     sender,
     receive,
     data,
     target,  # noqa: F811
     monkeypatch,
 ):
-    """Another run has finished meanwhile, and mail has come to the new place."""
+    """Another run has completed the migration meanwhile, and mail has arrived in the target."""
     from postroom.store.maintenance import lifecycle
     from postroom.store.maintenance.migration import Migration
 
@@ -303,14 +305,18 @@ def test_a_run_that_was_stopped_harms_nothing_when_it_goes_on(
             ran.append(await asyncio.to_thread(sender, *words))
             with monkeypatch.context() as patch:
                 place = placed(target, data, patch)
-                come = (*place, "message", "receive", "bo@postroom.localhost", "-")
-                ran.append(await asyncio.to_thread(lambda: sender(*come, stdin=mail("Precious"))))
+                write_meanwhile = (*place, "message", "receive", "bo@postroom.localhost", "-")
+                ran.append(
+                    await asyncio.to_thread(
+                        lambda: sender(*write_meanwhile, stdin=mail("Precious"))
+                    )
+                )
         return rows
 
     receive(mail("Before"))
     words = ("migrate", "--from", data, "--to", target)
     monkeypatch.setattr(Migration, "copy", copy)
-    monkeypatch.setattr(lifecycle, "_LASTING", timedelta())  # as if nobody had renewed it
+    monkeypatch.setattr(lifecycle, "_LASTING", timedelta())  # as if it had not been renewed
     stopped = sender(*words)
 
     assert [0, 0] == [one.code for one in ran[1:]]
@@ -320,7 +326,7 @@ def test_a_run_that_was_stopped_harms_nothing_when_it_goes_on(
     assert 0 == sender(*place, "verify").code
 
 
-def test_a_run_that_another_has_taken_over_from_writes_nothing(
+def test_a_migration_that_lost_its_lease_writes_nothing(
     sender,
     data,
     target,  # noqa: F811
@@ -351,7 +357,7 @@ def test_a_run_that_another_has_taken_over_from_writes_nothing(
     assert (5, [0]) == (stopped.code, counted)
 
 
-def test_two_runs_at_once_are_one_too_many(sender, data, target, monkeypatch):  # noqa: F811
+def test_concurrent_migrations_are_refused(sender, data, target, monkeypatch):  # noqa: F811
     from postroom.store.maintenance import lifecycle
     from postroom.store.maintenance.migration import Migration
 

@@ -1,4 +1,4 @@
-"""The table of commands is whole, quick to load, and the same as the documentation."""
+"""The table of commands is complete, fast to load, and matches the documentation."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _usage(name: str) -> str:
 
 
 @pytest.mark.parametrize("words", [["--help"], ["version"], ["config"], ["completion", "bash"]])
-def test_light_commands_import_nothing_heavy(words):
+def test_simple_commands_import_no_large_modules(words):
     code = (
         "import sys; from postroom.surfaces.cli.program import main; "
         f"main({words!r}); heavy = {{'pydantic', 'mcp', 'starlette', 'apsw', 'rich', 'numpy'}}; "
