@@ -49,7 +49,7 @@ ELSEWHERE = {
     "make test": "would run this test again",
     "make bench-search": "takes minutes",
     "postroom --url": "needs a server elsewhere; tests/surfaces/cli has one on this machine",
-    "postroom migrate": "needs PostgreSQL and a bucket; tests/surfaces/cli/test_moving.py has them",
+    "postroom migrate": "needs PostgreSQL and a bucket; see tests/surfaces/cli/test_migration.py",
     "python -m bench.libraries": "takes minutes, and libraries that were not chosen",
     "postroom key create assistant": "needs the account that `postroom account add` adds",
     "curl https://mail.example.com": "needs a public name",

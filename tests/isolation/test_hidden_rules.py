@@ -17,7 +17,7 @@ from tests.isolation.conftest import SharedInstallation
 from tests.isolation.tenants import rule_yaml
 from tests.isolation.test_matrix import ALL
 from tests.mails import deliver, mail
-from tests.surfaces.rest.conftest import visiting
+from tests.surfaces.rest.conftest import rest_client
 
 WORD = "heron"
 ACTIONS = {
@@ -74,7 +74,7 @@ async def told_to(shared: SharedInstallation, limits: dict[str, Any]) -> dict[st
     """Everything that a key can read about what happened."""
     key = await shared.key(ALL, limits)
     caller = await shared.app.authenticate(key)
-    async with visiting(shared.app, key) as rest:
+    async with rest_client(shared.app, key) as rest:
         listed = await rest.get("/v1/events", limit=100)
         audit = await rest.get("/v1/audit", limit=100)
     ctx = shared.app.context(caller)
@@ -109,7 +109,7 @@ async def test_a_hidden_rule_is_named_nowhere(
     if whose != "the owner's":
         ctx = shared.app.context(await shared.app.authenticate(await shared.key(ALL, both)))
     listens = await shared.key(ALL, {"inboxes": [shared.own.inbox]})
-    async with visiting(shared.app, listens) as rest:
+    async with rest_client(shared.app, listens) as rest:
         await rest.post("/v1/webhooks", url="https://example.com/narrow")
 
     run = await run_rule(shared, ctx, ACTIONS[action])
@@ -176,7 +176,7 @@ async def test_a_rule_reveals_no_memory_of_a_hidden_namespace(shared: SharedInst
     for name, namespace in (("hidden", "other"), ("seen", "default")):
         key = await shared.key(ALL, {"namespaces": [namespace]})
         some = asked if name == "hidden" else asked[5:6]
-        async with visiting(shared.app, key) as rest:
+        async with rest_client(shared.app, key) as rest:
             told[name] = [
                 (await rest.send(method, path, **({} if body is None else {"json": body}))).text
                 for method, path, body in some
@@ -190,7 +190,7 @@ async def test_a_rule_reveals_no_memory_of_a_hidden_namespace(shared: SharedInst
 async def test_a_key_without_the_right_to_manage_keys_sees_none(shared: SharedInstallation) -> None:
     told = {}
     for name, limits in (("limited", {"namespaces": ["other"]}), ("unlimited", {})):
-        async with visiting(shared.app, await shared.key(ALL, limits)) as rest:
+        async with rest_client(shared.app, await shared.key(ALL, limits)) as rest:
             await rest.post("/v1/inboxes")
             audit = await rest.get("/v1/audit", limit=100)
             told[name] = {entry["action"] for entry in audit["results"]}

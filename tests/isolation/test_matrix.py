@@ -24,7 +24,7 @@ from tests.isolation.conftest import SharedInstallation
 from tests.isolation.request_variants import Arguments, every_operation, requests_of
 from tests.isolation.tenants import Tenant, belongings, unknown
 from tests.page_operations import ON_PAGES
-from tests.surfaces.rest.conftest import Rest, visiting
+from tests.surfaces.rest.conftest import RestClient, rest_client
 
 ALL = ["read", "write", "send", "admin"]
 LIMITS: dict[str, Callable[[Tenant], dict[str, Any]]] = {
@@ -47,7 +47,7 @@ Ask = Callable[[Arguments], Awaitable[tuple[bool, str]]]
 """Sends a request: whether it was taken, and the answer as text."""
 
 
-async def over_rest(rest: Rest, route: Route, arguments: Arguments) -> tuple[bool, str]:
+async def over_rest(rest: RestClient, route: Route, arguments: Arguments) -> tuple[bool, str]:
     at: dict[str, Arguments] = {place: {} for place in ("path", "query", "body", "raw", "headers")}
     for name, value in arguments.items():
         at[route.locations[name]][name] = value
@@ -131,7 +131,7 @@ def _told(answer: tuple[bool, str], tenant: Tenant) -> tuple[bool, str]:
     return is_taken, re.sub(r"\b([a-z]{3})_[0-9a-z]{12,26}\b", r"\1", text)
 
 
-def steps_of_rest(rest: Rest) -> list[tuple[str, Any, Ask]]:
+def steps_of_rest(rest: RestClient) -> list[tuple[str, Any, Ask]]:
     def ask(route: Route) -> Ask:
         return lambda arguments: over_rest(rest, route, arguments)
 
@@ -162,7 +162,7 @@ async def test_a_limited_key_reaches_nothing_of_others_over_rest(
     key = await shared.key(ALL, LIMITS[limits](shared.own))
     hidden = [shared.other, *([shared.own] if limits in BLIND else [])]
 
-    async with visiting(shared.app, key) as rest:
+    async with rest_client(shared.app, key) as rest:
         found = await walk(shared, steps_of_rest(rest), hidden)
     assert not found, "\n".join(found)
 
@@ -174,7 +174,7 @@ async def test_a_key_with_one_scope_reaches_nothing_of_others(
     limits = {"inboxes": [shared.own.inbox], "namespaces": [shared.own.namespace]}
     key = await shared.key([scope], limits)
 
-    async with visiting(shared.app, key) as rest:
+    async with rest_client(shared.app, key) as rest:
         found = await walk(shared, steps_of_rest(rest), [shared.other])
     assert not found, "\n".join(found)
 

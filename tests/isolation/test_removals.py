@@ -14,7 +14,7 @@ from tests.isolation.conftest import SharedInstallation
 from tests.isolation.tenants import rule_yaml
 from tests.isolation.test_matrix import ALL
 from tests.mails import deliver, mail
-from tests.surfaces.rest.conftest import Rest, visiting
+from tests.surfaces.rest.conftest import RestClient, rest_client
 
 URL = "https://example.com/of/both"
 
@@ -50,7 +50,7 @@ async def made_by_both(
     }
 
 
-async def seen(rest: Rest, things: dict[str, str]) -> dict[str, bool]:
+async def seen(rest: RestClient, things: dict[str, str]) -> dict[str, bool]:
     """The objects that a key can read by id, find in a list, or change."""
     paths = {
         "rule": f"/v1/rules/{things['rule']}",
@@ -66,7 +66,7 @@ async def seen(rest: Rest, things: dict[str, str]) -> dict[str, bool]:
     return there
 
 
-async def status(rest: Rest, method: str, path: str, **given: Any) -> int:
+async def status(rest: RestClient, method: str, path: str, **given: Any) -> int:
     response = await rest.client.request(method, path, **given)
     return int(response.status_code)
 
@@ -92,24 +92,24 @@ async def test_a_removal_does_not_change_what_a_key_sees(
     both, one, gone = LIMITS[kind](shared)
     wide, narrow = await shared.key(ALL, both), await shared.key(ALL, one)
     things = await made_by_both(shared, wide)
-    async with visiting(shared.app, narrow) as rest:
+    async with rest_client(shared.app, narrow) as rest:
         before = await seen(rest, things)
 
     await remove(shared, gone)
 
-    async with visiting(shared.app, narrow) as rest:
+    async with rest_client(shared.app, narrow) as rest:
         after = await seen(rest, things)
         for path in (f"/v1/webhooks/{things['hook']}/renew", f"/v1/plans/{things['plan']}/undo"):
             assert 404 == await status(rest, "POST", path, json={})
         for method, what in (("PATCH", {"enabled": True}), ("DELETE", None)):
             assert 404 == await status(rest, method, f"/v1/rules/{things['rule']}", json=what)
     fresh = await shared.key(ALL, one)
-    async with visiting(shared.app, fresh) as rest:
+    async with rest_client(shared.app, fresh) as rest:
         assert before == await seen(rest, things)
-    async with visiting(shared.app, wide) as rest:
+    async with rest_client(shared.app, wide) as rest:
         own = await seen(rest, things)
         planned = await rest.post(f"/v1/rules/{things['rule']}/plan")
-    async with visiting(shared.app, narrow) as rest:
+    async with rest_client(shared.app, narrow) as rest:
         assert 404 == await status(rest, "GET", f"/v1/plans/{planned['plan_id']}")
     assert dict.fromkeys(things, False) == before == after
     assert dict.fromkeys(things, True) == own
@@ -124,7 +124,7 @@ async def test_objects_for_removed_inboxes_are_left_to_the_owner(
     for inbox_id in (shared.own.inbox, shared.other.inbox):
         await remove(shared, inbox_id)
 
-    async with visiting(shared.app, key) as rest:
+    async with rest_client(shared.app, key) as rest:
         assert dict.fromkeys(things, False) == await seen(rest, things)
     kept = {rule.id for rule in await shared.app.services.store.all_rules()}
     assert {things["rule"], things["teller"]} <= kept

@@ -17,7 +17,7 @@ from postroom.calls.operation import call
 from postroom.config import read_settings
 from postroom.model.key import OWNER
 from postroom.operations import inboxes, keys
-from tests.surfaces.mcp.wire import PATIENCE_S, Wire, started
+from tests.surfaces.mcp.stdio_client import TIMEOUT_S, StdioClient, started
 
 Change = Callable[[App, str], Awaitable[object]]
 
@@ -52,13 +52,13 @@ def environ(key: str) -> dict[str, str]:
     return {**os.environ, "POSTROOM_KEY": key}
 
 
-def ask(wire: Wire, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    return wire.call(name, **arguments)
+def ask(stdio: StdioClient, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return stdio.call(name, **arguments)
 
 
-async def in_thread_of_client(wire: Wire, name: str, **arguments: Any) -> dict[str, Any]:
-    async with asyncio.timeout(PATIENCE_S):
-        return await asyncio.to_thread(ask, wire, name, arguments)
+async def in_thread_of_client(stdio: StdioClient, name: str, **arguments: Any) -> dict[str, Any]:
+    async with asyncio.timeout(TIMEOUT_S):
+        return await asyncio.to_thread(ask, stdio, name, arguments)
 
 
 def error_of(answer: dict[str, Any]) -> dict[str, Any]:
@@ -82,13 +82,13 @@ async def test_a_client_on_stdio_has_the_current_rights_of_its_key(
     settings = read_settings({"POSTROOM_DATA_DIR": str(tmp_path)}).settings
     async with open_app(settings) as app:
         inbox_id, key = await keyed(app)
-        with started(tmp_path, env=environ(key.key)) as wire:
-            await asyncio.to_thread(wire.hello)
-            before = await in_thread_of_client(wire, "list_messages", inbox_id=inbox_id)
+        with started(tmp_path, env=environ(key.key)) as stdio:
+            await asyncio.to_thread(stdio.hello)
+            before = await in_thread_of_client(stdio, "list_messages", inbox_id=inbox_id)
 
             await CHANGES[how](app, key.id)
 
-            after = await in_thread_of_client(wire, "list_messages", inbox_id=inbox_id)
+            after = await in_thread_of_client(stdio, "list_messages", inbox_id=inbox_id)
     code = "NOT_FOUND" if how == "without the inbox" else "PERMISSION_DENIED"
     assert not before["isError"], before
     assert code == error_of(after)["code"]
@@ -99,18 +99,18 @@ async def test_a_wait_on_stdio_ends_with_the_rights_of_its_key(tmp_path: Path, h
     settings = read_settings({"POSTROOM_DATA_DIR": str(tmp_path)}).settings
     async with open_app(settings) as app:
         inbox_id, key = await keyed(app)
-        with started(tmp_path, env=environ(key.key)) as wire:
-            await asyncio.to_thread(wire.hello)
+        with started(tmp_path, env=environ(key.key)) as stdio:
+            await asyncio.to_thread(stdio.hello)
             call = {"name": "wait_for_message", "arguments": {"inbox_id": inbox_id}}
             question = {"jsonrpc": "2.0", "id": "wait", "method": "tools/call", "params": call}
-            wire.write(json.dumps(question).encode())
+            stdio.write(json.dumps(question).encode())
             for _ in range(5):  # the wait has started
-                await in_thread_of_client(wire, "list_inboxes")
+                await in_thread_of_client(stdio, "list_inboxes")
 
             await CHANGES[how](app, key.id)
 
-            async with asyncio.timeout(PATIENCE_S):
-                answer = await asyncio.to_thread(wire.read)
+            async with asyncio.timeout(TIMEOUT_S):
+                answer = await asyncio.to_thread(stdio.read)
     assert "wait" == answer["id"]
     assert "revoked or limited during" in error_of(answer["result"])["message"]
 
@@ -122,16 +122,16 @@ async def test_a_wait_on_stdio_ends_when_its_key_expires(tmp_path: Path, before:
         inbox_id, key = await keyed(app)
         owner = app.context(OWNER)
         await call(owner, keys.update_key, {"key_id": key.id, "expires_at": before})
-        with started(tmp_path, env=environ(key.key)) as wire:
-            await asyncio.to_thread(wire.hello)
+        with started(tmp_path, env=environ(key.key)) as stdio:
+            await asyncio.to_thread(stdio.hello)
             waiting = asyncio.create_task(
-                in_thread_of_client(wire, "wait_for_message", inbox_id=inbox_id)
+                in_thread_of_client(stdio, "wait_for_message", inbox_id=inbox_id)
             )
             soon = (datetime.now(UTC) + timedelta(seconds=2)).isoformat(timespec="seconds")
             await call(owner, keys.update_key, {"key_id": key.id, "expires_at": soon})
 
             answer = await waiting
-            after = await in_thread_of_client(wire, "list_inboxes")
+            after = await in_thread_of_client(stdio, "list_inboxes")
     assert "this key expired" in error_of(answer)["message"]
     assert f"key update {key.id} --expires" in error_of(after)["message"]
 
@@ -140,13 +140,13 @@ async def test_a_new_key_of_the_owner_ends_the_rights_of_the_old_one(tmp_path: P
     settings = read_settings({"POSTROOM_DATA_DIR": str(tmp_path)}).settings
     async with open_app(settings) as app:
         key = await app.reset_owner_key()
-        with started(tmp_path, env=environ(key)) as wire:
-            await asyncio.to_thread(wire.hello)
-            before = await in_thread_of_client(wire, "list_inboxes")
+        with started(tmp_path, env=environ(key)) as stdio:
+            await asyncio.to_thread(stdio.hello)
+            before = await in_thread_of_client(stdio, "list_inboxes")
 
             await app.reset_owner_key()
 
-            after = await in_thread_of_client(wire, "list_inboxes")
+            after = await in_thread_of_client(stdio, "list_inboxes")
     assert not before["isError"]
     assert "PERMISSION_DENIED" == error_of(after)["code"]
 
@@ -155,9 +155,9 @@ async def test_a_live_tool_reports_it_in_the_form_of_its_contract(tmp_path: Path
     settings = read_settings({"POSTROOM_DATA_DIR": str(tmp_path)}).settings
     async with open_app(settings) as app:
         _, key = await keyed(app)
-        with started(tmp_path, "--toolsets", "imap", env=environ(key.key)) as wire:
-            await asyncio.to_thread(wire.hello)
+        with started(tmp_path, "--toolsets", "imap", env=environ(key.key)) as stdio:
+            await asyncio.to_thread(stdio.hello)
             await revoke(app, key.id)
 
-            answer = await in_thread_of_client(wire, "imap_verify_account", account_id="work")
+            answer = await in_thread_of_client(stdio, "imap_verify_account", account_id="work")
     assert "auth_failed" == error_of(answer)["code"]

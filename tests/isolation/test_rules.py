@@ -21,7 +21,7 @@ from tests.isolation.conftest import SharedInstallation
 from tests.isolation.tenants import belongings, rule_yaml
 from tests.isolation.test_matrix import ALL, TOOLS
 from tests.mails import deliver, mail
-from tests.surfaces.rest.conftest import visiting
+from tests.surfaces.rest.conftest import rest_client
 
 ACTIONS = (
     "delete",
@@ -77,7 +77,7 @@ async def test_a_key_without_inboxes_cannot_create_a_rule(
     before = await belongings(shared.app, shared.other)
     kept = await shared.app.services.store.all_rules()
 
-    async with visiting(shared.app, key) as rest:
+    async with rest_client(shared.app, key) as rest:
         for action in ACTIONS:
             rule = {"rule_yaml": rule_yaml("Thief", action), "dry_run": dry_run}
             problem = await rest.problem("POST", "/v1/rules", json=rule)
@@ -94,7 +94,7 @@ async def test_the_limit_of_rules_counts_visible_rules(
     monkeypatch.setattr(kept_rules, "MAX_RULES", 3)
     key = await shared.key(ALL, {"inboxes": [shared.own.inbox]})
 
-    async with visiting(shared.app, key) as rest:
+    async with rest_client(shared.app, key) as rest:
         seen = (await rest.get("/v1/rules"))["total"]
         for number in range(seen, 3):
             rule = {"rule_yaml": rule_yaml(f"Mine {number}", "unflag"), "dry_run": False}
@@ -163,7 +163,7 @@ async def test_a_stored_rule_for_no_inbox_cannot_be_enabled(
     with pytest.raises(Conflict, match="has no inbox"):
         await call(ctx, rules.update_rule, {"rule_id": stored.id, "enabled": True})
     for limits in ({"inboxes": []}, {"inboxes": [shared.own.inbox]}):
-        async with visiting(shared.app, await shared.key(ALL, limits)) as rest:
+        async with rest_client(shared.app, await shared.key(ALL, limits)) as rest:
             assert "rul_thief" not in str(await rest.get("/v1/rules"))
             assert 404 == (await rest.problem("GET", "/v1/rules/rul_thief"))["status"]
             assert 404 == (await rest.problem("DELETE", "/v1/rules/rul_thief"))["status"]
@@ -172,7 +172,7 @@ async def test_a_stored_rule_for_no_inbox_cannot_be_enabled(
 async def test_positions_of_rules_count_only_visible_rules(shared: SharedInstallation) -> None:
     key = await shared.key(ALL, {"inboxes": [shared.own.inbox]})
 
-    async with visiting(shared.app, key) as rest:
+    async with rest_client(shared.app, key) as rest:
         new = await rest.post("/v1/rules", rule_yaml=rule_yaml("Mine", "flag"), dry_run=False)
         listed = [rule["position"] for rule in (await rest.get("/v1/rules"))["results"]]
         await rest.ask("PATCH", f"/v1/rules/{new['id']}", json={"position": 1})

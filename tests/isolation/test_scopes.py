@@ -24,7 +24,7 @@ from tests.isolation.request_variants import requests_of
 from tests.isolation.tenants import Tenant, rule_yaml
 from tests.isolation.test_matrix import TOOLS, Ask, steps_of_mcp, steps_of_rest
 from tests.mails import deliver, mail
-from tests.surfaces.rest.conftest import Rest, visiting
+from tests.surfaces.rest.conftest import RestClient, rest_client
 
 SETS = (["write"], ["send"], ["admin"], ["write", "send"], ["write", "send", "admin"])
 
@@ -144,7 +144,7 @@ async def test_a_key_without_read_reads_nothing_over_rest(
     own = await with_words_everywhere(shared)
     key = await shared.key(scopes, limits_of(own, is_limited=is_limited))
 
-    async with visiting(shared.app, key) as rest:
+    async with rest_client(shared.app, key) as rest:
         steps = steps_of_rest(rest)
         found, taken = await leaks(steps, own, scopes)
 
@@ -168,7 +168,7 @@ async def test_a_key_without_read_reads_nothing_over_mcp(
     assert set() == idle(steps, scopes, taken)
 
 
-async def refused(rest: Rest, method: str, path: str, **body: Any) -> str:
+async def refused(rest: RestClient, method: str, path: str, **body: Any) -> str:
     answer = await rest.send(method, path, json=body)
     assert 403 == answer.status_code, answer.text
     return str(answer.json()["detail"])
@@ -184,7 +184,7 @@ async def test_a_rule_that_forwards_mail_needs_read(
     key = await shared.key(["write", "send", "admin"], {"inboxes": [shared.own.inbox]})
     rule = {"rule_yaml": rule_yaml("Mine", action), "dry_run": False}
 
-    async with visiting(shared.app, key) as rest:
+    async with rest_client(shared.app, key) as rest:
         detail = await refused(rest, "POST", "/v1/rules", **rule)
 
     assert "scope read" in detail
@@ -197,7 +197,7 @@ async def test_operations_that_forward_or_count_mail_need_read(shared: SharedIns
     to = {"to": ["me@example.com"], "subject": "x", "body_text": "x"}
     plan = {"rule_yaml": rule_yaml("Mine", "flag")}
 
-    async with visiting(shared.app, key) as rest:
+    async with rest_client(shared.app, key) as rest:
         said = [
             await refused(rest, "POST", "/v1/rules", **plan),
             await refused(rest, "POST", "/v1/messages", **to, attachments=file),
@@ -226,7 +226,7 @@ async def test_a_receipt_has_ids_statuses_and_what_was_sent(shared: SharedInstal
         ["write", "send"], {"inboxes": [own.inbox], "namespaces": [own.namespace]}
     )
 
-    async with visiting(shared.app, key) as rest:
+    async with rest_client(shared.app, key) as rest:
         changed = await rest.send(
             "PATCH", "/v1/memories/note", json={"namespace": own.namespace, "tags": ["mine"]}
         )
@@ -252,7 +252,7 @@ async def test_a_key_with_read_gets_the_changed_object(shared: SharedInstallatio
     scopes = [scope.value for scope in (Scope.READ, Scope.WRITE)]
     key = await shared.key(scopes, {"inboxes": [own.inbox], "namespaces": [own.namespace]})
 
-    async with visiting(shared.app, key) as rest:
+    async with rest_client(shared.app, key) as rest:
         changed = await rest.send(
             "PATCH", "/v1/memories/note", json={"namespace": own.namespace, "tags": ["mine"]}
         )

@@ -20,7 +20,7 @@ from tests.isolation.tenants import rule_yaml
 from tests.isolation.test_matrix import ALL, TOOLS
 from tests.isolation.test_rules import BLIND, Limits, blind_key
 from tests.mails import deliver, mail
-from tests.surfaces.rest.conftest import visiting
+from tests.surfaces.rest.conftest import rest_client
 
 URL = "https://example.com/of/the/owner"
 Plant = Callable[[SharedInstallation], Awaitable[str]]
@@ -149,7 +149,7 @@ async def test_a_key_without_inboxes_cannot_create_a_webhook(
     key = await blind_key(shared, limits)
     caller = await shared.app.authenticate(key)
 
-    async with visiting(shared.app, key) as rest:
+    async with rest_client(shared.app, key) as rest:
         problem = await rest.problem("POST", "/v1/webhooks", json={"url": URL})
         assert (403, "forbidden") == (problem["status"], problem["code"])
         assert "create the webhook with a key that may see" in problem["detail"]

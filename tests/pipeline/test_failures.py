@@ -43,7 +43,7 @@ from tests.mails import SOME, deliver, mail, new_inbox
 from tests.providers.accounts.conftest import add_synced_account
 from tests.providers.accounts.remote_mailboxes import open_remote
 from tests.servers.relay import CUT, Script, relaying
-from tests.surfaces.rest.conftest import visiting
+from tests.surfaces.rest.conftest import rest_client
 from tests.surfaces.smtp.conftest import Client, connect
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "reliability.md"
@@ -290,7 +290,7 @@ async def an_abandoned_webhook(scenario: FailureScenario) -> None:
 
 async def not_ready(scenario: FailureScenario) -> None:
     scenario.monkeypatch.setattr(scenario.app.services.blobs, "put", full)
-    async with visiting(scenario.app, await scenario.app.owner_key()) as rest:
+    async with rest_client(scenario.app, await scenario.app.owner_key()) as rest:
         await rest.problem("GET", "/readyz")
         await rest.problem("GET", "/readyz")
 
@@ -358,7 +358,7 @@ async def test_a_request_that_fails_is_counted_and_in_the_log(
     scenario: FailureScenario, caplog: pytest.LogCaptureFixture
 ) -> None:
     scenario.monkeypatch.setattr(scenario.app.services.blobs, "put", full)
-    async with visiting(scenario.app, await scenario.app.owner_key()) as rest:
+    async with rest_client(scenario.app, await scenario.app.owner_key()) as rest:
         path = "/v1/inbound?recipient=bo@postroom.localhost"
         problem = await rest.problem("POST", path, content=MAIL)
         metrics = (await rest.send("GET", "/metrics")).text

@@ -17,7 +17,7 @@ from postroom.errors import InvalidInput
 from postroom.pipeline.services import heartbeat, run_when_unattended
 from tests.servers.postroom import environment, running
 from tests.servers.relay import relaying
-from tests.surfaces.mcp.wire import started
+from tests.surfaces.mcp.stdio_client import started
 
 
 async def test_a_stdio_process_runs_jobs_only_while_no_server_runs(ctx: RequestContext) -> None:
@@ -49,7 +49,7 @@ async def test_mail_sent_over_stdio_is_transmitted_by_the_server(tmp_path: Path)
     folder = tmp_path / "data"
 
     def send(number: int) -> str:
-        sent = wire.call(
+        sent = stdio.call(
             "send_message",
             to=["ana@example.com"],
             subject=f"Hello {number}",
@@ -60,9 +60,9 @@ async def test_mail_sent_over_stdio_is_transmitted_by_the_server(tmp_path: Path)
 
     async with relaying() as relay:
         env = environment(folder, {"POSTROOM_AGENT_APPROVAL": "never"})
-        with running(folder, POSTROOM_RELAY_URL=relay.url), started(folder, env=env) as wire:
-            wire.hello()
-            await asyncio.to_thread(wire.call, "create_inbox", username="me")
+        with running(folder, POSTROOM_RELAY_URL=relay.url), started(folder, env=env) as stdio:
+            stdio.hello()
+            await asyncio.to_thread(stdio.call, "create_inbox", username="me")
             statuses = [await asyncio.to_thread(send, number) for number in range(5)]
 
     assert (["sent"] * 5, 5) == (statuses, len(relay.mails))
@@ -73,15 +73,15 @@ async def test_a_relay_that_only_the_client_configured_is_used(tmp_path: Path) -
 
     def send(number: int) -> str:
         outgoing_mail = {"to": ["ana@example.com"], "subject": f"{number}", "body_text": "Hi"}
-        sent = wire.call("send_message", **outgoing_mail, wait_s=20)
+        sent = stdio.call("send_message", **outgoing_mail, wait_s=20)
         return str(sent["structuredContent"]["status"])
 
     async with relaying() as relay:
         values = {"POSTROOM_RELAY_URL": relay.url, "POSTROOM_AGENT_APPROVAL": "never"}
         env = environment(folder, values)
-        with running(folder), started(folder, env=env) as wire:
-            wire.hello()
-            await asyncio.to_thread(wire.call, "create_inbox", username="me")
+        with running(folder), started(folder, env=env) as stdio:
+            stdio.hello()
+            await asyncio.to_thread(stdio.call, "create_inbox", username="me")
             statuses = [await asyncio.to_thread(send, number) for number in range(2)]
 
     assert (["sent"] * 2, 2) == (statuses, len(relay.mails))

@@ -1,4 +1,4 @@
-"""Live tools of an installation in this process, on a scripted server."""
+"""Live tools of an installation in this process, with a scripted server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOOLS = {tool.name: tool for tool in choose_tools(["imap"])}
 
 
 def account_at(port: int, name: str = "DEFAULT") -> dict[str, str]:
-    """The variables of an account at a server of this machine that has no TLS."""
+    """The environment variables of an account at a local server without TLS."""
     values = {"HOST": "127.0.0.1", "PORT": str(port), "USER": "ana", "PASS": "secret"}
     values |= {"SECURE": "false", "INSECURE": "true"}
     return {f"MAIL_IMAP_{name}_{part}": value for part, value in values.items()}
@@ -25,7 +25,7 @@ def account_at(port: int, name: str = "DEFAULT") -> dict[str, str]:
 
 @asynccontextmanager
 async def app_with(folder: Path, *accounts: dict[str, str]) -> AsyncIterator[App]:
-    """An installation with these accounts, and leave to change them."""
+    """An installation with these accounts, and changes enabled."""
     variables = {"POSTROOM_DATA_DIR": str(folder), "MAIL_IMAP_WRITE_ENABLED": "true"}
     for account in accounts:
         variables |= account
@@ -34,7 +34,7 @@ async def app_with(folder: Path, *accounts: dict[str, str]) -> AsyncIterator[App
 
 
 async def answer(app: App, tool: str, /, **arguments: Any) -> dict[str, Any]:
-    """The whole answer of a call, which must not be an error."""
+    """The complete result of a call, which must not be an error."""
     result = await call_tool(app.context(OWNER), TOOLS[tool], arguments)
     body: dict[str, Any] = result["structuredContent"]
     assert "data" in body, body

@@ -1,4 +1,4 @@
-"""A client of `postroom mcp` without any manners: it writes and reads lines."""
+"""A client of `postroom mcp` that reads and writes single lines, valid or not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from tests.servers.postroom import forked_command
 
-PATIENCE_S = 50
+TIMEOUT_S = 50
 HELLO = {
     "protocolVersion": "2025-11-25",
     "capabilities": {},
@@ -24,8 +24,8 @@ def command(folder: Path, *options: str) -> list[str]:
     return [sys.executable, "-m", "postroom", "mcp", "--data", str(folder), *options]
 
 
-class Wire:
-    """The client's end of both pipes, without any manners."""
+class StdioClient:
+    """The client's end of stdin and stdout."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
@@ -43,7 +43,7 @@ class Wire:
         return answer
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        """Ask, and pass over what answers something else."""
+        """Send a request, and skip other messages until its response."""
         self._number += 1
         question = {"jsonrpc": "2.0", "id": self._number, "method": method, "params": params}
         self.write(json.dumps(question).encode())
@@ -66,14 +66,16 @@ class Wire:
 
 
 @contextmanager
-def started(folder: Path, *options: str, is_forked: bool = True, **given: Any) -> Iterator[Wire]:
-    """Start `postroom mcp`: forked where a test is about its answers, not about its process."""
+def started(
+    folder: Path, *options: str, is_forked: bool = True, **given: Any
+) -> Iterator[StdioClient]:
+    """Start `postroom mcp`: in a fork if the test is about its answers, not about its process."""
     line = command(folder, *options)
     if is_forked:
         line = forked_command(*line[3:])
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(line, **(pipes | given)) as process:
         try:
-            yield Wire(process)
+            yield StdioClient(process)
         finally:
             process.kill()

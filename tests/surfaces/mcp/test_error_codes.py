@@ -1,4 +1,4 @@
-"""Every error has a code of contract 001, and one of contract 002."""
+"""Every error has a code of contract 001 and one of contract 002."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_every_kind_of_error_has_a_code():
     assert kinds() >= ours
 
 
-def test_an_error_says_its_code_its_words_and_our_kind():
+def test_an_error_has_its_code_message_and_kind():
     explained = explain_error(NotFound("no message msg_1", message_id="msg_1"))
 
     assert {
@@ -35,13 +35,13 @@ def test_an_error_says_its_code_its_words_and_our_kind():
     } == explained
 
 
-def test_too_fast_says_when_to_try_again():
+def test_a_rate_limit_error_says_when_to_retry():
     error = explain_error(RateLimited("too fast", retry_after=7))["error"]
 
     assert ("RATE_LIMIT_EXCEEDED", 7) == (error["code"], error["retry_after"])
 
 
-def test_a_provider_s_failure_says_what_it_said():
+def test_a_provider_error_has_the_providers_message():
     error = explain_error(ProviderTimeout("no answer", host="imap.example.com"))["error"]
 
     assert "PROVIDER_ERROR" == error["code"]
@@ -49,7 +49,7 @@ def test_a_provider_s_failure_says_what_it_said():
 
 
 @pytest.mark.parametrize(("error", "again"), [(StorageFull("full"), True), (NotFound("no"), None)])
-def test_what_may_work_later_says_so(error, again):
+def test_a_temporary_error_says_so(error, again):
     assert again == explain_error(error)["error"]["details"].get("retryable")
 
 

@@ -1,4 +1,4 @@
-"""A call that there is no space for is answered as a call."""
+"""A call for which there is no disk space is answered as a tool call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONG = "x" * 4 * MEMORY_BYTES
 
 @pytest.fixture
 async def url(app, tmp_path):
-    """A server that cannot write down what comes."""
+    """A server that cannot spool request bodies."""
     app.request_bodies.folder = tmp_path / "not there"
     async with serving(app) as url:
         yield url
@@ -41,7 +41,7 @@ async def post(url, key):
 
 
 @pytest.mark.parametrize("revision", [REVISIONS[0], NEWEST])
-async def test_the_official_client_hears_it_from_the_tool(app, ctx, url, key, tmp_path, revision):
+async def test_the_official_client_gets_a_tool_error(app, ctx, url, key, tmp_path, revision):
     inbox = await new_inbox(ctx)
     outgoing_mail = {
         "inbox_id": inbox.id,
@@ -76,7 +76,7 @@ HEAD = {"jsonrpc": "2.0", "id": 7, "method": "tools/call"}
     ],
     ids=" ".join,
 )
-async def test_whose_answer_it_is_stands_at_either_end(post, call, spaces):
+async def test_the_id_of_the_call_is_found_at_either_end(post, call, spaces):
     response = await post(json.dumps(call, separators=spaces).encode())
 
     answer = response.json()
@@ -98,7 +98,7 @@ async def test_whose_answer_it_is_stands_at_either_end(post, call, spaces):
         f'"id":7}}{LONG}',
     ],
 )
-async def test_an_answer_that_is_nobodys_we_know_of_is_an_error_of_http(post, body):
+async def test_a_call_without_a_known_id_is_an_http_error(post, body):
     response = await post(body.encode())
 
     answer = response.json()
@@ -106,13 +106,13 @@ async def test_an_answer_that_is_nobodys_we_know_of_is_an_error_of_http(post, bo
     assert "storage_full" == answer["error"]["data"]["details"]["kind"]
 
 
-async def test_what_is_no_call_of_a_tool_is_an_error_of_the_protocol(post):
+async def test_a_request_that_is_no_tool_call_is_a_protocol_error(post):
     response = await post(json.dumps({**HEAD, "method": "tools/list", "params": PARAMS}).encode())
 
     assert (507, 7) == (response.status_code, response.json()["id"])
 
 
-def test_each_tool_explains_it_in_the_words_of_its_contract():
+def test_each_tool_uses_the_error_of_its_contract():
     ends = Ends(b'{"id":7,"method":"tools/call","params":{"name":"imap_search_messages"')
 
     answer = json.loads(refusal(StorageFull("no space"), ends, TOOLS).body)

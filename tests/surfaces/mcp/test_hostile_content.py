@@ -1,4 +1,6 @@
-"""Whatever a tool answers: words of strangers are marked, and nothing hides in them."""
+"""In every tool's answers, text of senders is marked as untrusted and has no invisible
+characters.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ from tests.hostile_content import (
     problems_with,
 )
 from tests.servers.imap_script import Mail, scripted
-from tests.surfaces.mcp.live import TOOLS as LIVE
-from tests.surfaces.mcp.live import account_at, app_with
+from tests.surfaces.mcp.live_imap import TOOLS as LIVE
+from tests.surfaces.mcp.live_imap import account_at, app_with
 
 CARRY = {
     "get_message", "list_messages", "search_messages", "get_thread", "list_threads",
@@ -36,21 +38,21 @@ COMMANDS = ("LIST", "EXAMINE", "SELECT", "UID SEARCH", "UID FETCH", "UID STORE",
             "UID MOVE", "UID EXPUNGE", "LOGIN", "STATUS")  # fmt: skip
 
 
-def test_every_operation_has_arguments_to_try_it_with():
+def test_every_operation_has_sample_arguments():
     every = choose_tools([*TOOLSETS, *ON_DEMAND])
 
     assert {tool.operation.name for tool in every} <= ARGUMENTS.keys()
 
 
 def given(tool, things: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a tool in its own words."""
+    """The arguments of a tool by their names in the tool."""
     theirs = {ours: name for name, ours in tool.rename.items()}
     unseen = tool.hide | set(tool.pin)
     arguments = arguments_of(tool.operation.name, things)
     return {theirs.get(n, n): v for n, v in arguments.items() if n not in unseen}
 
 
-async def test_every_tool_marks_and_cleans_the_words_of_strangers(agent, ctx):
+async def test_every_tool_marks_and_cleans_text_of_senders(agent, ctx):
     things = await hostile_installation(ctx)
     tools = [tool for tool in choose_tools() if tool.name not in LIVE]
     found, carried = [], set()
@@ -80,7 +82,7 @@ def hostile_boxes() -> dict[bytes, dict[int, Mail]]:
 
 
 async def walk(folder, **server: Any) -> tuple[list[str], set[str]]:
-    """What is wrong with the answers of every live tool, and which carried a stranger's words."""
+    """The problems in answers of live tools, and the tools that returned text of senders."""
     found, carried = [], set()
     async with (
         scripted(mailboxes=hostile_boxes(), **server) as scripted_server,
@@ -105,7 +107,7 @@ async def test_every_live_tool_marks_and_cleans_mail_and_mailboxes(tmp_path):
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("word", ["NO", "BAD", "NO [NONEXISTENT]"])
-async def test_what_a_server_says_is_marked_and_clean_in_every_live_tool(tmp_path, command, word):
+async def test_text_of_a_server_is_marked_and_clean_in_every_live_tool(tmp_path, command, word):
     said = HIDING.replace("\x1b", "").encode()
     reply = b"{tag} " + word.encode() + b" " + said + b"\r\n"
 
@@ -116,7 +118,7 @@ async def test_what_a_server_says_is_marked_and_clean_in_every_live_tool(tmp_pat
 
 
 @pytest.mark.parametrize("end", [b"* BYE %s\r\n", b"* BYE [ALERT] %s\r\n", b"* PREAUTHX %s\r\n"])
-async def test_what_a_server_says_instead_of_a_greeting_is_marked_and_clean(tmp_path, end):
+async def test_an_invalid_greeting_of_a_server_is_marked_and_clean(tmp_path, end):
     found, _ = await walk(tmp_path, greeting=end % HIDING.replace("\x1b", "").encode())
 
     assert not found, "\n".join(found)

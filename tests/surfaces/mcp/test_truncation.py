@@ -1,4 +1,4 @@
-"""Any answer can be made to fit, and it says what is missing."""
+"""Any answer can be truncated to fit, and says what is missing."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def row(number: int, subject: str) -> dict[str, Any]:
     return {"id": f"msg_{number:026}", "subject": subject, "labels": ["Work"]}
 
 
-def test_what_fits_is_left_alone():
+def test_an_answer_that_fits_is_unchanged():
     body = {"text": "x" * 90_000}
 
     assert fit(body, GO_ON) is body
 
 
-def test_a_long_text_is_cut_and_says_where_to_read_on():
+def test_a_long_text_is_cut_with_the_offset_to_continue():
     short = fit({"id": "msg_1", "text": "x" * 200_000}, GO_ON)
 
     assert short["truncated"]
@@ -33,7 +33,7 @@ def test_a_long_text_is_cut_and_says_where_to_read_on():
     assert [f"text: {len(short['text'])} characters of 200000"] == short["cut"]
 
 
-def test_reading_on_from_the_middle_stays_right():
+def test_continuing_from_an_offset_is_correct():
     body = {"text": "x" * 100_000, "html": "y" * 100_000, "total_chars": 500_000}
 
     short = fit({**body, "next_offset": 300_000}, GO_ON)
@@ -42,7 +42,7 @@ def test_reading_on_from_the_middle_stays_right():
     assert 500_000 == short["total_chars"]
 
 
-def test_small_parts_stay_whole_beside_a_large_one():
+def test_small_parts_are_kept_beside_a_large_one():
     body = {"subject": "s" * 300, "references": ["r" * 900] * 400, "to_addresses": ["a@b.c"] * 100}
 
     short = fit(body, GO_ON)
@@ -55,7 +55,7 @@ def test_small_parts_stay_whole_beside_a_large_one():
 
 @pytest.mark.parametrize("at", range(60, 75))
 def test_an_excerpt_is_cut_between_its_marks(at: int):
-    """Wherever the cut falls, what is left is whole HTML."""
+    """The remaining text is valid HTML wherever it is cut."""
     part = "x" * at + "<mark>Bo</mark> &amp; <mark>a long needle</mark>" + "y" * 400
     body = {"results": [{"id": f"m{n}", "excerpt": part} for n in range(800)], "count": 800}
 
@@ -108,7 +108,7 @@ def test_the_oldest_messages_of_a_thread_are_left_out_first():
     assert short["has_more"]
 
 
-def test_half_a_file_is_left_out_altogether():
+def test_an_incomplete_file_is_omitted():
     files = [{"id": "att_1", "content": "A" * 150_000}, {"id": "att_2", "content": "QQ=="}]
 
     short = fit({"attachments": files}, GO_ON)
@@ -125,7 +125,7 @@ rows = st.fixed_dictionaries({"id": st.just("msg_1"), "subject": words, "labels"
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(rows, max_size=100), words, st.lists(words, max_size=100))
-def test_everything_fits(results, text, labels):
+def test_every_answer_fits(results, text, labels):
     short = fit({"results": results, "text": text, "labels": labels}, GO_ON)
 
     assert len(as_text(short)) <= MAX_CHARS

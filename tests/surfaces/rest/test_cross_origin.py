@@ -1,4 +1,4 @@
-"""What a page on another port of this machine can do to a server that asks for no key: nothing."""
+"""Pages on another port of this machine cannot use a server without keys."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def client(server):
 
 
 def others(server) -> dict[str, dict[str, str]]:
-    """What a browser says when a page of somebody else asks."""
+    """The headers of a request from a page of another origin."""
     port = server.url.rpartition(":")[2]
     origins = [
         "http://127.0.0.1:3000",
@@ -100,7 +100,7 @@ def test_a_form_without_a_body_changes_nothing_either(client, server):
 
 
 @pytest.mark.parametrize("path", ["/v1/inboxes", "/mcp", "/v1/keys"])
-def test_a_page_gets_no_leave_to_ask(client, path):
+def test_a_preflight_of_another_origin_is_refused(client, path):
     asking = {
         "Origin": "http://localhost:3000",
         "Access-Control-Request-Method": "POST",
@@ -113,7 +113,7 @@ def test_a_page_gets_no_leave_to_ask(client, path):
 
 
 @pytest.mark.parametrize("path", ["/v1/inboxes", "/v1/keys", "/openapi.json", "/metrics"])
-def test_what_a_page_asks_for_it_cannot_read(client, path):
+def test_another_origin_cannot_read_responses(client, path):
     response = client.get(path, headers={"Origin": "http://localhost:3000"})
 
     assert "same-origin" == response.headers["cross-origin-resource-policy"]
@@ -121,7 +121,7 @@ def test_what_a_page_asks_for_it_cannot_read(client, path):
     assert not [name for name in response.headers if "access-control" in name]
 
 
-def test_our_own_page_and_programs_may(client, server):
+def test_our_own_pages_and_programs_are_accepted(client, server):
     key = client.post("/v1/keys", json={"name": "k", "scopes": ["read", "write"]}).json()["key"]
     ways = [
         {"Origin": server.url},
@@ -140,7 +140,7 @@ def test_our_own_page_and_programs_may(client, server):
 
 
 @pytest.mark.parametrize("form", ["Authorization: Bearer {}", "X-API-Key: {}"])
-def test_over_mcp_too_a_key_that_is_brought_is_that_key(client, form):
+def test_over_mcp_a_given_key_is_used(client, form):
     asked = {"name": "reader", "scopes": ["read"], "inboxes": []}
     reader = client.post("/v1/keys", json=asked).json()["key"]
 
@@ -160,14 +160,14 @@ def test_over_mcp_too_a_key_that_is_brought_is_that_key(client, form):
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "192.168.0.7"]
 )
-def test_a_name_that_was_pointed_at_us_is_not_answered(client, host):
+def test_dns_rebinding_is_refused(client, host):
     headers = {"Host": host, "Origin": f"http://{host}", "X-Requested-With": "x"}
     for method, path in [*CHANGES, ("GET", "/v1/inboxes"), ("GET", "/metrics"), ("GET", "/docs")]:
         assert 403 == client.request(method, path, headers=headers).status_code
         assert 403 == client.request(method, path, headers={"Host": host}).status_code
 
 
-def test_the_page_of_the_public_url_may(tmp_path):
+def test_the_origin_of_the_public_url_is_accepted(tmp_path):
     public = {"POSTROOM_PUBLIC_URL": "https://Mail.example.com:443/postroom"}
     origins = (
         "https://mail.example.com",

@@ -1,4 +1,4 @@
-"""Where to go on: cursors and `since` are good for whom they were given to, and tell no more."""
+"""Cursors and `since` are valid for the caller that got them, and reveal nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from postroom.model.view import EVERYTHING
 from postroom.operations.inboxes import delete_inbox
 from postroom.operations.mail.message_changes import delete_message
 from tests.mails import deliver, mail, new_inbox
-from tests.surfaces.rest.conftest import visiting
+from tests.surfaces.rest.conftest import rest_client
 
 SCOPES = ["read", "write", "send", "admin"]
 
@@ -36,9 +36,7 @@ def told(response, given):
 
 @pytest.mark.parametrize("kind", ["message", "event", "removed message", "removed event"])
 @pytest.mark.parametrize("way", ["wait", "stream", "Last-Event-ID"])
-async def test_a_foreign_since_is_as_unknown_as_one_that_never_was(
-    app, ctx, rest, inbox, way, kind
-):
+async def test_a_foreign_since_is_reported_as_unknown(app, ctx, rest, inbox, way, kind):
     other = await new_inbox(ctx, "other")
     added = await deliver(ctx, other, mail("Theirs"))
     [event] = await events_of(ctx, other)
@@ -48,7 +46,7 @@ async def test_a_foreign_since_is_as_unknown_as_one_that_never_was(
     foreign = added.message_id if kind.endswith("message") else event.id
     unknown = foreign[:4] + "0" * 26
 
-    async with visiting(app, await limited_key(rest, inbox)) as limited:
+    async with rest_client(app, await limited_key(rest, inbox)) as limited:
         answers = []
         for since in (foreign, unknown):
             path, query, headers = "/v1/events/stream", {"since": since}, {}
@@ -66,9 +64,7 @@ async def test_a_foreign_since_is_as_unknown_as_one_that_never_was(
 
 
 @pytest.mark.parametrize("way", ["since", "Last-Event-ID"])
-async def test_an_event_of_an_inbox_that_was_deleted_is_named_as_it_was_given(
-    app, ctx, rest, inbox, way
-):
+async def test_an_event_of_a_deleted_inbox_is_named_as_given(app, ctx, rest, inbox, way):
     other = await new_inbox(ctx, "other")
     await deliver(ctx, other, mail("Last seen"))
     [event] = await events_of(ctx, other)
@@ -76,7 +72,7 @@ async def test_an_event_of_an_inbox_that_was_deleted_is_named_as_it_was_given(
     await call(ctx, delete_inbox, {"inbox_id": other.id, "force": True})
 
     given = {"params": {way: event.id}} if way == "since" else {"headers": {way: event.id}}
-    async with visiting(app, made["key"]) as limited:
+    async with rest_client(app, made["key"]) as limited:
         problem = await limited.problem("GET", "/v1/events/stream", **given)
 
     assert 404 == problem["status"]
@@ -109,14 +105,14 @@ async def test_a_header_that_is_wrong_is_named_by_its_own_name(
 
 
 @pytest.mark.parametrize("kind", ["message", "event"])
-async def test_a_since_of_another_inbox_of_the_same_key_is_known(app, ctx, rest, inbox, kind):
+async def test_a_since_of_another_inbox_of_the_same_key_is_accepted(app, ctx, rest, inbox, kind):
     other = await new_inbox(ctx, "other")
     added = await deliver(ctx, other, mail("Before"))
     [event] = await events_of(ctx, other)
     since = added.message_id if kind == "message" else event.id
     after = await deliver(ctx, inbox, mail("After"))
 
-    async with visiting(app, await limited_key(rest, inbox, other)) as limited:
+    async with rest_client(app, await limited_key(rest, inbox, other)) as limited:
         waited = await limited.get("/v1/messages/wait", inbox_id=inbox.id, since=since)
 
     assert after.message_id == waited["message"]["id"]
@@ -148,12 +144,10 @@ def asked(query, inbox):
 
 
 @pytest.mark.parametrize(("path", "query"), LISTS)
-async def test_a_cursor_is_refused_to_everyone_but_whom_it_was_given_to(
-    app, ctx, rest, filled, path, query
-):
+async def test_a_cursor_is_valid_only_for_its_caller(app, ctx, rest, filled, path, query):
     query = asked(query, filled)
     keys = [await limited_key(rest, filled, name=name) for name in ("ana", "bo")]
-    async with visiting(app, keys[0]) as ana, visiting(app, keys[1]) as bo:
+    async with rest_client(app, keys[0]) as ana, rest_client(app, keys[1]) as bo:
         first = await ana.get(path, **query, limit=1)
         following = {**query, "cursor": first["next_cursor"]}
 
@@ -175,7 +169,7 @@ async def test_a_cursor_is_refused_to_everyone_but_whom_it_was_given_to(
     assert not re.search(rb"\d+,\d+", data)
 
 
-async def test_a_cursor_outlives_the_server_and_is_of_no_use_in_another_installation(
+async def test_a_cursor_survives_a_restart_and_is_refused_by_another_installation(
     tmp_path, ctx, key, rest, filled
 ):
     query = {"inbox_id": filled.id, "limit": 1}
@@ -186,17 +180,17 @@ async def test_a_cursor_outlives_the_server_and_is_of_no_use_in_another_installa
         async with open_app(settings) as again:
             if folder == "elsewhere":
                 key = await again.owner_key() or ""
-            async with visiting(again, key) as there:
+            async with rest_client(again, key) as there:
                 response = await there.send("GET", "/v1/messages", params=following)
         assert expected == response.status_code, response.text
 
 
-async def test_the_place_of_a_rule_does_not_count_the_rules_of_others(app, ctx, rest, inbox):
+async def test_the_position_of_a_rule_counts_visible_rules_only(app, ctx, rest, inbox):
     other = await new_inbox(ctx, "other")
     yaml = "name: One\nwhen: {subject: x}\nthen: [{apply_label: X}]"
     rule = {"rule_yaml": yaml, "dry_run": False}
     keys = [await limited_key(rest, at, name=at.address) for at in (other, inbox)]
-    async with visiting(app, keys[0]) as theirs, visiting(app, keys[1]) as ours:
+    async with rest_client(app, keys[0]) as theirs, rest_client(app, keys[1]) as ours:
         for _ in range(3):
             await theirs.post("/v1/rules", **rule)
         made = [await ours.post("/v1/rules", **rule) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""Whatever REST answers: words of strangers are marked, and nothing hides in them."""
+"""In every response, text of senders is marked as untrusted and has no invisible characters."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ CARRY = {
 """Operations whose answers hold a stranger's words here, or the walk would prove nothing."""
 
 
-def test_every_operation_has_arguments_to_try_it_with():
+def test_every_operation_has_sample_arguments():
     assert {route.operation.name for route in ROUTES} <= ARGUMENTS.keys() | ELSEWHERE
 
 
-async def test_every_route_marks_and_cleans_the_words_of_strangers(rest, ctx):
+async def test_every_route_marks_and_cleans_text_of_senders(rest, ctx):
     things = await hostile_installation(ctx)
     found, carried = [], set()
     routes = [route for route in ROUTES if route.operation.name not in ELSEWHERE]
@@ -53,7 +53,7 @@ async def test_every_route_marks_and_cleans_the_words_of_strangers(rest, ctx):
     assert set() == CARRY - carried
 
 
-def test_what_a_webhook_is_told_is_marked_and_clean():
+def test_webhook_payloads_are_marked_and_clean():
     event = Event("evt_1", "message.received", NOW, "inb_1", data={"subject": HIDING})
 
     told = json.loads(payload(event))

@@ -1,4 +1,4 @@
-"""Where a request ends: nobody is answered who says it in two ways."""
+"""Ambiguous message framing (RFC 9112) is refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def server(tmp_path_factory):
 
 
 async def said(server, request: bytes) -> bytes:
-    """Everything that is answered until the server ends the connection."""
+    """Everything that the server sends until it closes the connection."""
     port = int(server.url.rpartition(":")[2])
     async with connected(port, request) as (reader, _):
         return await rest_of(reader)
@@ -60,7 +60,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("lines", BAD.values(), ids=BAD)
-async def test_a_request_with_two_ends_is_refused_and_the_connection_closed(server, lines):
+async def test_an_ambiguous_length_is_refused_and_the_connection_closed(server, lines):
     answered = await said(server, post(*lines) + CHUNKED + SMUGGLED)
 
     assert answered.startswith(b"HTTP/1.1 400 ")
@@ -90,7 +90,7 @@ async def test_chunked_in_http_1_0_is_refused(server):
         b"2\r\n{}\r\n0\r\nX : y\r\n\r\n",
     ],
 )
-async def test_chunks_that_do_not_fit_end_the_connection(server, chunks):
+async def test_invalid_chunks_end_the_connection(server, chunks):
     kind = b"Content-Type: application/json"
     answered = await said(server, post(kind, b"Transfer-Encoding: chunked") + chunks + SMUGGLED)
 
@@ -108,7 +108,7 @@ async def test_chunks_that_do_not_fit_end_the_connection(server, chunks):
     ],
     ids=["plain", "extensions", "trailers"],
 )
-async def test_good_chunks_are_read_and_the_connection_goes_on(server, chunks):
+async def test_valid_chunks_are_read_and_the_connection_is_kept(server, chunks):
     kind = b"Content-Type: application/json"
     request = post(kind, b"Transfer-Encoding: chunked") + chunks
     answered = await said(server, request + SMUGGLED)
@@ -118,7 +118,7 @@ async def test_good_chunks_are_read_and_the_connection_goes_on(server, chunks):
     assert b" 404 " in answered
 
 
-async def test_the_second_request_of_a_connection_is_told_what_is_wrong_with_it(server):
+async def test_an_invalid_second_request_of_a_connection_is_explained(server):
     good = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     bad = post(b"Content-Length: 5", b"Transfer-Encoding: chunked")
     answered = await said(server, good + bad + CHUNKED + SMUGGLED)
@@ -137,7 +137,7 @@ async def test_the_second_request_of_a_connection_is_told_what_is_wrong_with_it(
     ],
     ids=["no host", "two hosts", "a long header", "many headers", "a long target"],
 )
-async def test_a_head_beyond_measure_is_refused(server, head):
+async def test_headers_over_the_limit_are_refused(server, head):
     answered = await said(server, head)
 
     assert answered.startswith(b"HTTP/1.1 400 ") or not answered
@@ -147,7 +147,7 @@ async def test_a_head_beyond_measure_is_refused(server, head):
 @pytest.mark.parametrize(
     "given", [b"a" * 65, b"<script>", b"a b", b"\xe9", b"a\tb", b"x" * 60_000, b"${jndi}", b""]
 )
-async def test_an_id_of_the_client_is_repeated_only_if_it_is_plain(server, given):
+async def test_a_request_id_of_the_client_is_used_only_if_valid(server, given):
     request = b"GET /v1/<b>nowhere</b> HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
     answered = await said(server, request + b"X-Request-Id: " + given + b"\r\n\r\n")
 

@@ -1,4 +1,4 @@
-"""What others have changes no answer: the same mail of one's own gives the same bytes."""
+"""Mail of others does not change any answer: identical mail gives identical bytes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from postroom.operations.mail.messages import search_messages
 from postroom.pipeline.maintenance import embed_pending
 from postroom.store.ranking import index, scoring, searchers, vectors
 from tests.mails import deliver, mail, new_inbox
-from tests.surfaces.rest.conftest import visiting
+from tests.surfaces.rest.conftest import rest_client
 
 WORDS = ["ana", "tea", "coffee", "invoice", "budget", "oslo", "paid", "contract", "zebra"]
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -33,8 +33,8 @@ OWN = 10
 PARTS = 64
 
 
-class Directions:
-    """An embedder to which each word is a direction of its own, and a text the sum of its words."""
+class WordVectors:
+    """An embedder with one dimension per word; a text is the sum of its words."""
 
     model = "directions"
 
@@ -52,7 +52,7 @@ def summed(words):
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    """What takes thousands of mails happens with a few: folding, burying, sketches and limits."""
+    """Lower limits, so that compaction, displacement and sketches happen with little mail."""
     monkeypatch.setattr(index, "BUFFERED_DOCUMENTS", 4)
     monkeypatch.setattr(index, "MAX_TOMBSTONES", 6)
     monkeypatch.setattr(vectors, "_EXHAUSTIVE", 15)
@@ -80,25 +80,25 @@ def a_mail(chance, number):
 
 
 async def nothing(ctx, other, turn):
-    """There is nobody else."""
+    """No other tenant."""
 
 
 async def same_words(ctx, other, turn):
-    """Others write of the same things, and much more of it."""
+    """Others have much more mail with the same words."""
     for number in range(4):
         text = " ".join([WORDS[turn % len(WORDS)]] * (1 + 60 * (number % 2)))
         await deliver(ctx, other, mail(f"invoice {WORDS[number]}", text, sender="ana@example.com"))
 
 
 async def flood(ctx, other, turn):
-    """They have more than is kept, newer than all of ours and older."""
+    """Others have more mail than is ranked, newer and older than ours."""
     for number in range(12 if turn in (0, 5) else 3):
         when = START + timedelta(days=(-1) ** number * turn)
         await deliver(ctx, other, mail("tea", "zebra " * number, date=when))
 
 
-async def comings_and_goings(ctx, other, turn):
-    """They remove what they got, and searches of theirs lay out the shelf anew."""
+async def removals(ctx, other, turn):
+    """Others remove mail, and their searches rebuild the collection."""
     added = [await deliver(ctx, other, mail("paid budget", "oslo tea")) for _ in range(8)]
     await call(ctx, search_messages, {"q": "tea", "mode": "hybrid", "inbox_id": other.id})
     while await embed_pending(ctx):
@@ -108,7 +108,7 @@ async def comings_and_goings(ctx, other, turn):
         await call(ctx, delete_message, gone)
 
 
-OTHERS: list[Callable] = [same_words, flood, comings_and_goings]
+OTHERS: list[Callable] = [same_words, flood, removals]
 
 HYBRID = [
     {"q": text, "mode": "hybrid", **more}
@@ -149,16 +149,16 @@ QUESTIONS = [
 async def services(folder, database):
     given = {"POSTROOM_DATA_DIR": str(folder), **database}
     async with open_app(read_settings(given).settings) as app:
-        yield replace(app, services=replace(app.services, embedder=Directions()))
+        yield replace(app, services=replace(app.services, embedder=WordVectors()))
 
 
 async def answers(folder, database, seed, others):
-    """All that a limited key is told, with what it has itself and what others have."""
+    """All answers for a limited key, with its own mail and that of others."""
     async with services(folder, database) as app:
         ctx = app.context(OWNER)
         chance = random.Random(seed)
         other, inbox = await new_inbox(ctx, "other"), await new_inbox(ctx)
-        async with visiting(app, await app.owner_key() or "") as owner:
+        async with rest_client(app, await app.owner_key() or "") as owner:
             limits = {"inboxes": [inbox.id], "namespaces": ["mine"]}
             made = await owner.post("/v1/keys", name="k", scopes=["read", "admin"], **limits)
             for turn in range(OWN):
@@ -173,7 +173,7 @@ async def answers(folder, database, seed, others):
                 query = {"q": "tea zebra", "mode": "hybrid", "inbox_id": other.id}
                 await owner.get("/v1/search/messages", **query)
             await others(ctx, other, OWN)
-        async with visiting(app, made["key"]) as limited:
+        async with rest_client(app, made["key"]) as limited:
             told = {
                 (path, json.dumps(query)): await walked(limited, path, query, inbox.id)
                 for path, query in QUESTIONS
@@ -191,7 +191,7 @@ async def each_message(rest, inbox_id):
 
 
 async def walked(rest, path, query, inbox_id):
-    """Every page of an answer, without what is random or tells the time."""
+    """Every page of an answer, without random ids and times."""
     given = {name: inbox_id if value == "INBOX" else value for name, value in query.items()}
     names, pages, cursor = {}, [], {}
     while True:
@@ -215,7 +215,7 @@ def without_chance(text, names):
 
 @pytest.mark.parametrize("others", OTHERS)
 @pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_what_others_have_changes_no_answer(tmp_path, seed, others):
+async def test_mail_of_others_changes_no_answer(tmp_path, seed, others):
     alone = await answers(tmp_path / "alone", {}, seed, nothing)
     among_others = await answers(tmp_path / "among", {}, seed, others)
 
@@ -227,7 +227,7 @@ async def test_what_others_have_changes_no_answer(tmp_path, seed, others):
 
 
 @pytest.mark.parametrize("others", OTHERS)
-async def test_nor_on_postgresql(tmp_path, postgres_server, others):
+async def test_mail_of_others_changes_no_answer_on_postgresql(tmp_path, postgres_server, others):
     urls = [postgres_server.new_database() for _ in range(2)]
     alone, among_others = [
         await answers(tmp_path / name, {"POSTROOM_DATABASE_URL": url}, 7, who)
@@ -241,8 +241,8 @@ async def test_nor_on_postgresql(tmp_path, postgres_server, others):
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
-async def test_what_others_remove_between_two_pages_changes_nothing(tmp_path, request, engine):
-    """So much of it that the index is laid out anew: their inbox was in the midst of our mail."""
+async def test_removals_by_others_between_two_pages_change_nothing(tmp_path, request, engine):
+    """Enough removals to rebuild the index, with mail stored between ours."""
     database = {}
     if engine == "postgresql":
         server = request.getfixturevalue("postgres_server")
@@ -250,13 +250,13 @@ async def test_what_others_remove_between_two_pages_changes_nothing(tmp_path, re
     async with services(tmp_path, database) as app:
         ctx, chance = app.context(OWNER), random.Random(5)
         other, inbox = await new_inbox(ctx, "other"), await new_inbox(ctx)
-        async with visiting(app, await app.owner_key() or "") as owner:
+        async with rest_client(app, await app.owner_key() or "") as owner:
             made = await owner.post("/v1/keys", name="k", scopes=["read"], inboxes=[inbox.id])
             for turn in range(OWN):
                 await same_words(ctx, other, turn)
                 await deliver(ctx, inbox, a_mail(chance, turn))
                 await owner.get("/v1/search/messages", q="tea", mode="hybrid")
-        async with visiting(app, made["key"]) as limited:
+        async with rest_client(app, made["key"]) as limited:
             before = [await first_page(limited, query, inbox.id) for query in HYBRID]
             rests = [await pages_after(limited, *page) for page in before]
             await call(ctx, delete_inbox, {"inbox_id": other.id, "force": True})

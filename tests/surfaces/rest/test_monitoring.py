@@ -1,4 +1,4 @@
-"""What a server tells of itself: all to this machine, and elsewhere only to who has a key."""
+"""Metrics and readiness: full details for loopback and keys, a status for others."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pytest
 from postroom.errors import StorageFull
 from postroom.surfaces.rest.server import build
 from tests.servers.postroom import running
-from tests.surfaces.rest.conftest import BASE, visiting
-from tests.surfaces.rest.test_pages import Failing, with_store
+from tests.surfaces.rest.conftest import BASE, rest_client
+from tests.surfaces.rest.test_pages import UnreachableStore, with_store
 
 REASON = "no space left on /var/lib/postroom"
 
 
 @pytest.fixture(scope="module")
 def server_with(tmp_path_factory):
-    """Starts a server; tests with the same settings share one."""
+    """Start a server; tests with the same settings share one."""
     servers = {}
     with ExitStack() as stack:
 
@@ -71,7 +71,7 @@ def test_metrics_need_a_key_beyond_this_machine(server_with, settings, headers, 
         for page in ("/healthz", "/readyz"):
             answer = client.get(page)
             assert 200 == answer.status_code
-            is_told = page == "/readyz" and status == 200  # a program of this machine
+            is_told = page == "/readyz" and status == 200  # a program on this machine
             more = {"version", "installation"} if is_told else set()
             assert {"status", *more} == answer.json().keys()
 
@@ -83,7 +83,7 @@ PASSED_ON = """
 """
 
 
-def test_whatever_a_proxy_adds_says_that_it_is_not_this_machine(server_with):
+def test_any_proxy_header_means_another_machine(server_with):
     with httpx2.Client(base_url=server_with().url, timeout=60) as client:
         told = {
             name: client.get("/metrics", headers={name.lower(): "x"}).status_code
@@ -99,8 +99,8 @@ def served_everywhere(app):
 
 
 @pytest.mark.parametrize("who", ["nobody", "a reader", "another machine"])
-async def test_why_it_is_not_ready_is_told_to_this_machine_and_to_keys(app, key, who):
-    broken = with_store(app, Failing(StorageFull(REASON)))
+async def test_the_reason_of_not_ready_is_shown_to_loopback_and_keys(app, key, who):
+    broken = with_store(app, UnreachableStore(StorageFull(REASON)))
     asgi = build(broken if who == "another machine" else served_everywhere(broken))
     headers = {"X-API-Key": key} if who == "a reader" else {}
     client = ("192.0.2.7", 1234) if who == "another machine" else ("127.0.0.1", 1234)
@@ -114,11 +114,11 @@ async def test_why_it_is_not_ready_is_told_to_this_machine_and_to_keys(app, key,
     assert ("a reader" == who) == (REASON in response.text)
 
 
-async def test_with_a_wrong_key_nothing_is_told(app):
-    broken = with_store(app, Failing(StorageFull(REASON)))
+async def test_a_wrong_key_shows_no_details(app):
+    broken = with_store(app, UnreachableStore(StorageFull(REASON)))
     broken.services.store.key_by_hash = app.services.store.key_by_hash
 
-    async with visiting(served_everywhere(broken), "wrong") as rest:
+    async with rest_client(served_everywhere(broken), "wrong") as rest:
         response = await rest.send("GET", "/readyz")
 
     assert 401 == response.status_code
@@ -130,7 +130,7 @@ async def test_the_outbox_says_whether_it_is_paused(app, rest, inbox):
     await rest.post("/v1/outbox/pause")
     paused = await rest.get("/v1/outbox")
     made = await rest.post("/v1/keys", name="x", scopes=["read"], inboxes=[inbox.id])
-    async with visiting(app, made["key"]) as limited:
+    async with rest_client(app, made["key"]) as limited:
         theirs = await limited.get("/v1/outbox")
     await rest.post("/v1/outbox/resume")
     after = await rest.get("/v1/outbox")

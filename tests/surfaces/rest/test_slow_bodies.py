@@ -1,4 +1,4 @@
-"""Whoever lets us wait for the body of a request keeps nobody else waiting."""
+"""Request bodies that do not arrive do not block other requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from postroom.surfaces.mcp.server import http_app
 from postroom.surfaces.rest import surface
 from postroom.surfaces.rest.access import AccessControl
 from postroom.surfaces.rest.server import build
-from tests.surfaces.rest.conftest import visiting
+from tests.surfaces.rest.conftest import rest_client
 
 STALLED = MAX_AT_ONCE + 2
 
@@ -63,11 +63,11 @@ async def stalled(port, path, key=None, count=STALLED):
         ("/mcp", True),
     ],
 )
-async def test_bodies_that_do_not_come_shut_nobody_out(services, serving, path, has_key):
+async def test_stalled_bodies_do_not_block_other_clients(services, serving, path, has_key):
     owner = await services.owner_key() or ""
     endpoint = http_app(services, AccessControl.of(services, no_auth=False))
     asgi = build(services, mounts={"/mcp": endpoint}, lifespans=[endpoint.lifespan])
-    async with visiting(services, owner) as rest:
+    async with rest_client(services, owner) as rest:
         reader = await rest.post("/v1/keys", name="reader", scopes=["read"])
     async with (
         serving(asgi) as port,
@@ -82,15 +82,13 @@ async def test_bodies_that_do_not_come_shut_nobody_out(services, serving, path, 
 
 
 async def _answer(client, url):
-    """Ask until there is room: for as long as we look at the keys of the others, there is none."""
+    """Retry until there is capacity: while the keys of the others are verified, there is none."""
     while (response := await client.get(url)).status_code == 503:
         pass
     return response.status_code
 
 
-async def test_a_body_that_does_not_come_is_given_up_and_the_connection_ends(
-    services, serving, monkeypatch
-):
+async def test_a_stalled_body_times_out_and_closes_the_connection(services, serving, monkeypatch):
     def impatient(key_id):
         return replace(keyed_client(key_id), silence_s=0.01)
 
@@ -116,7 +114,7 @@ async def test_a_body_that_does_not_come_is_given_up_and_the_connection_ends(
         ("ses", {"Content-Length": "2000000"}, 413),
     ],
 )
-async def test_what_the_headers_give_away_is_refused_before_the_body_is_read(
+async def test_errors_in_headers_are_reported_before_the_body_is_read(
     services, provider, headers, status
 ):
     read = []
@@ -125,7 +123,7 @@ async def test_what_the_headers_give_away_is_refused_before_the_body_is_read(
         read.append(1)
         yield b"{}"
 
-    async with visiting(services, None) as rest:
+    async with rest_client(services, None) as rest:
         problem = await rest.problem(
             "POST", f"/v1/inbound/{provider}", content=content(), headers=headers
         )

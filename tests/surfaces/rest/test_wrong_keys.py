@@ -1,4 +1,4 @@
-"""Wrong keys: whoever guesses is slowed down, and nobody else."""
+"""Wrong keys are delayed and then refused, without affecting other clients."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def server(request, tmp_path_factory):
         yield server
 
 
-async def test_300_wrong_keys_are_slowed_down_then_put_off_and_a_right_one_is_not(server):
+async def test_300_wrong_keys_are_delayed_then_refused_and_a_valid_one_is_not(server):
     async with httpx2.AsyncClient(base_url=server.url, timeout=PATIENCE_S) as client:
 
         async def guess(number, path="/v1/inboxes"):
@@ -68,7 +68,7 @@ async def test_300_wrong_keys_are_slowed_down_then_put_off_and_a_right_one_is_no
     assert "pk_wrong" not in server.log
 
 
-async def test_clients_of_a_trusted_proxy_are_counted_apart(tmp_path):
+async def test_clients_of_a_trusted_proxy_are_counted_separately(tmp_path):
     with running(tmp_path / "data", POSTROOM_TRUSTED_PROXIES="127.0.0.1,10.1.0.0/16") as server:
         async with httpx2.AsyncClient(base_url=server.url, timeout=PATIENCE_S) as client:
 
@@ -102,7 +102,7 @@ async def test_clients_of_a_trusted_proxy_are_counted_apart(tmp_path):
         ("", ["198.51.100.7"], ""),
     ],
 )
-def test_the_address_of_a_client_is_the_last_that_is_no_trusted_proxy(peer, forwarded, expected):
+def test_the_client_address_is_the_last_untrusted_one(peer, forwarded, expected):
     trusted = (ip_network("127.0.0.0/8"), ip_network("10.1.0.0/16"))
     settings = Settings(data_dir=Path("data"), trusted_proxies=trusted)
     access = AccessControl(
@@ -115,7 +115,7 @@ def test_the_address_of_a_client_is_the_last_that_is_no_trusted_proxy(peer, forw
     assert expected == client_of(scope) == scope["client"][0]
 
 
-async def test_who_is_forwarded_does_not_matter(server):
+async def test_forwarded_addresses_of_untrusted_clients_are_ignored(server):
     async with httpx2.AsyncClient(base_url=server.url, timeout=PATIENCE_S) as client:
 
         async def guess(number):
@@ -128,7 +128,7 @@ async def test_who_is_forwarded_does_not_matter(server):
 
 
 class Clock:
-    """Time that passes when it is told to."""
+    """A clock that advances when it sleeps."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -149,7 +149,7 @@ def clock(monkeypatch):
 
 
 async def looked_up(attempts, address, key, *, is_right=False) -> bool:
-    """Whether a key is looked up at all; a wrong one is refused as the surface does it."""
+    """Whether a key is looked up; a wrong one is then recorded as the surface does."""
     was = False
     with contextlib.suppress(RateLimited):
         try:
@@ -164,7 +164,7 @@ async def looked_up(attempts, address, key, *, is_right=False) -> bool:
 
 
 async def refused(attempts, address, times, key="") -> int:
-    """How often a wrong key was answered at all: another each time, or the same."""
+    """How many wrong keys were looked up: a new one each time, or the same."""
     answered = 0
     for number in range(times):
         try:
@@ -175,7 +175,7 @@ async def refused(attempts, address, times, key="") -> int:
     return answered
 
 
-async def test_the_wait_grows_up_to_a_second(clock):
+async def test_the_delay_grows_up_to_a_second(clock):
     attempts = Attempts(9, clock)
 
     assert MOST == await refused(attempts, "192.0.2.1", MOST + 9)
@@ -185,7 +185,7 @@ async def test_the_wait_grows_up_to_a_second(clock):
     assert [1.0] * 9 == clock.waited[MOST - FREE :]
 
 
-async def test_the_same_wrong_key_again_and_again_waits_a_little_and_is_answered(clock):
+async def test_a_repeated_wrong_key_is_delayed_and_answered(clock):
     attempts = Attempts(9, clock)
 
     assert 500 == await refused(attempts, "192.0.2.1", 500, key="pk_old")
@@ -203,7 +203,7 @@ async def test_five_wrong_keys_in_turn_are_guesses(clock):
         await attempts.refuse("192.0.2.1", "pk_0")
 
 
-async def test_time_forgives(clock):
+async def test_failures_are_forgotten_over_time(clock):
     attempts = Attempts(9, clock)
     await refused(attempts, "192.0.2.1", 1_000)
     with pytest.raises(RateLimited) as limited:
@@ -217,7 +217,7 @@ async def test_time_forgives(clock):
     assert [] == clock.waited
 
 
-async def test_one_address_says_nothing_of_another(clock):
+async def test_addresses_are_counted_separately(clock):
     attempts = Attempts(9, clock)
     await refused(attempts, "192.0.2.1", 50)
     clock.waited.clear()
@@ -226,7 +226,7 @@ async def test_one_address_says_nothing_of_another(clock):
     assert [] == clock.waited
 
 
-async def test_many_addresses_together_guess_no_faster(clock):
+async def test_many_addresses_together_have_a_common_limit(clock):
     attempts = Attempts(9, clock)
     for number in range(1_000):
         await attempts.refuse(f"2001:db8:{number:x}::1", "pk_x")
@@ -234,7 +234,7 @@ async def test_many_addresses_together_guess_no_faster(clock):
     assert 1.0 == clock.waited[-1]
 
 
-async def test_a_table_of_one_size_holds_any_number_of_addresses(clock):
+async def test_the_table_of_addresses_has_a_fixed_size(clock):
     attempts = Attempts(9, clock)
     size = attempts._words.nbytes
     for number in range(20_000):
@@ -245,7 +245,7 @@ async def test_a_table_of_one_size_holds_any_number_of_addresses(clock):
     assert MOST == await refused(attempts, "192.0.2.1", MOST + 5)
 
 
-async def test_the_log_is_told_of_an_address_once_a_minute_and_not_of_too_many(clock, caplog):
+async def test_log_entries_about_addresses_are_limited(clock, caplog):
     attempts = Attempts(9, clock)
     with caplog.at_level(logging.WARNING):
         await refused(attempts, "192.0.2.1", 100)
@@ -262,7 +262,9 @@ async def test_the_log_is_told_of_an_address_once_a_minute_and_not_of_too_many(c
 
 
 @pytest.mark.parametrize("is_at_once", [True, False])
-async def test_above_the_limit_no_key_is_looked_up_that_was_not_right_from_there(clock, is_at_once):
+async def test_above_the_limit_only_keys_that_were_valid_from_an_address_are_looked_up(
+    clock, is_at_once
+):
     attempts = Attempts(1_000, clock)
     assert await looked_up(attempts, "192.0.2.1", "pk_right", is_right=True)
     guesses = [looked_up(attempts, "192.0.2.1", f"pk_{number}") for number in range(500)]
@@ -280,7 +282,7 @@ async def test_above_the_limit_no_key_is_looked_up_that_was_not_right_from_there
     assert await looked_up(attempts, "192.0.2.1", "pk_other_right", is_right=True)
 
 
-async def test_a_guesser_that_goes_on_for_an_hour_has_no_more_looked_up(clock):
+async def test_an_hour_of_guessing_gets_no_more_lookups(clock):
     attempts, count = Attempts(1_000, clock), 0
     for number in range(36_000):
         clock.now += 0.1
@@ -289,7 +291,7 @@ async def test_a_guesser_that_goes_on_for_an_hour_has_no_more_looked_up(clock):
     assert count <= MOST + 1_800
 
 
-async def test_a_key_that_is_right_no_more_counts_like_any_other(clock):
+async def test_a_key_that_is_no_longer_valid_counts_as_wrong(clock):
     attempts = Attempts(1_000, clock)
     await looked_up(attempts, "192.0.2.1", "pk_right", is_right=True)
     assert await looked_up(attempts, "192.0.2.1", "pk_right")
@@ -299,7 +301,7 @@ async def test_a_key_that_is_right_no_more_counts_like_any_other(clock):
     assert not await looked_up(attempts, "192.0.2.1", "pk_right", is_right=True)
 
 
-async def test_right_keys_cost_nothing_however_many_there_are(clock):
+async def test_valid_keys_are_not_delayed(clock):
     attempts = Attempts(0, clock)
     for number in range(20_000):
         clock.now += 0.001
@@ -310,7 +312,7 @@ async def test_right_keys_cost_nothing_however_many_there_are(clock):
 
 
 @pytest.mark.parametrize("keys", [["one"] * 200, [f"key-{n}" for n in range(200)]])
-async def test_many_clients_begin_at_once_with_right_keys(clock, keys):
+async def test_many_clients_can_start_at_once_with_valid_keys(clock, keys):
     attempts = Attempts(9, clock)
 
     begun = 0
@@ -322,7 +324,7 @@ async def test_many_clients_begin_at_once_with_right_keys(clock, keys):
     assert 201 == begun
 
 
-async def test_a_lookup_that_fails_for_another_reason_counts_nothing(clock):
+async def test_a_failed_lookup_does_not_count(clock):
     attempts = Attempts(9, clock)
     for number in range(100):
         with pytest.raises(OSError, match="disk"), attempts.lookup("192.0.2.1", f"pk_{number}"):
@@ -331,7 +333,7 @@ async def test_a_lookup_that_fails_for_another_reason_counts_nothing(clock):
     assert await looked_up(attempts, "192.0.2.1", "pk_x")
 
 
-async def test_if_nobody_more_can_wait_no_key_is_looked_up(monkeypatch):
+async def test_if_the_queue_is_full_no_key_is_looked_up(monkeypatch):
     attempts = Attempts(3)
     monkeypatch.setattr(module, "_delay", lambda score: 30.0)
     waiting = [asyncio.create_task(attempts.refuse(f"192.0.2.{n}", "pk")) for n in range(3)]
@@ -346,8 +348,8 @@ async def test_if_nobody_more_can_wait_no_key_is_looked_up(monkeypatch):
         task.cancel()
 
 
-async def test_400_connections_have_no_more_keys_looked_up_than_one(tmp_path):
-    """What a right key that was not used from here is told does not say that it is one."""
+async def test_400_connections_get_no_more_lookups_than_one(tmp_path):
+    """A valid key that was not used from this address gets the same response as a wrong one."""
     with running(tmp_path / "data") as server:
         async with httpx2.AsyncClient(base_url=server.url, timeout=PATIENCE_S) as client:
             owner = {"Authorization": f"Bearer {server.key}"}
@@ -377,15 +379,13 @@ async def test_400_connections_have_no_more_keys_looked_up_than_one(tmp_path):
         ("testclient", "unknown"),
     ],
 )
-def test_an_address_of_ipv6_stands_for_its_network(address, network):
+def test_ipv6_addresses_are_counted_by_network(address, network):
     assert network == network_of(address)
 
 
 @pytest.mark.parametrize("every_s", [0.25, 1, 2, 4])
 @pytest.mark.parametrize("asks_every_s", [None, 1, 3])
-async def test_a_right_key_gets_in_after_what_it_was_told_whatever_comes_in_the_meantime(
-    clock, every_s, asks_every_s
-):
+async def test_a_valid_key_is_accepted_after_its_retry_after(clock, every_s, asks_every_s):
     attempts, number = Attempts(9, clock), 0
     for number in range(40):
         await looked_up(attempts, "192.0.2.1", f"pk_{number}")
@@ -405,7 +405,7 @@ async def test_a_right_key_gets_in_after_what_it_was_told_whatever_comes_in_the_
     assert await looked_up(attempts, "192.0.2.1", "pk_right", is_right=True)
 
 
-async def test_guesses_that_come_again_are_looked_up_slowly(clock):
+async def test_repeated_guesses_are_delayed(clock):
     attempts = Attempts(9, clock)
     for number in range(40):
         await looked_up(attempts, "192.0.2.1", f"pk_{number}")
@@ -424,7 +424,7 @@ async def test_guesses_that_come_again_are_looked_up_slowly(clock):
     assert FREE <= len(found) <= FREE + 60
 
 
-async def test_a_right_key_does_not_raise_the_score_of_its_address(clock):
+async def test_a_valid_key_does_not_count_against_its_address(clock):
     attempts = Attempts(9, clock)
     for number in range(MOST):
         await looked_up(attempts, "192.0.2.1", f"pk_{number}")

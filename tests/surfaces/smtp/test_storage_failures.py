@@ -1,4 +1,4 @@
-"""Mail is acknowledged only when it is kept, whatever goes wrong meanwhile."""
+"""Mail is acknowledged only once it is stored, whatever fails."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ from tests.surfaces.smtp.conftest import Client, connect
 from tests.surfaces.smtp.mails import MAIL, subjects
 
 
-async def test_a_disk_that_fails_while_a_mail_comes_says_try_again(
-    app: App, inbox: Inbox, tmp_path: Path
-) -> None:
+async def test_a_disk_failure_is_a_temporary_error(app: App, inbox: Inbox, tmp_path: Path) -> None:
     settings = replace(app.settings, smtp_listen="127.0.0.1:0", data_dir=tmp_path / "gone")
     async with listening(replace(app, settings=settings)) as listener:
         assert listener is not None
@@ -35,7 +33,7 @@ async def test_a_disk_that_fails_while_a_mail_comes_says_try_again(
     assert [] == await subjects(app)
 
 
-async def test_a_full_disk_says_try_again_and_later_takes_it(
+async def test_a_full_disk_is_a_temporary_error(
     app: App, client: Client, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put = app.services.blobs.put
@@ -53,7 +51,7 @@ async def test_a_full_disk_says_try_again_and_later_takes_it(
     assert [b"452 4.3.1", b"250 2.0.0"] == [first[:9], second[:9]]
 
 
-async def test_an_inbox_that_is_gone_harms_nobody_else_in_the_lot(
+async def test_a_removed_inbox_does_not_affect_other_mail_of_the_batch(
     app: App, listener: Listener, inbox: Inbox
 ) -> None:
     gone = await new_inbox(app.services, "gone")
@@ -73,7 +71,7 @@ async def test_an_inbox_that_is_gone_harms_nobody_else_in_the_lot(
 
 
 @pytest.mark.parametrize("hello", [b"LHLO me", b"EHLO me"])
-async def test_an_inbox_that_is_gone_takes_the_mail_from_no_other(
+async def test_a_removed_inbox_does_not_affect_other_recipients(
     app: App, client: Client, inbox: Inbox, hello: bytes
 ) -> None:
     gone, other = await new_inbox(app.services, "gone"), await new_inbox(app.services, "other")
@@ -96,7 +94,7 @@ async def test_an_inbox_that_is_gone_takes_the_mail_from_no_other(
     assert b"221" == (await client.say(b"QUIT"))[:3]
 
 
-async def test_mail_for_nobody_who_is_left_is_refused(
+async def test_mail_for_removed_inboxes_only_is_refused(
     app: App, client: Client, inbox: Inbox
 ) -> None:
     await client.begin(inbox.address)
@@ -105,13 +103,13 @@ async def test_mail_for_nobody_who_is_left_is_refused(
     assert b"550 5.1.1" == (await client.send(MAIL + b".\r\n"))[:9]
 
 
-def test_who_may_get_it_later_makes_the_sender_try_again() -> None:
+def test_a_recipient_with_a_temporary_failure_is_retried() -> None:
     assert "451 x" == combined_reply(["250 a", "451 x", "550 y"])
     assert "250 a" == combined_reply(["550 y", "250 a", "250 b"])
     assert "550 y" == combined_reply(["550 y", "550 y"])
 
 
-async def test_a_client_that_leaves_in_the_middle_leaves_nothing(
+async def test_a_client_that_disconnects_leaves_nothing(
     app: App, listener: Listener, inbox: Inbox
 ) -> None:
     for place in range(0, len(MAIL), 37):

@@ -1,4 +1,4 @@
-"""What providers post, signed as they sign it."""
+"""Requests of the mail providers, signed as they sign them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 from postroom.app import App
 from postroom.model.view import EVERYTHING
 from tests.mails import mail
-from tests.surfaces.rest.conftest import Rest
+from tests.surfaces.rest.conftest import RestClient
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 TOPIC = "arn:aws:sns:eu-west-1:123456789012:mail"
@@ -44,20 +44,22 @@ def amazon_certificate() -> bytes:
 
 
 @dataclass(frozen=True)
-class Post:
-    """A posting, ready to be sent."""
+class ProviderRequest:
+    """A request that is ready to be sent."""
 
     provider: str
     body: bytes
     headers: dict[str, str]
     query: str = ""
 
-    async def to(self, rest: Rest) -> httpx2.Response:
+    async def to(self, rest: RestClient) -> httpx2.Response:
         path = f"/v1/inbound/{self.provider}{self.query}"
         return await rest.send("POST", path, content=self.body, headers=self.headers)
 
 
-def form(fields: dict[str, str | bytes], files: dict[str, tuple[str, str, bytes]]) -> Post:
+def form(
+    fields: dict[str, str | bytes], files: dict[str, tuple[str, str, bytes]]
+) -> ProviderRequest:
     """A multipart form as these providers send it."""
     parts = []
     for name, value in fields.items():
@@ -67,7 +69,7 @@ def form(fields: dict[str, str | bytes], files: dict[str, tuple[str, str, bytes]
         head = f'Content-Disposition: form-data; name="{name}"; filename="{filename}"'
         parts.append((f"{head}\r\nContent-Type: {kind}", content))
     body = b"".join(b"--xYzZY\r\n" + h.encode() + b"\r\n\r\n" + c + b"\r\n" for h, c in parts)
-    return Post(
+    return ProviderRequest(
         "", body + b"--xYzZY--\r\n", {"Content-Type": "multipart/form-data; boundary=xYzZY"}
     )
 
@@ -78,7 +80,7 @@ def mailgun_signature(at: datetime, token: str = "a" * 50) -> dict[str, str]:
     return {"timestamp": timestamp, "token": token, "signature": digest.hexdigest()}
 
 
-def mailgun(at: datetime = NOW, subject: str = "Hello from afar") -> Post:
+def mailgun(at: datetime = NOW, subject: str = "Hello from afar") -> ProviderRequest:
     headers = [["From", "Ana <ana@example.com>"], ["Subject", subject], ["Message-Id", "<1@x.org>"]]
     fields = {
         "recipient": "bo@postroom.localhost",
@@ -100,9 +102,9 @@ def mailgun(at: datetime = NOW, subject: str = "Hello from afar") -> Post:
     return replace(form(fields, files), provider="mailgun")
 
 
-def mailgun_mime(at: datetime = NOW) -> Post:
+def mailgun_mime(at: datetime = NOW) -> ProviderRequest:
     fields = {"recipient": "bo@postroom.localhost", "body-mime": RAW, **mailgun_signature(at)}
-    return Post(
+    return ProviderRequest(
         "mailgun",
         urlencode(fields).encode(),
         {"Content-Type": "application/x-www-form-urlencoded"},
@@ -110,7 +112,7 @@ def mailgun_mime(at: datetime = NOW) -> Post:
     )
 
 
-def signed_sendgrid(post: Post, at: datetime) -> Post:
+def signed_sendgrid(post: ProviderRequest, at: datetime) -> ProviderRequest:
     timestamp = str(int(at.timestamp()))
     signature = SENDGRID.sign(timestamp.encode() + post.body, ec.ECDSA(hashes.SHA256()))
     headers = {
@@ -120,7 +122,7 @@ def signed_sendgrid(post: Post, at: datetime) -> Post:
     return replace(post, provider="sendgrid", headers={**post.headers, **headers})
 
 
-def sendgrid(at: datetime = NOW) -> Post:
+def sendgrid(at: datetime = NOW) -> ProviderRequest:
     fields = {
         "headers": (
             "From: Ana <ana@example.com>\nSubject: Hello\n from afar\nMessage-ID: <1@x.org>\n"
@@ -137,12 +139,12 @@ def sendgrid(at: datetime = NOW) -> Post:
     return signed_sendgrid(form(fields, files), at)
 
 
-def sendgrid_raw(at: datetime = NOW) -> Post:
+def sendgrid_raw(at: datetime = NOW) -> ProviderRequest:
     envelope = json.dumps({"to": ["bo@postroom.localhost"], "from": "ana@example.com"})
     return signed_sendgrid(form({"email": RAW, "envelope": envelope}, {}), at)
 
 
-def postmark(**more: object) -> Post:
+def postmark(**more: object) -> ProviderRequest:
     body = {
         "FromName": "Ana",
         "From": "Ana <ana@example.com>",
@@ -166,12 +168,12 @@ def postmark(**more: object) -> Post:
     }
     login = base64.b64encode(b"postmark:canary-of-postmark").decode()
     headers = {"Authorization": f"Basic {login}", "Content-Type": "application/json"}
-    return Post("postmark", json.dumps(body).encode(), headers)
+    return ProviderRequest("postmark", json.dumps(body).encode(), headers)
 
 
 def resend(
     at: datetime = NOW, kind: str = "email.received", to: str = "bo@postroom.localhost"
-) -> Post:
+) -> ProviderRequest:
     body = json.dumps(
         {
             "type": kind,
@@ -196,10 +198,10 @@ def resend(
         "svix-signature": f"v1,AAAA v1,{base64.b64encode(digest).decode()}",
         "Content-Type": "application/json",
     }
-    return Post("resend", body, headers)
+    return ProviderRequest("resend", body, headers)
 
 
-def sns(at: datetime = NOW, to: str = "bo@postroom.localhost", **more: str) -> Post:
+def sns(at: datetime = NOW, to: str = "bo@postroom.localhost", **more: str) -> ProviderRequest:
     content = base64.b64encode(RAW).decode()
     receipt = {
         "recipients": [to],
@@ -224,10 +226,12 @@ def sns(at: datetime = NOW, to: str = "bo@postroom.localhost", **more: str) -> P
     kind = hashes.SHA1() if notice["SignatureVersion"] == "1" else hashes.SHA256()
     signature = AMAZON.sign(signed, padding.PKCS1v15(), kind)
     notice["Signature"] = base64.b64encode(signature).decode()
-    return Post("ses", json.dumps(notice).encode(), {"Content-Type": "text/plain; charset=UTF-8"})
+    return ProviderRequest(
+        "ses", json.dumps(notice).encode(), {"Content-Type": "text/plain; charset=UTF-8"}
+    )
 
 
-def subscription() -> Post:
+def subscription() -> ProviderRequest:
     url = "https://sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription&Token=t"
     post = sns(Type="SubscriptionConfirmation", Token="t", SubscribeURL=url, Subject="")
     notice = json.loads(post.body)
@@ -251,7 +255,7 @@ SIGNED = {"mailgun": mailgun, "sendgrid": sendgrid, "resend": resend, "ses": sns
 
 
 async def stored(services: App, answer: httpx2.Response):
-    """The message that an answer speaks of."""
+    """The message that a response names."""
     assert 200 == answer.status_code, answer.text
     (received,) = answer.json()["messages"]
     return await services.services.store.message(received["message_id"], EVERYTHING)

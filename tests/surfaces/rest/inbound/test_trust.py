@@ -1,4 +1,4 @@
-"""What a provider has not signed, or not now, is refused."""
+"""Requests without a valid and current signature are refused."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from datetime import timedelta
 import pytest
 
 from postroom.app import open_app
-from tests.surfaces.rest.conftest import visiting
-from tests.surfaces.rest.inbound.postings import (
+from tests.surfaces.rest.conftest import rest_client
+from tests.surfaces.rest.inbound.provider_requests import (
     NOW,
     SIGNED,
     TOPIC,
-    Post,
+    ProviderRequest,
     mailgun,
     mailgun_mime,
     postmark,
@@ -26,14 +26,14 @@ from tests.surfaces.rest.inbound.postings import (
 
 @pytest.mark.parametrize("provider", SIGNED)
 @pytest.mark.parametrize("hours", [-2, 2])
-async def test_what_was_signed_at_another_time_is_refused(stranger, provider, hours):
+async def test_an_old_or_future_signature_is_refused(stranger, provider, hours):
     answer = await SIGNED[provider](NOW + timedelta(hours=hours)).to(stranger)
 
     assert (401, "unauthenticated") == (answer.status_code, answer.json()["code"])
 
 
-def tampered(post: Post) -> Iterator[Post]:
-    """A posting with one byte of each place changed."""
+def tampered(post: ProviderRequest) -> Iterator[ProviderRequest]:
+    """Copies of a request, each with one changed byte."""
     for at in (0, len(post.body) // 2, len(post.body) - 1):
         yield replace(post, body=post.body[:at] + bytes([post.body[at] ^ 1]) + post.body[at + 1 :])
     for name, value in post.headers.items():
@@ -67,7 +67,7 @@ async def test_a_changed_notice_of_amazon_is_refused(stranger):
         "https://s3.eu-west-1.amazonaws.com/x.pem",
     ],
 )
-async def test_a_certificate_from_elsewhere_is_not_even_read(stranger, world, place):
+async def test_a_certificate_of_another_host_is_not_fetched(stranger, world, place):
     answer = await sns(SigningCertURL=place).to(stranger)
 
     assert 401 == answer.status_code
@@ -81,7 +81,7 @@ async def test_a_topic_that_is_not_ours_is_refused(stranger, world):
     assert [] == world.requests
 
 
-async def test_amazon_signs_in_two_ways(stranger):
+async def test_both_signature_versions_of_amazon_are_accepted(stranger):
     assert "received" == (await sns(SignatureVersion="2").to(stranger)).json()["status"]
 
 
@@ -94,7 +94,7 @@ async def test_a_subscription_to_our_topic_is_confirmed(stranger, world):
     )
 
 
-async def test_a_token_of_mailgun_is_good_for_one_mail(stranger):
+async def test_a_token_of_mailgun_is_valid_for_one_mail(stranger):
     await mailgun().to(stranger)
 
     answer = await mailgun(subject="Another").to(stranger)
@@ -102,14 +102,14 @@ async def test_a_token_of_mailgun_is_good_for_one_mail(stranger):
     assert 401 == answer.status_code
 
 
-async def test_a_token_of_mailgun_is_known_by_another_process_until_it_is_too_old(services):
-    async with visiting(services, None) as before:
+async def test_used_tokens_of_mailgun_are_shared_between_processes(services):
+    async with rest_client(services, None) as before:
         await mailgun().to(before)
     settings = services.settings
     async with open_app(settings) as again:
         await again.services.store.remove_expired_leases(NOW)
         other = replace(again, services=replace(again.services, clock=lambda: NOW))
-        async with visiting(other, None) as after:
+        async with rest_client(other, None) as after:
             same = await mailgun().to(after)
             forged = await mailgun(subject="Another").to(after)
 
@@ -134,7 +134,7 @@ async def test_postmark_with_another_password_is_refused(stranger, login):
     assert 401 == answer.status_code
 
 
-async def test_a_token_of_mailgun_is_for_the_mail_however_it_is_written_down(stranger):
+async def test_a_token_of_mailgun_identifies_the_mail_in_either_form(stranger):
     first, again = mailgun(), mailgun()
     other = again.body.replace(b"xYzZY", b"another")
     kind = {"Content-Type": "multipart/form-data; boundary=another"}
