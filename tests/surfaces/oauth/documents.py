@@ -1,4 +1,4 @@
-"""A host of client ID metadata documents, over TLS, that may answer with anything."""
+"""A TLS host of client ID metadata documents with arbitrary responses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.servers.https import HttpsPages
 
 @dataclass
 class DocumentHost(HttpsPages):
-    """Raw answers by path; after an answer that is not whole, it sends byte after byte."""
+    """Raw responses by path; after an incomplete response, it sends single bytes."""
 
     answers: dict[str, bytes] = field(default_factory=dict)
     paths: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""MCP clients in a browser: pages of other origins sign in and call `/mcp`, and nothing else."""
+"""MCP clients in a browser: other origins may sign in and call `/mcp`, and nothing else."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from playwright.async_api import Page
 
 from tests.servers.web import HttpResponse, WebServer
-from tests.surfaces.oauth.conftest import CALLBACK, Program, decide, parameters
+from tests.surfaces.oauth.conftest import CALLBACK, OAuthClient, decide, parameters
 from tests.surfaces.web.chromium import chromium
-from tests.surfaces.web.conftest import Office
+from tests.surfaces.web.conftest import WebInstallation
 
 PUBLIC = "http://mail.example.com"
 ELSEWHERE = "http://inspector.example.org"
@@ -62,17 +62,17 @@ def page_server() -> Iterator[WebServer]:
         yield one
 
 
-async def access_token(office: Office, url: str, **headers: str) -> str:
+async def access_token(installation: WebInstallation, url: str, **headers: str) -> str:
     async with (
-        httpx2.AsyncClient(base_url=office.url, headers=headers) as http,
-        office.visitor(Origin=url, **headers) as person,
+        httpx2.AsyncClient(base_url=installation.url, headers=headers) as http,
+        installation.new_user(Origin=url, **headers) as person,
     ):
-        program = Program(http, url)
-        await program.register()
-        await person.sign_in(link=await office.link())
-        told = parameters(await decide(person, program.authorize_path()))
-        await program.redeem(told["code"])
-    return str(program.tokens["access_token"])
+        oauth_client = OAuthClient(http, url)
+        await oauth_client.register()
+        await person.sign_in(link=await installation.link())
+        told = parameters(await decide(person, oauth_client.authorize_path()))
+        await oauth_client.redeem(told["code"])
+    return str(oauth_client.tokens["access_token"])
 
 
 async def run(page: Page, url: str, token: str) -> dict[str, Any]:
@@ -92,21 +92,23 @@ def check(told: dict[str, Any]) -> None:
 
 class TestOnThisMachine:
     async def test_a_page_of_another_port_signs_in_and_calls(
-        self, office: Office, page_server: WebServer
+        self, installation: WebInstallation, page_server: WebServer
     ) -> None:
-        token = await access_token(office, office.url)
+        token = await access_token(installation, installation.url)
         async with chromium() as browser:
             page = await (await browser.new_context()).new_page()
             await page.goto(page_server.url)
-            told = await run(page, office.url, token)
+            told = await run(page, installation.url, token)
 
         check(told)
 
     @pytest.mark.parametrize("path", ["/mcp", "/token", "/register"])
-    async def test_a_page_of_another_site_gets_no_leave(self, office: Office, path: str) -> None:
-        """It could make this machine try keys, and register clients, while somebody reads it."""
+    async def test_a_page_of_another_site_gets_no_cors_headers(
+        self, installation: WebInstallation, path: str
+    ) -> None:
+        """It could try keys and register clients from the user's browser."""
         asking = {"Origin": ELSEWHERE, "Access-Control-Request-Method": "POST"}
-        async with httpx2.AsyncClient(base_url=office.url) as http:
+        async with httpx2.AsyncClient(base_url=installation.url) as http:
             answers = [
                 await http.request("OPTIONS", path, headers=asking),
                 await http.post(path, headers={"Origin": ELSEWHERE, "Authorization": "Bearer x"}),
@@ -123,9 +125,11 @@ class TestUnderAPublicAddress:
         return {"POSTROOM_PUBLIC_URL": PUBLIC}
 
     @pytest.fixture
-    async def page(self, office: Office, page_server: WebServer) -> AsyncIterator[Page]:
-        """A page of another site; both names lead to this machine."""
-        places = {PUBLIC: office.url, ELSEWHERE: page_server.url}
+    async def page(
+        self, installation: WebInstallation, page_server: WebServer
+    ) -> AsyncIterator[Page]:
+        """A page of another site; both names resolve to this machine."""
+        places = {PUBLIC: installation.url, ELSEWHERE: page_server.url}
         rules = ",".join(
             f"MAP {urlsplit(name).hostname}:80 {urlsplit(url).netloc}"
             for name, url in places.items()
@@ -135,29 +139,31 @@ class TestUnderAPublicAddress:
             await page.goto(ELSEWHERE)
             yield page
 
-    async def test_a_page_of_any_site_signs_in_and_calls(self, office: Office, page: Page) -> None:
-        token = await access_token(office, PUBLIC, Host="mail.example.com")
+    async def test_a_page_of_any_site_can_sign_in_and_call(
+        self, installation: WebInstallation, page: Page
+    ) -> None:
+        token = await access_token(installation, PUBLIC, Host="mail.example.com")
 
         check(await run(page, PUBLIC, token))
 
     @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-    async def test_under_its_inner_address_it_gets_no_leave(
-        self, office: Office, host: str
+    async def test_under_its_internal_address_it_gets_no_cors_headers(
+        self, installation: WebInstallation, host: str
     ) -> None:
-        port = urlsplit(office.url).port
+        port = urlsplit(installation.url).port
         headers = {"Origin": ELSEWHERE, "Host": f"{host}:{port}", "Authorization": "Bearer x"}
-        async with httpx2.AsyncClient(base_url=office.url) as http:
+        async with httpx2.AsyncClient(base_url=installation.url) as http:
             answer = await http.post("/mcp", headers=headers)
 
         assert 403 == answer.status_code
 
-    async def test_answers_never_allow_credentials(self, office: Office) -> None:
+    async def test_answers_never_allow_credentials(self, installation: WebInstallation) -> None:
         headers = {"Origin": ELSEWHERE, "Host": "mail.example.com"}
         asking = {
             "Access-Control-Request-Method": "POST",
             "Access-Control-Request-Headers": "authorization, x-api-key, cookie, mcp-name",
         }
-        async with httpx2.AsyncClient(base_url=office.url) as http:
+        async with httpx2.AsyncClient(base_url=installation.url) as http:
             preflight = await http.request("OPTIONS", "/mcp", headers={**headers, **asking})
             refused = await http.post("/mcp", headers=headers)
 

@@ -12,7 +12,7 @@ from axe_playwright_python.base import AxeResults
 from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
 
 if TYPE_CHECKING:
-    from tests.surfaces.web.conftest import Office
+    from tests.surfaces.web.conftest import WebInstallation
 
 NARROW = ViewportSize(width=320, height=600)
 PHONE, DESKTOP = ViewportSize(width=390, height=844), ViewportSize(width=1440, height=900)
@@ -50,13 +50,13 @@ async def browser(shared_browser: Browser) -> AsyncIterator[Browser]:
         await context.close()
 
 
-async def signed_in(browser: Browser, office: Office, **options: object) -> Page:
+async def signed_in(browser: Browser, installation: WebInstallation, **options: object) -> Page:
     """A page on which the owner has pressed the button of a link from the terminal."""
-    context = await browser.new_context(base_url=office.url, **options)  # type: ignore[arg-type]
+    context = await browser.new_context(base_url=installation.url, **options)  # type: ignore[arg-type]
     page = await context.new_page()
-    await page.goto(f"/signin?link={await office.link()}")
+    await page.goto(f"/signin?link={await installation.link()}")
     await page.get_by_role("button", name="Sign in").click()
-    await page.wait_for_url(f"{office.url}/")
+    await page.wait_for_url(f"{installation.url}/")
     return page
 
 

@@ -41,11 +41,11 @@ _SHA256 = re.compile(r'name="sha256" value="([0-9a-f]+)"')
 
 
 @dataclass
-class Person:
+class WebUser:
     """Somebody with a browser that keeps cookies and says where a form comes from."""
 
     http: httpx2.AsyncClient
-    office: Office
+    installation: WebInstallation
 
     async def get(self, path: str, **more: Any) -> httpx2.Response:
         return await self.http.get(path, **more)
@@ -79,13 +79,13 @@ class Person:
     def cookie(self) -> str:
         return self.http.cookies.get("postroom") or ""
 
-    def carry(self, cookie: str) -> None:
+    def use_cookie(self, cookie: str) -> None:
         """Put a session into this browser."""
         self.http.cookies.set("postroom", cookie, domain="127.0.0.1")
 
 
 @dataclass
-class Office:
+class WebInstallation:
     """The installation, its server, and what happens there."""
 
     app: App
@@ -125,20 +125,20 @@ class Office:
         return found
 
     @asynccontextmanager
-    async def visitor(self, **headers: str) -> AsyncIterator[Person]:
+    async def new_user(self, **headers: str) -> AsyncIterator[WebUser]:
         """Somebody who is not signed in yet."""
         sent = {"Origin": self.url, "User-Agent": "Firefox/140", **headers}
         async with httpx2.AsyncClient(base_url=self.url, headers=sent, timeout=60) as http:
-            yield Person(http, self)
+            yield WebUser(http, self)
 
 
 @pytest.fixture
-async def office(
+async def installation(
     tmp_path: Path,
     clock: Clock,
     serving: Callable[..., AbstractAsyncContextManager[int]],
     settings: dict[str, str],
-) -> AsyncIterator[Office]:
+) -> AsyncIterator[WebInstallation]:
     """A Postroom with an inbox and a relay that is not there."""
     given = {"POSTROOM_DATA_DIR": str(tmp_path / "data"), **settings}
     async with open_app(read_settings(given).settings) as opened:
@@ -149,7 +149,7 @@ async def office(
         mounts = {"/mcp": mcp, **oauth_mounts(app), **web_mounts(app, access, tool_text)}
         asgi = build(app, mounts=mounts, lifespans=[mcp.lifespan])
         async with serving(asgi, app.begin_shutdown) as port:
-            yield Office(app, f"http://127.0.0.1:{port}")
+            yield WebInstallation(app, f"http://127.0.0.1:{port}")
 
 
 @pytest.fixture
@@ -158,16 +158,16 @@ def settings() -> dict[str, str]:
 
 
 @pytest.fixture
-async def visitor(office: Office) -> AsyncIterator[Person]:
-    async with office.visitor() as person:
+async def anonymous(installation: WebInstallation) -> AsyncIterator[WebUser]:
+    async with installation.new_user() as person:
         yield person
 
 
 @pytest.fixture
-async def owner(office: Office) -> AsyncIterator[Person]:
+async def owner(installation: WebInstallation) -> AsyncIterator[WebUser]:
     """The owner, signed in by a link from the terminal."""
-    async with office.visitor() as person:
-        await person.sign_in(link=await office.link())
+    async with installation.new_user() as person:
+        await person.sign_in(link=await installation.link())
         yield person
 
 

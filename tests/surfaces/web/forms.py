@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-from tests.surfaces.web.conftest import Person, words
+from tests.surfaces.web.conftest import WebUser, words
 
 
 class Editor(HTMLParser):
@@ -46,7 +46,7 @@ class Editor(HTMLParser):
 
 
 async def write(
-    person: Person,
+    person: WebUser,
     path: str = "/compose",
     *,
     files: tuple[tuple[str, bytes], ...] = (),

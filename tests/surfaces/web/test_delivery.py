@@ -6,7 +6,7 @@ import pytest
 
 from postroom.surfaces.web.rendering import ASSETS, accepts_gzip, asset, asset_url, compressed_asset
 from postroom.surfaces.web.signing_in import form_token, is_form_token
-from tests.surfaces.web.conftest import Office, Person
+from tests.surfaces.web.conftest import WebInstallation, WebUser
 
 MOST_BYTES = 60 * 1024
 
@@ -16,9 +16,11 @@ def test_scripts_and_styles_are_small() -> None:
 
 
 @pytest.mark.parametrize("name", ASSETS)
-async def test_an_asset_is_compressed_and_kept_by_the_browser(visitor: Person, name: str) -> None:
-    plain = await visitor.get(asset_url(name), headers={"Accept-Encoding": "identity"})
-    small = await visitor.get(asset_url(name), headers={"Accept-Encoding": "br, gzip"})
+async def test_an_asset_is_compressed_and_kept_by_the_browser(
+    anonymous: WebUser, name: str
+) -> None:
+    plain = await anonymous.get(asset_url(name), headers={"Accept-Encoding": "identity"})
+    small = await anonymous.get(asset_url(name), headers={"Accept-Encoding": "br, gzip"})
 
     assert asset(name) == plain.content == small.content
     assert "content-encoding" not in plain.headers
@@ -30,7 +32,7 @@ async def test_an_asset_is_compressed_and_kept_by_the_browser(visitor: Person, n
         assert ASSETS[name] == response.headers["content-type"]
 
 
-async def test_a_page_is_compressed_if_the_browser_accepts_it(owner: Person) -> None:
+async def test_a_page_is_compressed_if_the_browser_accepts_it(owner: WebUser) -> None:
     plain = await owner.get("/sessions", headers={"Accept-Encoding": "gzip;q=0"})
     small = await owner.get("/sessions", headers={"Accept-Encoding": "gzip"})
 
@@ -63,7 +65,7 @@ def test_a_token_is_another_one_each_time_and_belongs_to_its_session() -> None:
         assert not is_form_token(forged, "secret")
 
 
-async def test_a_token_of_an_earlier_page_is_accepted(owner: Person) -> None:
+async def test_a_token_of_an_earlier_page_is_accepted(owner: WebUser) -> None:
     token = await owner.token()
     assert token != await owner.token()
 
@@ -83,13 +85,16 @@ async def test_a_token_of_an_earlier_page_is_accepted(owner: Person) -> None:
     ],
 )
 async def test_a_script_without_a_session_is_told_to_leave_for_the_sign_in(
-    visitor: Person, office: Office, here: str, to: str
+    anonymous: WebUser, installation: WebInstallation, here: str, to: str
 ) -> None:
-    at = {"HX-Request": "true", "HX-Current-URL": office.url + here if here[:2] == "/m" else here}
+    at = {
+        "HX-Request": "true",
+        "HX-Current-URL": installation.url + here if here[:2] == "/m" else here,
+    }
 
     for response in (
-        await visitor.get("/mail", headers=at),
-        await visitor.http.post("/mail", data={"do": "read"}, headers=at),
+        await anonymous.get("/mail", headers=at),
+        await anonymous.http.post("/mail", data={"do": "read"}, headers=at),
     ):
         assert (401, to) == (response.status_code, response.headers["hx-redirect"])
         assert "" == response.text

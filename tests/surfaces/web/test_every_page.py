@@ -32,7 +32,7 @@ from postroom.surfaces.web.server import SECTIONS, web_mounts
 from tests.hostile_content import NO_ACCOUNT
 from tests.mails import mail
 from tests.surfaces.web.chromium import DESKTOP, PHONE, browser, signed_in, violations
-from tests.surfaces.web.conftest import Office
+from tests.surfaces.web.conftest import WebInstallation
 
 __all__ = ["browser"]
 
@@ -105,7 +105,7 @@ async def demo(
     request: pytest.FixtureRequest,
     tmp_path: Path,
     serving: Callable[..., AbstractAsyncContextManager[int]],
-) -> AsyncIterator[Office]:
+) -> AsyncIterator[WebInstallation]:
     """A server with the demo, on a database."""
     given = {"POSTROOM_DATA_DIR": str(tmp_path / "data")}
     if request.param == "postgres":
@@ -116,10 +116,12 @@ async def demo(
         mounts = {"/mcp": mcp, **web_mounts(app, access, tool_text)}
         asgi = build(app, mounts=mounts, lifespans=[mcp.lifespan])
         async with serving(asgi, app.begin_shutdown) as port:
-            yield Office(app, f"http://127.0.0.1:{port}")
+            yield WebInstallation(app, f"http://127.0.0.1:{port}")
 
 
-async def test_every_page_answers_fits_and_is_accessible(browser: Browser, demo: Office) -> None:
+async def test_every_page_answers_fits_and_is_accessible(
+    browser: Browser, demo: WebInstallation
+) -> None:
     """On a phone in the dark and on a desktop in the light."""
     values = await fill(demo.app)
     page = await signed_in(browser, demo, viewport=PHONE)
@@ -148,11 +150,11 @@ async def _check(page: Page, path: str, *, is_looked_at: bool) -> None:
         assert (path, "") == (path, await violations(page))
 
 
-async def test_every_link_of_a_page_leads_somewhere(demo: Office) -> None:
+async def test_every_link_of_a_page_leads_somewhere(demo: WebInstallation) -> None:
     """Follows the links of every page once, without a browser."""
     values = await fill(demo.app)
     seen: dict[str, str] = {}
-    async with demo.visitor() as person:
+    async with demo.new_user() as person:
         await person.sign_in(link=await demo.link())
         for path in paths(values):
             html = await person.read(path)
@@ -167,7 +169,7 @@ async def test_every_link_of_a_page_leads_somewhere(demo: Office) -> None:
     assert {} == dead
 
 
-async def test_the_tour_of_the_documentation_works(browser: Browser, demo: Office) -> None:
+async def test_the_tour_of_the_documentation_works(browser: Browser, demo: WebInstallation) -> None:
     """As the guide tells it: find why a part was hidden, decide about replies, undo a rule."""
     await seed_demo(demo.app)
     page = await signed_in(browser, demo, viewport=DESKTOP)
@@ -194,7 +196,9 @@ async def test_the_tour_of_the_documentation_works(browser: Browser, demo: Offic
     await expect(page.locator("main")).to_contain_text("undone")
 
 
-async def test_the_menu_closes_by_key_and_returns_focus(browser: Browser, demo: Office) -> None:
+async def test_the_menu_closes_by_key_and_returns_focus(
+    browser: Browser, demo: WebInstallation
+) -> None:
     page = await signed_in(browser, demo, viewport=PHONE)
     button = page.locator("details.menu > summary")
 

@@ -21,7 +21,7 @@ from postroom.surfaces.http import KINDS
 from postroom.surfaces.mcp.tool import CODES
 from postroom.surfaces.web import guide
 from tests.surfaces.web.chromium import browser, obstacles, violations
-from tests.surfaces.web.conftest import Office, Person
+from tests.surfaces.web.conftest import WebInstallation, WebUser
 
 __all__ = ["browser"]
 
@@ -154,34 +154,34 @@ def test_every_event_and_every_error_is_listed():
     assert [(k, str(kind.status), CODES.get(k, "")) for k, kind in KINDS.items()] == errors
 
 
-async def test_the_files_are_served_as_they_are(site, visitor: Person):
-    page = await visitor.get("/guide/how-to/rules.html")
-    source = await visitor.get("/guide/how-to/rules.md")
-    again = await visitor.get("/guide/", headers={"If-None-Match": "x"})
-    same = await visitor.get("/guide/", headers={"If-None-Match": again.headers["etag"]})
+async def test_the_files_are_served_as_they_are(site, anonymous: WebUser):
+    page = await anonymous.get("/guide/how-to/rules.html")
+    source = await anonymous.get("/guide/how-to/rules.md")
+    again = await anonymous.get("/guide/", headers={"If-None-Match": "x"})
+    same = await anonymous.get("/guide/", headers={"If-None-Match": again.headers["etag"]})
 
     assert (SITE / "how-to/rules.html").read_bytes() == page.content
     assert "text/markdown; charset=utf-8" == source.headers["content-type"]
     assert "script-src 'self'" in page.headers["content-security-policy"]
     assert (200, 304) == (again.status_code, same.status_code)
-    assert "/guide/" == (await visitor.get("/guide")).headers["location"]
-    assert "/guide/llms.txt" == (await visitor.get("/llms.txt")).headers["location"]
+    assert "/guide/" == (await anonymous.get("/guide")).headers["location"]
+    assert "/guide/llms.txt" == (await anonymous.get("/llms.txt")).headers["location"]
 
 
 @pytest.mark.parametrize(
     "path", ["/guide/nothing", "/guide/..%2fguide.py", "/guide/site/../guide.py", "/guide/%00",
              "/guide/assets", "/guide//etc/passwd", "/llms.txt/index.html"],
 )  # fmt: skip
-async def test_nothing_but_the_site_is_served(path, site, visitor: Person):
-    response = await visitor.get(path)
+async def test_nothing_but_the_site_is_served(path, site, anonymous: WebUser):
+    response = await anonymous.get(path)
 
     assert 404 == response.status_code
 
 
 async def test_a_browser_gets_a_page_with_links_for_a_wrong_address(
-    site, browser: Browser, office: Office
+    site, browser: Browser, installation: WebInstallation
 ):
-    page = await browser.new_page(base_url=office.url)
+    page = await browser.new_page(base_url=installation.url)
     answer = await page.goto("/guide/tutorial/quickstart<b>")
     links = [await one.get_attribute("href") for one in await page.locator("a").all()]
     found = [(await page.request.get(link)).status for link in links if link]
@@ -193,8 +193,8 @@ async def test_a_browser_gets_a_page_with_links_for_a_wrong_address(
     assert "" == await violations(page)
 
 
-async def test_only_reading_is_allowed(site, visitor: Person):
-    response = await visitor.http.post("/guide/", data={})
+async def test_only_reading_is_allowed(site, anonymous: WebUser):
+    response = await anonymous.http.post("/guide/", data={})
 
     assert (405, "GET, HEAD") == (response.status_code, response.headers["allow"])
 
@@ -208,9 +208,9 @@ def test_a_build_without_the_site_says_what_to_do(monkeypatch, tmp_path):
 
 
 async def test_everybody_can_read_it_and_nothing_else_is_asked(
-    site, browser: Browser, office: Office
+    site, browser: Browser, installation: WebInstallation
 ):
-    page = await browser.new_page(base_url=office.url)
+    page = await browser.new_page(base_url=installation.url)
     asked, said = set[str](), list[str]()
     page.on("request", lambda request: asked.add(request.url))
     page.on("console", lambda message: said.append(message.text))
@@ -221,12 +221,14 @@ async def test_everybody_can_read_it_and_nothing_else_is_asked(
         found[path] = await obstacles(page)
 
     assert {path: {} for path in PAGES} == found
-    assert [] == [url for url in asked if not url.startswith(f"{office.url}/guide/")]
+    assert [] == [url for url in asked if not url.startswith(f"{installation.url}/guide/")]
     assert [] == said
 
 
-async def test_the_search_finds_a_section_with_the_keyboard(site, browser: Browser, office: Office):
-    page = await browser.new_page(base_url=office.url)
+async def test_the_search_finds_a_section_with_the_keyboard(
+    site, browser: Browser, installation: WebInstallation
+):
+    page = await browser.new_page(base_url=installation.url)
     await page.goto("/guide/how-to/rules.html")
 
     await page.keyboard.press("/")

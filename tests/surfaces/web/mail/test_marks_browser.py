@@ -9,8 +9,8 @@ from postroom.mail.html.marks import mark_html
 from postroom.mail.text.marks import AgentText
 from postroom.surfaces.web.rendering import render
 from tests.surfaces.web.chromium import PHONE, browser, signed_in
-from tests.surfaces.web.conftest import Office
-from tests.surfaces.web.mail.conftest import Letters
+from tests.surfaces.web.conftest import WebInstallation
+from tests.surfaces.web.mail.conftest import IncomingMail
 from tests.surfaces.web.mail.hostile import HOSTILE
 from tests.surfaces.web.mail.test_browser import watch, watched
 from tests.unit.mail.hidden_tricks import TRICKS
@@ -109,11 +109,11 @@ async def test_a_mail_cannot_draw_a_mark(browser: Browser) -> None:
 
 @pytest.mark.parametrize("has_script", [True, False])
 async def test_a_finding_leads_to_its_mark_in_the_frame(
-    browser: Browser, office: Office, letters: Letters, has_script: bool
+    browser: Browser, installation: WebInstallation, incoming: IncomingMail, has_script: bool
 ) -> None:
     html = f"<p>Hello</p>{'<p>Some words.</p>' * 80}<p style='font-size:0'>{SECRET}</p>"
-    message_id = await letters.arrive("Parcel", None, html=html)
-    page = await signed_in(browser, office, viewport=PHONE, java_script_enabled=has_script)
+    message_id = await incoming.arrive("Parcel", None, html=html)
+    page = await signed_in(browser, installation, viewport=PHONE, java_script_enabled=has_script)
 
     await page.goto(f"/mail/{message_id}?tab=agent")
     mark = page.frame_locator("iframe[name=marked]").locator("#mark-1")
@@ -123,7 +123,7 @@ async def test_a_finding_leads_to_its_mark_in_the_frame(
     frame = page.frame(name="marked")
     assert frame is not None
     await frame.wait_for_url(f"**/mail/{message_id}/marked#mark-1")
-    assert f"{office.url}/mail/{message_id}?tab=agent" == page.url
+    assert f"{installation.url}/mail/{message_id}?tab=agent" == page.url
     assert SECRET in await mark.inner_text()
     top = await mark.evaluate("e => e.getBoundingClientRect().top")
     assert 0 <= top < 600

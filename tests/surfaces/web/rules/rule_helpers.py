@@ -5,11 +5,11 @@ from __future__ import annotations
 from postroom.calls.operation import call
 from postroom.model.rule import Rule
 from postroom.operations.rules import create_rule
-from tests.surfaces.web.conftest import Office
+from tests.surfaces.web.conftest import WebInstallation
 
 
-async def saved(office: Office, text: str) -> Rule:
+async def saved(installation: WebInstallation, text: str) -> Rule:
     """The rule with this text, from now on."""
-    made = await call(office.owner, create_rule, {"rule_yaml": text, "dry_run": False})
+    made = await call(installation.owner, create_rule, {"rule_yaml": text, "dry_run": False})
     assert isinstance(made, Rule)
     return made
