@@ -1,4 +1,4 @@
-"""Accounts on the pages: adding them at a real IMAP server and with OAuth; errors; walls."""
+"""Accounts on the pages: added at a real IMAP server and with OAuth, errors, isolation."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def settings(login: AuthorizationServer, graph: Graph) -> dict[str, str]:
 
 
 def imap(dovecot: Dovecot, **more: str) -> dict[str, str]:
-    """What a person types for an account at Dovecot."""
+    """The input of a user for an account at Dovecot."""
     return {
         "provider": "imap",
         "account_id": "work",
@@ -121,7 +121,7 @@ async def test_an_imap_account_is_added_synced_checked_and_removed(
         ({"scopes": "all"}, 422, "scopes"),
     ],
 )
-async def test_what_is_wrong_with_an_account_is_said_and_nothing_is_kept(
+async def test_a_problem_with_an_account_is_explained_and_nothing_is_stored(
     installation: WebInstallation,
     owner: WebUser,
     dovecot: Dovecot,
@@ -140,7 +140,7 @@ async def test_what_is_wrong_with_an_account_is_said_and_nothing_is_kept(
         await account_of(installation, "work")
 
 
-async def test_a_login_that_no_longer_works_is_explained_with_its_fix(
+async def test_an_expired_login_is_explained_with_a_remedy(
     installation: WebInstallation, owner: WebUser, dovecot: Dovecot
 ) -> None:
     await owner.post("/accounts/new", **imap(dovecot))
@@ -214,7 +214,7 @@ async def test_a_refused_code_is_explained(
         await account_of(installation, "installation")
 
 
-async def test_a_sign_in_that_is_told_to_slow_down_asks_less_often(
+async def test_a_sign_in_polls_less_often_after_slow_down(
     owner: WebUser, login: AuthorizationServer
 ) -> None:
     page = await started(owner, OUTLOOK)
@@ -225,7 +225,7 @@ async def test_a_sign_in_that_is_told_to_slow_down_asks_less_often(
     assert 'hx-trigger="submit, every 11s"' in slower.text
 
 
-async def test_a_sign_in_belongs_to_who_started_it_and_ends(
+async def test_a_sign_in_belongs_to_its_user_and_expires(
     installation: WebInstallation, owner: WebUser, clock: Clock
 ) -> None:
     page = await started(owner, OUTLOOK)
@@ -247,7 +247,7 @@ async def test_a_sign_in_belongs_to_who_started_it_and_ends(
     assert 403 == refused.status_code
 
 
-async def test_a_browser_comes_back_from_google_and_is_asked_to_go_on(
+async def test_a_browser_returns_from_google_and_must_continue(
     installation: WebInstallation, owner: WebUser, login: AuthorizationServer
 ) -> None:
     page = await started(owner, GMAIL)
@@ -255,7 +255,7 @@ async def test_a_browser_comes_back_from_google_and_is_asked_to_go_on(
     back = login.sign_in(url)
     async with (
         installation.new_user() as stranger
-    ):  # the browser, which sends no cookie from elsewhere
+    ):  # the browser, which sends no cookie on a request from another site
         arrived = await stranger.get(back)
         onward = unescape(re.findall(r"url=([^\"]+)\"", arrived.text)[0])
         lost = await stranger.get(onward)
@@ -268,13 +268,13 @@ async def test_a_browser_comes_back_from_google_and_is_asked_to_go_on(
     assert back.startswith(f"{installation.url}/accounts/back?")
     assert onward.startswith("/accounts/back?")
     assert "You are not signed in to Postroom" in words(lost.text)
-    # The emulated Google has no mailbox, so the account is not added, but the code was taken.
+    # The emulated Google has no mailbox, so the account is not added, but the code was accepted.
     assert login.web.requests[-1].path == "/token"
     assert 502 == finished.status_code
     assert TOKEN not in finished.text
 
 
-async def test_an_address_of_another_sign_in_is_refused(
+async def test_the_url_of_another_sign_in_is_refused(
     owner: WebUser, login: AuthorizationServer
 ) -> None:
     first, second = await started(owner, GMAIL), await started(owner, GMAIL)

@@ -284,7 +284,7 @@ async def populated(installation: WebInstallation, dovecot: Dovecot, page: Page)
 async def test_no_page_is_wider_than_the_screen_and_all_can_be_used(
     browser: Browser, installation: WebInstallation, dovecot: Dovecot
 ) -> None:
-    # Colours must not be on their way from one scheme to the other when they are measured.
+    # No colour may be in transition when it is measured.
     page = await signed_in(browser, installation, viewport=DESKTOP, reduced_motion="reduce")
     for path in await populated(installation, dovecot, page):
         await page.goto(path)

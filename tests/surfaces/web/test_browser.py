@@ -124,7 +124,7 @@ async def test_mail_runs_nothing_and_fetches_nothing(
 async def test_a_page_of_another_origin_cannot_use_the_session(
     browser: Browser, installation: WebInstallation
 ) -> None:
-    """Another port of this machine is the same site, so the browser sends the cookie along."""
+    """Another port of this machine is the same site, so the browser sends the cookie."""
     message_id = await installation.hold()
     page = await signed_in(browser, installation)
     sha256 = (

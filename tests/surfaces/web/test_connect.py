@@ -1,4 +1,4 @@
-"""Connect: lines with the right address and key, and a call that tests a key."""
+"""The connect page: configurations with the right URL and key, and a test call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def lines_of(page: str) -> list[str]:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_the_lines_of_a_client_name_this_server(
+async def test_the_configuration_of_a_client_names_this_server(
     installation: WebInstallation, owner: WebUser, client: str
 ) -> None:
     lines = lines_of(await owner.read(f"/connect?client={client}"))
@@ -39,7 +39,7 @@ async def test_the_lines_of_a_client_name_this_server(
             assert "postroom" in tomllib.loads(text)["mcp_servers"]
 
 
-async def test_a_key_for_a_client_is_in_its_lines_once(
+async def test_a_new_key_is_shown_once_in_the_configuration(
     installation: WebInstallation, owner: WebUser
 ) -> None:
     answer = await owner.post("/connect", client="cursor")
@@ -53,7 +53,7 @@ async def test_a_key_for_a_client_is_in_its_lines_once(
     assert "Cursor" in words(await owner.read("/keys"))
 
 
-async def test_only_the_owner_is_told_where_the_data_are(
+async def test_only_the_owner_sees_the_data_folder(
     installation: WebInstallation, owner: WebUser
 ) -> None:
     folder = str(installation.app.settings.data_dir)
@@ -108,7 +108,7 @@ async def test_a_call_is_made_with_the_rights_of_the_key(
         ("approver", "scope"),
     ],
 )
-async def test_what_is_wrong_with_a_key_is_said(
+async def test_a_problem_with_a_key_is_explained(
     installation: WebInstallation, owner: WebUser, key: str, reason: str
 ) -> None:
     given = await installation.key("approve") if key == "approver" else key

@@ -1,4 +1,4 @@
-"""How pages reach the browser: compressed, with tokens that tell nothing, or led to the sign-in."""
+"""Delivery of pages: compression, CSRF tokens, and redirects to the sign-in."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ def test_scripts_and_styles_are_small() -> None:
 
 
 @pytest.mark.parametrize("name", ASSETS)
-async def test_an_asset_is_compressed_and_kept_by_the_browser(
-    anonymous: WebUser, name: str
-) -> None:
+async def test_an_asset_is_compressed_and_cacheable(anonymous: WebUser, name: str) -> None:
     plain = await anonymous.get(asset_url(name), headers={"Accept-Encoding": "identity"})
     small = await anonymous.get(asset_url(name), headers={"Accept-Encoding": "br, gzip"})
 
@@ -50,11 +48,11 @@ async def test_a_page_is_compressed_if_the_browser_accepts_it(owner: WebUser) ->
         ("gzip;q=much", False), ("gzipped", False),
     ],
 )  # fmt: skip
-def test_what_a_browser_accepts_is_understood(header: str, *, is_accepted: bool) -> None:
+def test_accept_encoding_is_parsed(header: str, *, is_accepted: bool) -> None:
     assert is_accepted == accepts_gzip(header)
 
 
-def test_a_token_is_another_one_each_time_and_belongs_to_its_session() -> None:
+def test_csrf_tokens_differ_and_belong_to_a_session() -> None:
     first, second = form_token("secret"), form_token("secret")
 
     assert first != second
@@ -84,7 +82,7 @@ async def test_a_token_of_an_earlier_page_is_accepted(owner: WebUser) -> None:
         ("//evil.example/x", "/signin?next=/x"),
     ],
 )
-async def test_a_script_without_a_session_is_told_to_leave_for_the_sign_in(
+async def test_a_script_without_a_session_is_redirected_to_the_sign_in(
     anonymous: WebUser, installation: WebInstallation, here: str, to: str
 ) -> None:
     at = {

@@ -1,4 +1,4 @@
-"""The stream of events for open pages: whose, what of it, and until when."""
+"""The event stream of open pages: its events, their visibility, and its end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IN_TIME_S = 10
 
 
 class Stream:
-    """What a page hears."""
+    """The event stream of a page."""
 
     def __init__(self, lines: AsyncIterator[str]) -> None:
         self._lines = lines
@@ -51,7 +51,7 @@ async def listening(person: WebUser, **headers: str) -> AsyncIterator[Stream]:
         yield Stream(lines)
 
 
-async def test_a_page_hears_of_mail_without_a_place_among_running_requests(
+async def test_an_event_stream_holds_no_slot_of_the_concurrency_limit(
     installation: WebInstallation, owner: WebUser, incoming: IncomingMail
 ) -> None:
     async with listening(owner) as stream:
@@ -63,7 +63,7 @@ async def test_a_page_hears_of_mail_without_a_place_among_running_requests(
         assert 0 == installation.app.concurrency_limit.running
 
 
-async def test_a_page_that_connects_again_hears_what_it_missed(
+async def test_a_page_that_reconnects_gets_the_missed_events(
     owner: WebUser, incoming: IncomingMail
 ) -> None:
     async with listening(owner) as stream:
@@ -75,7 +75,7 @@ async def test_a_page_that_connects_again_hears_what_it_missed(
         assert missed == (await stream.next())["message_id"]
 
 
-async def test_a_page_hears_only_what_its_key_may_see(
+async def test_a_page_gets_visible_events_only(
     installation: WebInstallation, incoming: IncomingMail
 ) -> None:
     other = await installation.new_inbox("other")
@@ -117,7 +117,7 @@ async def test_the_stream_ends_when_the_session_expires(
         assert {"type": "end"} == await stream.next()
 
 
-async def test_who_may_not_read_gets_no_stream(
+async def test_a_session_without_read_gets_no_stream(
     installation: WebInstallation, anonymous: WebUser
 ) -> None:
     assert 401 == (await anonymous.get("/live")).status_code
@@ -129,7 +129,7 @@ async def test_who_may_not_read_gets_no_stream(
     assert 'data-live="poll"' in await anonymous.read("/")
 
 
-async def test_a_stream_is_only_read(owner: WebUser) -> None:
+async def test_a_stream_supports_get_only(owner: WebUser) -> None:
     assert 404 == (await owner.post("/live")).status_code
     assert 200 == (await owner.http.head("/live")).status_code
     assert 404 == (await owner.get("/live/more")).status_code

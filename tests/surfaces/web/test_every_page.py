@@ -1,4 +1,4 @@
-"""Every page of the table, filled by the demo, on both databases and for everybody."""
+"""Every page, filled by the demo, on both databases and for every kind of user."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ QUERIES = {
 
 
 async def fill(app: App) -> dict[str, str]:
-    """Add what the demo does not have; returns a value for each parameter of a path."""
+    """Add objects that the demo lacks; returns a value for each path parameter."""
     ctx = app.context(OWNER)
     inbox = await seed_demo(app)
     hook = await call(ctx, create_webhook, {"url": "https://hooks.example/postroom"})
@@ -89,7 +89,7 @@ async def fill(app: App) -> dict[str, str]:
 
 
 def paths(values: dict[str, str]) -> list[str]:
-    """The paths of all pages. Raises KeyError for a parameter that is not known here."""
+    """The paths of all pages. Raises KeyError for an unknown parameter."""
     rows = [page.path for section in SECTIONS for page in section.pages]
     found = [(path, QUERIES.get(path, "")) for path in rows]
     return [_filled(path, values) + behind for path, behind in found if behind is not None]
@@ -119,10 +119,10 @@ async def demo(
             yield WebInstallation(app, f"http://127.0.0.1:{port}")
 
 
-async def test_every_page_answers_fits_and_is_accessible(
+async def test_every_page_fits_the_screen_and_is_accessible(
     browser: Browser, demo: WebInstallation
 ) -> None:
-    """On a phone in the dark and on a desktop in the light."""
+    """On a dark phone and a light desktop."""
     values = await fill(demo.app)
     page = await signed_in(browser, demo, viewport=PHONE)
     is_looked_at = demo.app.settings.database_url is None  # the pages are the same on PostgreSQL
@@ -150,7 +150,7 @@ async def _check(page: Page, path: str, *, is_looked_at: bool) -> None:
         assert (path, "") == (path, await violations(page))
 
 
-async def test_every_link_of_a_page_leads_somewhere(demo: WebInstallation) -> None:
+async def test_every_link_of_a_page_works(demo: WebInstallation) -> None:
     """Follows the links of every page once, without a browser."""
     values = await fill(demo.app)
     seen: dict[str, str] = {}
@@ -170,7 +170,7 @@ async def test_every_link_of_a_page_leads_somewhere(demo: WebInstallation) -> No
 
 
 async def test_the_tour_of_the_documentation_works(browser: Browser, demo: WebInstallation) -> None:
-    """As the guide tells it: find why a part was hidden, decide about replies, undo a rule."""
+    """As in the guide: find why a part was hidden, decide about replies, undo a rule."""
     await seed_demo(demo.app)
     page = await signed_in(browser, demo, viewport=DESKTOP)
 

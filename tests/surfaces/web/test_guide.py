@@ -1,4 +1,4 @@
-"""The documentation site: built from docs/, without dead links, served as it is at /guide."""
+"""The documentation site: built from docs/, without dead links, served at /guide."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PAGES = ("index.html", "tutorials/quickstart.html", "how-to/web.html", "referenc
 
 
 class Links(HTMLParser):
-    """What a page links to and loads, and its anchors."""
+    """The links, assets and anchors of a page."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ def site(built_guide: Path) -> dict[str, Links]:
 
 
 def dead(site: dict[str, Links], name: str) -> Iterator[str]:
-    """The links of a page that lead nowhere."""
+    """The links of a page whose target does not exist."""
     page = site[name]
     for link in page.linked | page.loaded:
         target, anchor = urldefrag(link)
@@ -78,7 +78,7 @@ def test_no_link_and_no_anchor_is_dead(site):
     assert 40 < len(site)
 
 
-def test_a_dead_link_would_be_noticed(site, tmp_path):
+def test_a_dead_link_is_detected(site, tmp_path):
     page = SITE / "index.html"
     broken = Links(page)
     broken.linked = {"nowhere.html", "reference/rest.html#nothing", "https://example.com/"}
@@ -102,13 +102,13 @@ def test_the_pages_outside_the_site_have_no_dead_link():
     assert [] == missing
 
 
-def test_a_page_loads_nothing_from_elsewhere_and_has_no_inline_code(site):
+def test_a_page_loads_no_external_assets_and_has_no_inline_code(site):
     assert [] == [link for page in site.values() for link in page.loaded if "//" in link]
     assert [] == [code for page in site.values() for code in page.inline]
 
 
-def test_no_mark_of_markdown_is_left_in_a_page(site):
-    """What Python-Markdown does not understand stays as it is: a fence, a row, a link."""
+def test_no_markdown_syntax_is_left_in_a_page(site):
+    """Syntax that Python-Markdown does not support would stay as it is: a fence, a row, a link."""
     left = re.compile(r"```|\|---|\]\((?!\))[^)]*\.md")
     texts = {name: re.sub(r"<pre>.*?</pre>", "", page.path.read_text(), flags=re.DOTALL)
              for name, page in site.items()}  # fmt: skip
@@ -126,7 +126,7 @@ def test_each_page_is_there_as_markdown_and_listed(site):
     assert [] == re.findall(r"\):(?: *#.*)?$", index, re.MULTILINE)
 
 
-def test_the_index_of_the_search_leads_to_sections_that_exist(site):
+def test_the_search_index_links_to_existing_sections(site):
     entries = json.loads((SITE / "search.json").read_text())
     places = [entry["location"].partition("#") for entry in entries]
 
@@ -154,7 +154,7 @@ def test_every_event_and_every_error_is_listed():
     assert [(k, str(kind.status), CODES.get(k, "")) for k, kind in KINDS.items()] == errors
 
 
-async def test_the_files_are_served_as_they_are(site, anonymous: WebUser):
+async def test_the_files_are_served_unchanged(site, anonymous: WebUser):
     page = await anonymous.get("/guide/how-to/rules.html")
     source = await anonymous.get("/guide/how-to/rules.md")
     again = await anonymous.get("/guide/", headers={"If-None-Match": "x"})
@@ -193,13 +193,13 @@ async def test_a_browser_gets_a_page_with_links_for_a_wrong_address(
     assert "" == await violations(page)
 
 
-async def test_only_reading_is_allowed(site, anonymous: WebUser):
+async def test_only_get_is_allowed(site, anonymous: WebUser):
     response = await anonymous.http.post("/guide/", data={})
 
     assert (405, "GET, HEAD") == (response.status_code, response.headers["allow"])
 
 
-def test_a_build_without_the_site_says_what_to_do(monkeypatch, tmp_path):
+def test_a_package_without_the_site_explains_how_to_build_it(monkeypatch, tmp_path):
     monkeypatch.setattr(guide, "_root", lambda: tmp_path)
     guide.file_names.cache_clear()
 
@@ -207,7 +207,7 @@ def test_a_build_without_the_site_says_what_to_do(monkeypatch, tmp_path):
         guide.file_names()
 
 
-async def test_everybody_can_read_it_and_nothing_else_is_asked(
+async def test_the_site_is_accessible_and_makes_no_external_request(
     site, browser: Browser, installation: WebInstallation
 ):
     page = await browser.new_page(base_url=installation.url)

@@ -1,4 +1,4 @@
-"""The keyboard shortcuts: one table for the help on the pages and for the documentation."""
+"""Keyboard shortcuts: one table for the help on the pages and the documentation."""
 
 from __future__ import annotations
 
@@ -39,9 +39,7 @@ def test_every_key_is_used_once_and_does_something() -> None:
     assert {link.path for link in LINKS} <= GO_TO.keys()
 
 
-async def test_the_help_lists_only_pages_that_one_may_open(
-    owner: WebUser, anonymous: WebUser
-) -> None:
+async def test_the_help_lists_only_permitted_pages(owner: WebUser, anonymous: WebUser) -> None:
     page = await owner.read("/sessions")
 
     dialog = page.partition('<dialog id="keyboard"')[2].partition("</dialog>")[0]

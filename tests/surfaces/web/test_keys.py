@@ -1,4 +1,4 @@
-"""Keys on the pages: made with a choice, shown once, changed and revoked; walls."""
+"""Keys on the pages: created, shown once, changed and revoked, with isolation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_a_new_key_is_shown_once_and_can_do_what_was_chosen(
     assert "Blocked recipients: @evil.example" in said
 
 
-async def test_a_key_is_limited_to_what_is_ticked(
+async def test_a_key_is_limited_to_the_selected_objects(
     installation: WebInstallation, owner: WebUser
 ) -> None:
     inbox = await installation.new_inbox("shop")
@@ -64,9 +64,7 @@ async def test_a_key_is_limited_to_what_is_ticked(
     assert "shop@postroom.localhost" in await owner.read("/keys")
 
 
-async def test_only_these_and_no_tick_means_none(
-    installation: WebInstallation, owner: WebUser
-) -> None:
+async def test_selecting_nothing_means_none(installation: WebInstallation, owner: WebUser) -> None:
     answer = await make(owner, limit_inboxes="some")
 
     made = await caller_of(installation, answer.text)
@@ -87,7 +85,7 @@ async def test_only_these_and_no_tick_means_none(
         ({"kind": "agent", "deny": "not an address"}, "recipients"),
     ],
 )
-async def test_what_is_wrong_with_a_key_is_said_and_what_was_typed_stays(
+async def test_a_problem_with_a_key_is_explained_and_the_input_kept(
     owner: WebUser, form: dict[str, Any], reason: str
 ) -> None:
     answer = await make(owner, **{"allow": "ana@example.com", "name": "typed", **form})
@@ -127,7 +125,9 @@ async def test_the_owners_key_cannot_be_revoked(
     assert "postroom key reset" in words(answer.text)
 
 
-async def test_a_session_under_a_policy_cannot_free_itself(installation: WebInstallation) -> None:
+async def test_a_session_under_a_policy_cannot_remove_its_policy(
+    installation: WebInstallation,
+) -> None:
     key = await installation.key("read", "write", "send", "admin", approval="always",
                            recipients={"deny": ["@rival.example"]})  # fmt: skip
     async with installation.new_user() as agent:

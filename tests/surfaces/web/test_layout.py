@@ -1,4 +1,4 @@
-"""Where things are on a page: what a person with a screen would call broken."""
+"""Layout defects: overflow, scrolling, sizes and shifts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TWO_LINES_PX = 52
 
 @pytest.fixture
 def settings() -> dict[str, str]:
-    """Without a relay: the demo then says which mail is held."""
+    """Without a relay, so that the demo shows held mail."""
     return {}
 
 

@@ -1,4 +1,4 @@
-"""Memories on the pages: lists, searches, changes with their versions, and walls."""
+"""Memories on the pages: lists, searches, versions, and isolation."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ async def test_an_edit_of_an_old_version_is_explained_and_can_be_saved_over(
     assert "Ana wants XML." == last.summary
 
 
-async def test_the_owner_vouches_and_nobody_else(
+async def test_only_the_owner_can_vouch_for_a_memory(
     installation: WebInstallation, owner: WebUser
 ) -> None:
     key = await installation.key("read", "write")
@@ -145,7 +145,7 @@ async def test_the_owner_vouches_and_nobody_else(
         ({"text": "x" * 70_000}, "the limit is 65536"),
     ],
 )
-async def test_what_is_wrong_with_a_memory_is_said_and_what_was_typed_stays(
+async def test_a_problem_with_a_memory_is_explained_and_the_input_kept(
     owner: WebUser, form: dict[str, str], reason: str
 ) -> None:
     usual = {"namespace": "default", "key": "k", "text": "t", "summary": "my line"}

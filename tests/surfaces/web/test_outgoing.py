@@ -1,4 +1,4 @@
-"""A person sees what an agent wants to send, and decides: approve, reject, edit."""
+"""A user sees the mail that an agent wants to send, and approves, rejects or edits it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.surfaces.web.conftest import STRANGER, WebInstallation, WebUser, word
 from tests.surfaces.web.forms import write
 
 
-async def test_the_first_page_says_how_much_waits(
+async def test_the_first_page_shows_the_number_of_held_mails(
     installation: WebInstallation, owner: WebUser
 ) -> None:
     assert "Nothing is waiting" in words(await owner.read("/"))
@@ -43,7 +43,9 @@ async def test_held_mail_comes_first_with_its_recipients_and_reasons(
     assert page.index('id="status-held"') < page.index("Offer")
 
 
-async def test_a_held_mail_is_shown_whole(installation: WebInstallation, owner: WebUser) -> None:
+async def test_a_held_mail_is_shown_completely(
+    installation: WebInstallation, owner: WebUser
+) -> None:
     services = installation.app.services
     inbox = (await services.store.inboxes_at(["me@postroom.localhost"]))["me@postroom.localhost"]
     question = await deliver(
@@ -73,7 +75,7 @@ async def test_a_held_mail_is_shown_whole(installation: WebInstallation, owner: 
     assert "Written by key k" in said
 
 
-async def test_an_approved_mail_leaves_and_the_page_says_so(
+async def test_an_approved_mail_is_sent_and_the_page_says_so(
     installation: WebInstallation, owner: WebUser
 ) -> None:
     message_id = await installation.hold()
@@ -96,7 +98,7 @@ async def test_an_approved_mail_leaves_and_the_page_says_so(
     )
 
 
-async def test_a_rejected_mail_stays_and_its_sender_is_told_the_note(
+async def test_a_rejected_mail_is_not_sent_and_its_sender_gets_the_note(
     installation: WebInstallation, owner: WebUser
 ) -> None:
     message_id = await installation.hold()
@@ -131,7 +133,7 @@ async def test_an_edited_mail_is_held_again_under_another_hash(
     assert [message.id] == [entry.message_id for entry in held.results]
 
 
-async def test_what_was_typed_stays_when_a_draft_is_refused(
+async def test_the_input_is_kept_when_a_draft_is_refused(
     installation: WebInstallation, owner: WebUser
 ) -> None:
     message_id = await installation.hold()
@@ -160,7 +162,7 @@ async def test_a_discarded_draft_is_gone(installation: WebInstallation, owner: W
 
 
 @pytest.mark.parametrize("verb", ["approve", "reject", "edit"])
-async def test_looking_changes_nothing(
+async def test_viewing_a_mail_changes_nothing(
     installation: WebInstallation, owner: WebUser, verb: str
 ) -> None:
     message_id = await installation.hold()
@@ -175,7 +177,7 @@ async def test_looking_changes_nothing(
     assert "held" == (await installation.message(message_id)).status
 
 
-async def test_another_mail_than_the_one_seen_is_not_approved(
+async def test_a_mail_that_changed_since_it_was_viewed_is_not_approved(
     installation: WebInstallation, owner: WebUser
 ) -> None:
     seen, other = await installation.hold(), await installation.hold(subject="Other")
@@ -201,9 +203,7 @@ async def test_the_second_of_two_people_sees_what_the_first_decided(
     assert "rejected" == (await installation.message(message_id)).status
 
 
-async def test_more_held_mail_than_fits_is_a_page_further(
-    installation: WebInstallation, owner: WebUser
-) -> None:
+async def test_held_mail_is_paginated(installation: WebInstallation, owner: WebUser) -> None:
     for number in range(51):
         await installation.hold(subject=f"Offer {number:02}.")
 
@@ -216,7 +216,7 @@ async def test_more_held_mail_than_fits_is_a_page_further(
 
 
 @pytest.mark.parametrize("path", ["/outgoing/msg_no", "/drafts/drf_no", "/outgoing/a/b/c"])
-async def test_what_is_not_there_is_a_page_that_says_so(owner: WebUser, path: str) -> None:
+async def test_an_unknown_mail_has_an_error_page(owner: WebUser, path: str) -> None:
     response = await owner.get(path)
 
     assert 404 == response.status_code
@@ -224,7 +224,7 @@ async def test_what_is_not_there_is_a_page_that_says_so(owner: WebUser, path: st
     assert "<h1>Not found</h1>" in response.text
 
 
-async def test_a_person_sees_where_answers_go_and_what_else_leaves(
+async def test_reply_to_and_headers_are_shown(
     installation: WebInstallation, owner: WebUser
 ) -> None:
     message_id = await installation.hold(
@@ -263,7 +263,7 @@ async def test_an_attachment_is_saved_and_never_shown_as_a_page(
 
 
 @pytest.mark.parametrize("status", ["failed", "unknown"])
-async def test_what_failed_or_is_unknown_can_be_sent_again(
+async def test_failed_or_unknown_mail_can_be_retried(
     installation: WebInstallation, owner: WebUser, status: str
 ) -> None:
     message_id = await installation.hold()
@@ -285,7 +285,7 @@ async def test_what_failed_or_is_unknown_can_be_sent_again(
     assert (await installation.message(message_id)).status != status
 
 
-async def test_a_scheduled_mail_can_be_taken_back(
+async def test_a_scheduled_mail_can_be_cancelled(
     installation: WebInstallation, owner: WebUser
 ) -> None:
     message_id = await installation.hold(send_at="2026-06-02T09:00Z")
@@ -318,7 +318,7 @@ async def test_a_decision_leads_to_the_next_held_mail(
     ] == places
     assert "Approved: the other message is sent. Below is the next" in words(pages[0])
     assert "Rejected: the other message is not sent. Below is the next" in words(pages[1])
-    # For a moment its buttons refuse the second click of a double click.
+    # For a moment its buttons are disabled against double clicks.
     assert 'class="card decide bar next"' in pages[0]
 
 
@@ -341,7 +341,7 @@ async def test_a_mail_written_again_shows_what_changed(
     assert "<del>" not in await owner.read(f"/outgoing/{unrelated}")
 
 
-async def test_what_differs_is_shown_to_those_who_only_approve(
+async def test_changes_are_shown_to_users_who_only_approve(
     installation: WebInstallation, owner: WebUser, anonymous: WebUser
 ) -> None:
     held = await installation.hold()
@@ -395,7 +395,7 @@ async def test_every_status_has_its_page_with_counts_and_what_to_do(
     ({"send_at": "2026-06-05T10:00"}, "scheduled"), ({"do": "now"}, "queued"),
     ({"send_at": "soon"}, None), ({"send_at": "2020-01-01T00:00"}, None), ({}, None),
 ])  # fmt: skip
-async def test_a_scheduled_mail_gets_another_time_or_leaves_now(
+async def test_a_scheduled_mail_can_be_rescheduled_or_sent_now(
     installation: WebInstallation, owner: WebUser, form: dict[str, str], status: str | None
 ) -> None:
     mail = {"to": [STRANGER], "subject": "S", "body_text": "x", "send_at": "2026-06-02T09:00Z"}

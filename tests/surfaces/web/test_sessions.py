@@ -1,4 +1,4 @@
-"""Signing in, and what a session withstands: fixation, theft, forged forms, expiry, guessing."""
+"""Sign-in, and attacks on sessions: fixation, theft, CSRF, expiry, guessing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def held_by_agent(installation: WebInstallation) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("path", PAGES)
-async def test_who_is_not_signed_in_is_led_to_sign_in_and_back(
+async def test_an_anonymous_user_is_redirected_to_sign_in_and_back(
     anonymous: WebUser, path: str
 ) -> None:
     response = await anonymous.get(path)
@@ -46,13 +46,13 @@ async def test_who_is_not_signed_in_is_led_to_sign_in_and_back(
 
 
 @pytest.mark.parametrize("path", FORMS)
-async def test_who_is_not_signed_in_changes_nothing(anonymous: WebUser, path: str) -> None:
+async def test_an_anonymous_user_can_change_nothing(anonymous: WebUser, path: str) -> None:
     response = await anonymous.http.post(path, data={"csrf": "0" * 64})
 
     assert (303, "/signin") == (response.status_code, response.headers["location"])
 
 
-async def test_a_link_that_is_looked_at_still_signs_in(
+async def test_previewing_a_link_does_not_use_it_up(
     installation: WebInstallation, anonymous: WebUser
 ) -> None:
     link = await installation.link()
@@ -88,7 +88,7 @@ async def test_a_sign_in_link_expires_after_ten_minutes(
     assert 401 == (await anonymous.post("/signin", link=link)).status_code
 
 
-async def test_the_cookie_is_for_this_server_and_no_script(
+async def test_the_cookie_is_host_only_and_http_only(
     installation: WebInstallation, anonymous: WebUser
 ) -> None:
     response = await anonymous.sign_in(link=await installation.link())
@@ -107,13 +107,13 @@ async def test_the_cookie_is_for_this_server_and_no_script(
 
 
 class TestBehindTls:
-    """The public URL is https; a proxy speaks TLS for us."""
+    """The public URL is https; a proxy terminates TLS."""
 
     @pytest.fixture
     def settings(self) -> dict[str, str]:
         return {"POSTROOM_PUBLIC_URL": "https://mail.example"}
 
-    async def test_the_cookie_travels_over_tls_only(self, installation: WebInstallation) -> None:
+    async def test_the_cookie_is_secure(self, installation: WebInstallation) -> None:
         async with installation.new_user(
             Origin="https://mail.example", Host="mail.example"
         ) as person:
@@ -126,7 +126,7 @@ class TestBehindTls:
 async def test_signing_in_makes_a_new_session_and_ends_the_old_one(
     installation: WebInstallation, owner: WebUser, anonymous: WebUser
 ) -> None:
-    """A session that somebody else planted in this browser is never the one that signs in."""
+    """Protects against session fixation."""
     planted = owner.cookie
     anonymous.use_cookie(planted)
 
@@ -138,7 +138,7 @@ async def test_signing_in_makes_a_new_session_and_ends_the_old_one(
 
 
 @pytest.mark.parametrize("made_up", ["", "x", "../..", "0" * 43, "é" * 10])
-async def test_a_made_up_cookie_is_no_session(anonymous: WebUser, made_up: str) -> None:
+async def test_an_invented_cookie_is_no_session(anonymous: WebUser, made_up: str) -> None:
     response = await anonymous.get("/", headers={"Cookie": f"postroom={made_up}".encode()})
 
     assert 303 == response.status_code
@@ -229,7 +229,7 @@ async def test_a_session_of_a_key_ends_when_the_key_is_revoked(
     assert not await is_signed_in(anonymous)
 
 
-async def test_the_pasted_key_of_the_owner_does_not_approve(
+async def test_a_session_of_the_owners_key_does_not_approve_mail(
     installation: WebInstallation, anonymous: WebUser
 ) -> None:
     message_id, sha256 = await held_by_agent(installation)
@@ -304,7 +304,7 @@ async def test_a_key_that_may_not_read_is_refused(
     assert "scope read" in words(response.text)
 
 
-async def test_guessing_keys_and_links_is_slowed_down_and_refused(anonymous: WebUser) -> None:
+async def test_guessing_keys_and_links_is_delayed_and_refused(anonymous: WebUser) -> None:
     guesses = (
         anonymous.post("/signin", **{("key", "link")[number % 2]: f"pk_{number:040}"})
         for number in range(40)
@@ -324,7 +324,7 @@ async def test_guessing_keys_and_links_is_slowed_down_and_refused(anonymous: Web
     ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", "",
      "/%0d%0aSet-Cookie: x=1", "/\r\nX: y", "/a b"],
 )  # fmt: skip
-async def test_signing_in_leads_to_our_own_pages_only(
+async def test_signing_in_redirects_to_our_own_pages_only(
     installation: WebInstallation, anonymous: WebUser, place: str
 ) -> None:
     response = await anonymous.sign_in(link=await installation.link(), next=place)
@@ -332,7 +332,7 @@ async def test_signing_in_leads_to_our_own_pages_only(
     assert "/" == response.headers["location"]
 
 
-async def test_signing_in_leads_back_to_the_page_that_was_asked_for(
+async def test_signing_in_redirects_to_the_requested_page(
     installation: WebInstallation, anonymous: WebUser
 ) -> None:
     response = await anonymous.sign_in(link=await installation.link(), next="/outgoing/msg_1")
@@ -357,7 +357,7 @@ FORGED = {
 
 
 @pytest.mark.parametrize(("headers", "token"), FORGED.values(), ids=FORGED)
-async def test_a_forged_form_decides_nothing(
+async def test_a_form_without_a_valid_token_has_no_effect(
     installation: WebInstallation, owner: WebUser, headers: dict[str, str], token: str | None
 ) -> None:
     message_id, sha256 = await held_by_agent(installation)
@@ -375,7 +375,7 @@ async def test_a_forged_form_decides_nothing(
     assert "held" == (await installation.message(message_id)).status
 
 
-async def test_the_form_of_another_session_decides_nothing(
+async def test_a_form_of_another_session_has_no_effect(
     installation: WebInstallation, owner: WebUser
 ) -> None:
     message_id, sha256 = await held_by_agent(installation)
@@ -408,13 +408,13 @@ async def test_a_form_in_another_format_is_refused(
 
 
 @pytest.mark.parametrize("path", ["/v1/outbox", "/v1/keys", "/mcp"])
-async def test_programs_are_not_served_for_a_cookie(owner: WebUser, path: str) -> None:
+async def test_the_api_does_not_accept_cookies(owner: WebUser, path: str) -> None:
     method = "POST" if path == "/mcp" else "GET"
 
     assert 401 == (await owner.http.request(method, path)).status_code
 
 
-async def test_a_cookie_approves_nothing_over_rest(
+async def test_a_cookie_does_not_approve_over_rest(
     installation: WebInstallation, owner: WebUser
 ) -> None:
     message_id, sha256 = await held_by_agent(installation)
@@ -427,7 +427,7 @@ async def test_a_cookie_approves_nothing_over_rest(
 @pytest.mark.parametrize(
     "path", ["/", "/signin", "/outgoing", "/sessions", "/outgoing/msg_no", "/nothing/here"]
 )
-async def test_no_page_is_framed_kept_or_told_to_others(owner: WebUser, path: str) -> None:
+async def test_pages_cannot_be_framed_cached_or_leak_referrers(owner: WebUser, path: str) -> None:
     headers = (await owner.get(path)).headers
 
     policy = headers["content-security-policy"]
@@ -440,7 +440,7 @@ async def test_no_page_is_framed_kept_or_told_to_others(owner: WebUser, path: st
 
 
 async def test_a_host_that_is_not_ours_is_refused(owner: WebUser) -> None:
-    """A name that an attacker points to this machine does not reach the pages."""
+    """Protects against DNS rebinding."""
     response = await owner.get("/", headers={"Host": "evil.example"})
 
     assert 403 == response.status_code
@@ -452,7 +452,7 @@ async def test_a_form_that_is_too_large_is_refused(anonymous: WebUser) -> None:
     assert 413 == response.status_code
 
 
-async def test_the_stylesheet_may_be_kept_and_changes_its_address(anonymous: WebUser) -> None:
+async def test_the_stylesheet_is_cacheable_under_a_versioned_url(anonymous: WebUser) -> None:
     page = (await anonymous.get("/signin")).text
     address = page.partition('rel="stylesheet" href="')[2].partition('"')[0]
 
@@ -468,10 +468,10 @@ async def test_the_stylesheet_may_be_kept_and_changes_its_address(anonymous: Web
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "http://127.0.0.1:1", "null", None])
-async def test_another_page_signs_nobody_in(
+async def test_a_page_of_another_site_cannot_sign_a_user_in(
     installation: WebInstallation, anonymous: WebUser, origin: str | None
 ) -> None:
-    """Else a person would work in the session of somebody else without knowing."""
+    """Protects against login CSRF."""
     key = await installation.key("read")
     del anonymous.http.headers["Origin"]
 

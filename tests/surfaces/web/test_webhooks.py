@@ -1,4 +1,4 @@
-"""Webhooks on the pages: a secret that is shown once, deliveries with their bodies, and walls."""
+"""Webhooks on the pages: secrets shown once, deliveries with their bodies, and isolation."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def test_a_webhook_is_changed_paused_and_removed(
         ),
     ],
 )
-async def test_what_is_wrong_with_a_webhook_is_said(
+async def test_a_problem_with_a_webhook_is_explained(
     installation: WebInstallation, owner: WebUser, form: dict[str, str], reason: str
 ) -> None:
     answer = await owner.post("/webhooks/new", **form)

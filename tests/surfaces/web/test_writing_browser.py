@@ -1,4 +1,4 @@
-"""Writing and deciding in a real browser: drafts that save themselves, files, times, keys."""
+"""Writing and approving in a real browser: autosave, files, times, keys."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ async def test_held_mail_is_decided_with_the_keyboard_alone(
     assert "Not this yen." == hold.note
 
 
-async def test_people_whom_the_inbox_knows_are_completed(
+async def test_known_contacts_are_completed(
     browser: Browser, installation: WebInstallation, incoming: IncomingMail
 ) -> None:
     for number in range(3):
@@ -180,7 +180,7 @@ async def test_people_whom_the_inbox_knows_are_completed(
     await expect(page.get_by_role("option")).to_have_count(0)
 
 
-async def test_every_state_of_outgoing_mail_can_be_used_by_everybody(
+async def test_every_state_of_outgoing_mail_is_accessible(
     browser: Browser, installation: WebInstallation, incoming: IncomingMail
 ) -> None:
     asked = await incoming.arrive("Lunch?", "Where?", attachments=[("m.txt", "text/plain", b"x")])

@@ -1,4 +1,4 @@
-"""An office in which much has happened."""
+"""An installation with a month of activity."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ async def arrive(installation: WebInstallation, subject: str) -> None:
     await deliver(services, inbox, mail(subject))
 
 
-async def test_everybody_can_use_the_pages_on_every_screen(
+async def test_the_pages_are_accessible_on_every_screen(
     browser: Browser, busy: WebInstallation
 ) -> None:
     page = await signed_in(browser, busy)
@@ -37,7 +37,7 @@ async def test_everybody_can_use_the_pages_on_every_screen(
     assert [] == refused
 
 
-async def test_a_person_finds_what_needs_them_with_the_keyboard(
+async def test_open_tasks_are_reachable_with_the_keyboard(
     browser: Browser, busy: WebInstallation
 ) -> None:
     page = await signed_in(browser, busy, viewport=DESKTOP)
@@ -84,7 +84,7 @@ async def _subjects(page: Page) -> list[str]:
     return await page.locator(".events .what").all_inner_texts()
 
 
-async def test_events_appear_by_themselves_until_they_are_paused(
+async def test_events_appear_automatically_until_paused(
     browser: Browser, installation: WebInstallation
 ) -> None:
     page = await signed_in(browser, installation, viewport=DESKTOP)

@@ -1,4 +1,4 @@
-"""Overview, events, audit and health: what they show, to whom, and what they do with garbage."""
+"""Overview, events, audit and health: their content, its visibility, and invalid input."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _CURSOR = re.compile(r'href="(/\w+\?[^"]*cursor=[^"]+)"')
 
 
 @asynccontextmanager
-async def rest_client(
+async def session_of_key(
     installation: WebInstallation, *scopes: str, **limits: Any
 ) -> AsyncIterator[WebUser]:
-    """Somebody who signed in with a key."""
+    """A user who signed in with a key."""
     async with installation.new_user() as person:
         await person.sign_in(key=await installation.key(*scopes, **limits))
         yield person
@@ -44,16 +44,14 @@ async def arrive(installation: WebInstallation, subject: str, username: str = "m
     return (await deliver(services, inbox, mail(subject))).message_id
 
 
-async def test_nothing_needs_a_person_who_has_just_begun(owner: WebUser) -> None:
+async def test_a_new_installation_has_no_open_tasks(owner: WebUser) -> None:
     page = words(await owner.read("/"))
 
     assert "All clear." in page
     assert 4 == page.count("No activity in this period.")
 
 
-async def test_what_needs_the_person_comes_with_where_it_is_fixed(
-    busy: WebInstallation, owner: WebUser
-) -> None:
+async def test_open_tasks_link_to_their_pages(busy: WebInstallation, owner: WebUser) -> None:
     webhook = await call(busy.owner, create_webhook, {"url": "https://hook.example/x"})
     await arrive(busy, "For the webhook")
     store = busy.app.services.store
@@ -94,7 +92,7 @@ async def test_the_overview_of_a_limited_key_counts_what_it_sees(busy: WebInstal
     other = await busy.new_inbox("other")
     await arrive(busy, "Mine", "other")
 
-    async with rest_client(busy, "read", "admin", inboxes=[other]) as limited:
+    async with session_of_key(busy, "read", "admin", inboxes=[other]) as limited:
         page = words(await limited.read("/"))
 
     assert "Mail in 1 " in page
@@ -109,10 +107,10 @@ async def test_the_overview_of_a_limited_key_counts_what_it_sees(busy: WebInstal
         assert hidden not in page
 
 
-async def test_somebody_who_only_approves_sees_held_mail_and_no_numbers(
+async def test_a_user_who_only_approves_sees_held_mail_and_no_counts(
     busy: WebInstallation,
 ) -> None:
-    async with rest_client(busy, "approve") as approver:
+    async with session_of_key(busy, "approve") as approver:
         page = words(await approver.read("/"))
         answers = [(await approver.get(p)).status_code for p in ("/events", "/audit", "/health")]
 
@@ -181,7 +179,9 @@ async def test_events_are_chosen_by_type_and_inbox_and_read_page_by_page(
         ("nonsense=1&type=&inbox=", "No events yet."),
     ],
 )
-async def test_garbage_for_events_is_explained(owner: WebUser, query: str, says: str) -> None:
+async def test_invalid_filters_of_events_are_explained(
+    owner: WebUser, query: str, says: str
+) -> None:
     page = await owner.read(f"/events?{query}")
 
     assert says in words(page)
@@ -193,7 +193,7 @@ async def test_a_limited_key_sees_events_of_its_inboxes(installation: WebInstall
     await arrive(installation, "Hidden")
     await arrive(installation, "Mine", "other")
 
-    async with rest_client(installation, "read", inboxes=[other]) as limited:
+    async with session_of_key(installation, "read", inboxes=[other]) as limited:
         page = words(await limited.read("/events"))
         asked = words(await limited.read("/events?inbox=me@postroom.localhost"))
 
@@ -241,7 +241,7 @@ async def test_the_audit_log_is_filtered_by_who_way_action_target_and_date(
         ("verified=whole+7", "newest first"),
     ],
 )
-async def test_garbage_for_the_audit_log_is_explained(
+async def test_invalid_filters_of_the_audit_log_are_explained(
     owner: WebUser, query: str, says: str
 ) -> None:
     page = words(await owner.read(f"/audit?{query}"))
@@ -292,12 +292,12 @@ async def test_a_log_that_is_too_long_to_verify_in_time_is_verified_in_part(
     assert "The first 2 entries are unchanged" in page
 
 
-async def test_what_a_check_found_is_told_to_who_asked_only(
+async def test_the_result_of_a_check_is_shown_to_its_user_only(
     installation: WebInstallation, owner: WebUser
 ) -> None:
     location = (await owner.post("/audit/verify")).headers["location"]
 
-    async with rest_client(installation, "read", "admin") as other:
+    async with session_of_key(installation, "read", "admin") as other:
         assert "The log is intact" not in words(await other.read(location))
 
 
@@ -307,7 +307,7 @@ async def test_a_limited_administrator_sees_a_part_of_the_log_and_verifies_nothi
     await installation.hold()
     other = await installation.new_inbox("other")
 
-    async with rest_client(installation, "read", "admin", inboxes=[other]) as limited:
+    async with session_of_key(installation, "read", "admin", inboxes=[other]) as limited:
         page = await limited.read("/audit")
         refused = await limited.post("/audit/verify")
         health = await limited.get("/health")
@@ -318,10 +318,10 @@ async def test_a_limited_administrator_sees_a_part_of_the_log_and_verifies_nothi
     assert "whole installation" in words(health.text)
 
 
-async def test_somebody_who_may_only_read_has_no_link_to_audit_and_health(
+async def test_a_user_who_only_reads_has_no_link_to_audit_and_health(
     installation: WebInstallation,
 ) -> None:
-    async with rest_client(installation, "read") as reader:
+    async with session_of_key(installation, "read") as reader:
         page = await reader.read("/")
         answers = [(await reader.get(path)).status_code for path in ("/audit", "/health")]
         verified = await reader.post("/audit/verify")
@@ -350,7 +350,7 @@ async def test_health_says_what_doctor_says_problems_first(
         assert part in page
 
 
-async def test_a_check_that_hangs_or_fails_does_not_take_the_others_along(
+async def test_a_check_that_hangs_or_fails_does_not_affect_the_others(
     installation: WebInstallation, owner: WebUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def hang(*_: object) -> CheckResult:

@@ -1,4 +1,4 @@
-"""Mail in an office, and people who read it."""
+"""Delivered mail, and users who read it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PIXEL = bytes.fromhex(
 
 
 class IncomingMail:
-    """Puts mail into an inbox."""
+    """Delivers mail to an inbox."""
 
     def __init__(self, installation: WebInstallation) -> None:
         self.installation = installation
@@ -29,7 +29,7 @@ class IncomingMail:
         return (await self.installation.app.services.store.inboxes_at([address]))[address]
 
     async def arrive(self, *args: Any, username: str = "me", **more: Any) -> str:
-        """The id of a mail that arrived."""
+        """Deliver a mail; returns its id."""
         inbox = await self.inbox(username)
         raw = mail(*args, to=inbox.address, **more)
         return await self.arrive_raw(raw, username=username)
@@ -46,7 +46,7 @@ def incoming(installation: WebInstallation) -> IncomingMail:
 
 @pytest.fixture
 async def reader(installation: WebInstallation) -> AsyncIterator[WebUser]:
-    """Somebody whose key may read and nothing else."""
+    """A user whose key may only read."""
     async with installation.new_user() as person:
         await person.sign_in(key=await installation.key("read"))
         yield person

@@ -1,4 +1,4 @@
-"""Mails that try to fetch, to run script, to navigate, or to leave their frame."""
+"""Mails that try to load resources, run scripts, navigate, or escape their frame."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""As the agent sees it: marks, findings that lead to them, and what the policies would say."""
+"""The agent's view of a mail: marks, findings with links to them, and policy results."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_plain_text_is_marked_on_the_page(incoming: IncomingMail, owner: W
     assert ["1", "2", "3"] == re.findall(r' id="mark-(\d)"', page)
 
 
-async def test_a_plain_part_that_says_what_the_html_hides_is_not_called_kept_out(
+async def test_text_that_is_also_in_the_plain_part_is_not_marked_as_omitted(
     incoming: IncomingMail, owner: WebUser
 ) -> None:
     message_id = await incoming.arrive("Parcel", f"Pay now\n\n{SECRET}", html=HIDING)
@@ -82,7 +82,7 @@ async def test_a_plain_part_that_says_what_the_html_hides_is_not_called_kept_out
     assert SECRET in page
 
 
-async def test_a_reply_to_the_sender_leaves_and_one_to_somebody_else_is_held(
+async def test_a_reply_to_the_sender_would_be_sent_and_one_to_others_held(
     installation: WebInstallation, incoming: IncomingMail, owner: WebUser
 ) -> None:
     message_id = await incoming.arrive("Parcel", None, html=HIDING, sender="a@shop.example")
@@ -102,7 +102,7 @@ async def test_a_reply_to_the_sender_leaves_and_one_to_somebody_else_is_held(
 
 
 @pytest.mark.parametrize("to", ["nonsense", "x" * 400, "a@b@c", "<script>alert(1)</script>"])
-async def test_a_recipient_that_is_no_address_is_answered_in_words(
+async def test_an_invalid_recipient_is_explained(
     incoming: IncomingMail, owner: WebUser, to: str
 ) -> None:
     message_id = await incoming.arrive()
@@ -131,7 +131,7 @@ async def test_a_person_with_a_limited_key_sees_no_other_keys_and_no_other_mail(
         assert 404 == (await person.get(f"/mail/{other}/marked")).status_code
 
 
-async def test_a_person_who_may_only_read_is_told_that_they_know_of_no_sender(
+async def test_a_user_who_only_reads_sees_no_policy_results(
     incoming: IncomingMail, reader: WebUser
 ) -> None:
     message_id = await incoming.arrive()
@@ -163,7 +163,7 @@ async def test_letters_of_other_scripts_are_named(incoming: IncomingMail, owner:
 
 
 class TestTrustedServers:
-    """What checks of a server in front of us mean, in one sentence."""
+    """The results of a trusted server's checks, in one sentence."""
 
     @pytest.fixture
     def settings(self) -> dict[str, str]:
@@ -190,7 +190,7 @@ class TestTrustedServers:
         assert page.index(says) < page.index("Message-ID")
 
 
-async def test_a_list_can_be_left_with_a_form(
+async def test_a_mailing_list_can_be_unsubscribed_with_a_form(
     installation: WebInstallation, incoming: IncomingMail, owner: WebUser
 ) -> None:
     message_id = await incoming.arrive(headers=[("List-Unsubscribe", "<mailto:off@shop.example>")])
@@ -206,7 +206,9 @@ async def test_a_list_can_be_left_with_a_form(
     assert 403 == (await owner.post(f"/mail/{message_id}/unsubscribe", token="x")).status_code
 
 
-async def test_a_list_that_cannot_be_left_says_why(incoming: IncomingMail, owner: WebUser) -> None:
+async def test_a_mailing_list_that_cannot_be_unsubscribed_says_why(
+    incoming: IncomingMail, owner: WebUser
+) -> None:
     page_only = await incoming.arrive(headers=[("List-Unsubscribe", "<https://shop.example/off>")])
     plain = await incoming.arrive()
 

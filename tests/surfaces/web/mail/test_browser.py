@@ -1,4 +1,4 @@
-"""Mail in a real browser: on a phone and a desktop, hostile or not, readable for everybody."""
+"""Mail in a real browser: on a phone and a desktop, hostile or not, and accessible."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NEWS = """<h2 style="color:#0a5">Weekly <em>news</em></h2><p>Hello, here is what
 
 
 async def some_mail(installation: WebInstallation, incoming: IncomingMail) -> dict[str, str]:
-    """An inbox as it is on a Monday: the paths of its pages by name."""
+    """A typical inbox; returns the paths of its pages by name."""
     await installation.new_inbox("sales")
     first = await incoming.arrive("Lunch on Friday?", "Where do we meet?", message_id="<a@x>")
     await incoming.arrive("Re: Lunch on Friday?", "At the harbour, at noon.\n\nBo",
@@ -68,7 +68,7 @@ async def some_mail(installation: WebInstallation, incoming: IncomingMail) -> di
     }
 
 
-async def test_every_page_fits_the_screen_and_everybody(
+async def test_every_page_of_mail_fits_and_is_accessible(
     browser: Browser, installation: WebInstallation, incoming: IncomingMail
 ) -> None:
     paths = await some_mail(installation, incoming)
@@ -80,7 +80,7 @@ async def test_every_page_fits_the_screen_and_everybody(
 
 
 @SIZES
-async def test_a_person_without_javascript_reads_files_and_takes_back(
+async def test_a_person_without_javascript_reads_moves_and_undoes(
     browser: Browser, installation: WebInstallation, incoming: IncomingMail, size: Any
 ) -> None:
     await some_mail(installation, incoming)
@@ -131,7 +131,7 @@ async def test_a_person_without_javascript_answers_with_a_file(
 
 @asynccontextmanager
 async def watched() -> AsyncIterator[tuple[Browser, list[bytes]]]:
-    """A browser for which the hosts of strangers are a port of ours, and what it sends there."""
+    """A browser for which all other hosts resolve to a local port, and the requests there."""
     came: list[bytes] = []
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -146,7 +146,7 @@ async def watched() -> AsyncIterator[tuple[Browser, list[bytes]]]:
         yield browser, came
 
 
-async def test_hostile_mail_fetches_runs_and_navigates_nothing(
+async def test_hostile_mail_loads_runs_and_navigates_nothing(
     installation: WebInstallation, incoming: IncomingMail
 ) -> None:
     async with watched() as (browser, came):
@@ -167,10 +167,10 @@ async def test_hostile_mail_fetches_runs_and_navigates_nothing(
         assert (1, []) == (len(page.context.pages), came)
 
 
-async def test_the_policy_of_the_frame_holds_without_the_sanitiser(
+async def test_the_csp_of_the_frame_is_sufficient_without_the_sanitiser(
     installation: WebInstallation, incoming: IncomingMail, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over http, where a request can be told from a connection that is opened in advance."""
+    """Over http, where a request can be distinguished from a speculative connection."""
     monkeypatch.setattr("postroom.mail.html.html.html_for_browser", lambda html, *_, **__: html)
     async with watched() as (browser, came):
         page = await signed_in(browser, installation, viewport=DESKTOP)
@@ -184,8 +184,8 @@ async def test_the_policy_of_the_frame_holds_without_the_sanitiser(
         assert 1 == len(page.context.pages)
 
 
-async def test_the_watched_browser_is_heard() -> None:
-    """So that the tests above can fail."""
+async def test_requests_of_the_watched_browser_are_recorded() -> None:
+    """Shows that the tests above can fail."""
     async with watched() as (browser, came):
         page = await browser.new_page()
         await page.set_content("<img src=https://evil.example/a>")
@@ -194,7 +194,7 @@ async def test_the_watched_browser_is_heard() -> None:
 
 
 def watch(page: Page) -> list[str]:
-    """Every request of a page from now on; a dialog, which only a script opens, fails the test."""
+    """Record every request of a page; a dialog, which only a script opens, fails the test."""
     asked: list[str] = []
     page.context.on("request", lambda request: asked.append(request.url))
     page.on("dialog", lambda dialog: pytest.fail(dialog.message))
@@ -220,7 +220,7 @@ async def test_hostile_mail_is_only_text_in_the_other_tabs(
     assert (tab == "agent") == await page.locator("main iframe").count()
 
 
-async def test_pictures_of_other_hosts_are_asked_for_only_after_a_click(
+async def test_remote_images_are_loaded_only_after_a_click(
     browser: Browser, installation: WebInstallation, incoming: IncomingMail
 ) -> None:
     paths = await some_mail(installation, incoming)

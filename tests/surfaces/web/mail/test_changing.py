@@ -36,7 +36,7 @@ def state(message: Message) -> tuple[set[str], set[str], tuple[str, ...]]:
     ],
     ids=lambda value: value.get("do") if isinstance(value, dict) else "",
 )
-async def test_a_change_is_made_and_taken_back(
+async def test_a_change_is_made_and_undone(
     installation: WebInstallation, incoming: IncomingMail, owner: WebUser, form: dict[str, str],
     after: tuple[set[str], set[str], tuple[str, ...]],
 ) -> None:  # fmt: skip
@@ -70,7 +70,7 @@ async def test_a_change_has_an_opposite(
     assert before == state(await installation.message(message_id))
 
 
-async def test_many_mails_are_changed_at_once_and_taken_back(
+async def test_many_mails_are_changed_at_once_and_undone(
     installation: WebInstallation, incoming: IncomingMail, owner: WebUser
 ) -> None:
     ids = [await incoming.arrive(f"Soup {number}") for number in range(4)]
@@ -86,7 +86,7 @@ async def test_many_mails_are_changed_at_once_and_taken_back(
     assert {("Inbox",)} == {(await installation.message(one)).mailboxes for one in ids}
 
 
-async def test_all_of_a_page_can_be_ticked_without_a_script(
+async def test_all_mails_of_a_page_can_be_selected_without_a_script(
     incoming: IncomingMail, owner: WebUser
 ) -> None:
     for number in range(3):
@@ -111,7 +111,7 @@ async def test_all_of_a_page_can_be_ticked_without_a_script(
         ({"do": "read", "id": "msg_none"}, "no message msg_none"),
     ],
 )
-async def test_what_cannot_be_done_is_said_above_the_list(
+async def test_a_failed_change_is_reported_above_the_list(
     incoming: IncomingMail, owner: WebUser, form: dict[str, str], reason: str
 ) -> None:
     await incoming.arrive("Soup")
@@ -151,7 +151,7 @@ async def test_who_may_only_read_has_no_buttons_and_changes_nothing(
     assert ("Inbox",) == (await installation.message(message_id)).mailboxes
 
 
-async def test_a_look_changes_nothing(
+async def test_viewing_the_list_changes_nothing(
     installation: WebInstallation, incoming: IncomingMail, owner: WebUser
 ) -> None:
     message_id = await incoming.arrive("Soup")
@@ -161,7 +161,7 @@ async def test_a_look_changes_nothing(
     assert () == (await installation.message(message_id)).flags
 
 
-async def test_a_forged_undo_says_nothing(owner: WebUser) -> None:
+async def test_a_forged_undo_is_ignored(owner: WebUser) -> None:
     page = await owner.read('/mail?notice=archived&undo="><script>alert(1)</script>')
 
     assert "<script>" not in page

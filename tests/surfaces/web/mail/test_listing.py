@@ -1,4 +1,4 @@
-"""The list of mail: places, filters, pages, and what each key sees of it."""
+"""The list of mail: mailboxes, filters, pages, and its visibility for each key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.surfaces.web.mail.conftest import IncomingMail
 _LINK = re.compile(r'href="(/mail/msg_[^"]+)"')
 
 
-async def test_the_list_shows_what_it_takes_to_choose_a_mail(
+async def test_the_list_shows_sender_subject_and_date(
     incoming: IncomingMail, owner: WebUser
 ) -> None:
     message_id = await incoming.arrive(
@@ -94,7 +94,7 @@ async def test_filters_are_those_of_the_search(
         assert re.search(rf'class="chip" href="[^"]*">{name}: ', page)
 
 
-async def test_a_chip_removes_its_filter(incoming: IncomingMail, owner: WebUser) -> None:
+async def test_a_filter_chip_removes_its_filter(incoming: IncomingMail, owner: WebUser) -> None:
     await incoming.arrive("Soup")
 
     page = await owner.read("/mail?q=nothing&unread=true")
@@ -173,7 +173,7 @@ async def test_nobody_sees_mail_without_signing_in(
         assert response.headers["location"].startswith("/signin")
 
 
-async def test_labels_have_their_unread_counts_and_many_are_folded(
+async def test_labels_have_unread_counts_and_many_are_collapsed(
     incoming: IncomingMail, owner: WebUser
 ) -> None:
     first = await incoming.arrive("Soup")
@@ -194,7 +194,7 @@ async def test_labels_have_their_unread_counts_and_many_are_folded(
     assert "Label 007 2 mails, 1 unread Label 008 1 mail Label 009" in listed
 
 
-async def test_many_inboxes_are_folded_and_listed_page_by_page(
+async def test_many_inboxes_are_collapsed_and_listed_page_by_page(
     installation: WebInstallation, incoming: IncomingMail, owner: WebUser
 ) -> None:
     ids = [await installation.new_inbox(f"agent{number:03}") for number in range(104)]
@@ -214,7 +214,7 @@ async def test_many_inboxes_are_folded_and_listed_page_by_page(
     assert "agent000@postroom.localhost Inbox Sent" in chosen
 
 
-async def test_a_wrong_cursor_of_places_is_explained(owner: WebUser) -> None:
+async def test_an_invalid_cursor_of_the_inbox_list_is_explained(owner: WebUser) -> None:
     for path in ("/inboxes", "/labels"):
         response = await owner.get(f"{path}?cursor=nonsense")
         assert 422 == response.status_code

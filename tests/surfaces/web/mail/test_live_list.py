@@ -1,4 +1,4 @@
-"""The list of mail in a browser with scripts: live, by keyboard, searched as one types."""
+"""The list of mail with scripts: live updates, keyboard, and search while typing."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Opens = Callable[..., Awaitable[Page]]
 
 @pytest.fixture
 async def mail_list(browser: Browser, installation: WebInstallation) -> AsyncIterator[Opens]:
-    """Opens the list of mail, once its stream is open; at the end no script has failed."""
+    """Open the list of mail and wait for its stream; afterwards no script may have failed."""
     errors: list[str] = []
     pages: list[Page] = []
 
@@ -171,7 +171,7 @@ async def test_a_person_with_a_keyboard_archives_and_undoes(
     assert ("Inbox",) == (await installation.message(ids[0])).mailboxes
 
 
-async def test_a_search_follows_what_is_typed(
+async def test_a_search_updates_while_typing(
     mail_list: Opens, installation: WebInstallation, incoming: IncomingMail
 ) -> None:
     for number in range(5):
@@ -243,7 +243,7 @@ async def test_older_mail_is_appended_while_new_mail_arrives(
     await expect(page.locator("#selected")).to_have_text("116 selected")
 
 
-async def test_on_a_phone_back_leads_to_the_same_mail_of_the_list(
+async def test_on_a_phone_back_returns_to_the_same_mail(
     mail_list: Opens, installation: WebInstallation, incoming: IncomingMail
 ) -> None:
     ids = [await incoming.arrive(f"Mail {number}") for number in range(60)]

@@ -1,4 +1,4 @@
-"""Marks in a real browser: a mail can neither hide nor imitate them, and findings lead to them."""
+"""Marks in a real browser: a mail can neither hide nor imitate them, and findings link to them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _SEEN = """marks => marks.map(mark => {
 })"""
 
 
-async def test_hidden_text_is_seen_however_it_was_hidden(browser: Browser) -> None:
+async def test_hidden_text_is_visible_however_it_was_hidden(browser: Browser) -> None:
     mails = [html for _, html in TRICKS]
     mails += [
         f'<div style="{css}"><div style="{css}"><p style="{css}">{SECRET}</p></div></div>'
@@ -76,8 +76,8 @@ async def test_hidden_text_is_seen_however_it_was_hidden(browser: Browser) -> No
         assert ("dashed", True) == (mark["border"], mark["isStriped"]), mark
 
 
-async def test_hostile_mail_with_marks_does_nothing_even_without_a_policy() -> None:
-    """In a page that allows everything, so that the writer of marks is what keeps it still."""
+async def test_hostile_mail_with_marks_is_inert_even_without_a_csp() -> None:
+    """On a page without a CSP, so that only the code that writes marks prevents harm."""
     async with watched() as (browser, came):
         page = await browser.new_page()
         asked = watch(page)
@@ -92,7 +92,7 @@ async def test_hostile_mail_with_marks_does_nothing_even_without_a_policy() -> N
         assert (1, []) == (len(page.context.pages), came)
 
 
-async def test_a_mail_cannot_draw_a_mark(browser: Browser) -> None:
+async def test_a_mail_cannot_imitate_a_mark_in_the_browser(browser: Browser) -> None:
     fake = (
         '<p class="mark hidden" style="border:2px dashed #b3261e;background:repeating-linear-'
         'gradient(135deg,#fdecea 0 10px,#fadfdc 10px 20px);box-shadow:0 0 3px red">Hidden</p>'

@@ -114,7 +114,7 @@ async def test_a_mail_can_be_kept_as_a_draft_and_changed(
     assert (("b@example.com",), "T", "New") == (changed.to, changed.subject, changed.body_text)
 
 
-async def test_a_mail_for_later_waits_for_its_time(
+async def test_a_scheduled_mail_waits_for_its_time(
     installation: WebInstallation, owner: WebUser
 ) -> None:
     location = await write(owner, to="a@example.com", subject="S", body_text="x",
@@ -127,7 +127,7 @@ async def test_a_mail_for_later_waits_for_its_time(
     assert "Scheduled." in words(await owner.read(location))
 
 
-async def test_what_is_held_says_so_and_leads_to_the_decision(
+async def test_a_held_mail_says_so_and_links_to_its_approval(
     installation: WebInstallation,
 ) -> None:
     async with installation.new_user() as person:
@@ -143,7 +143,7 @@ async def test_what_is_held_says_so_and_leads_to_the_decision(
     assert "held" == (await installation.message(id_in(location))).status
 
 
-async def test_what_was_typed_stays_when_a_mail_is_refused(owner: WebUser) -> None:
+async def test_the_input_is_kept_when_a_mail_is_refused(owner: WebUser) -> None:
     response = await owner.http.post(
         "/compose",
         data={
@@ -180,7 +180,7 @@ async def test_a_broken_form_is_refused(owner: WebUser, body: bytes) -> None:
     assert 400 <= response.status_code < 500
 
 
-async def test_who_may_not_send_gets_no_button(
+async def test_a_user_without_send_gets_no_button(
     incoming: IncomingMail, installation: WebInstallation, reader: WebUser
 ) -> None:
     message_id = await incoming.arrive("Soup")
@@ -300,7 +300,7 @@ async def test_a_draft_of_another_inbox_is_not_there_for_a_limited_key(
     assert "secret" in await owner.read(path)
 
 
-async def test_only_people_whom_the_inbox_knows_are_offered(
+async def test_only_known_contacts_are_suggested(
     installation: WebInstallation, incoming: IncomingMail, owner: WebUser
 ) -> None:
     await incoming.arrive("Once", sender="annie@evil.example", message_id="<e@x>")
@@ -320,7 +320,7 @@ def _offered(page: str) -> list[str]:
     return re.findall(r"<li>(.*?)</li>", page)
 
 
-async def test_who_may_send_but_not_write_sends_without_a_draft(
+async def test_a_user_with_send_but_not_write_sends_without_a_draft(
     installation: WebInstallation,
 ) -> None:
     async with installation.new_user() as person:

@@ -1,4 +1,4 @@
-"""Saving a rule as the owner does on the command line."""
+"""Save a rule as the owner does on the command line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.surfaces.web.conftest import WebInstallation
 
 
 async def saved(installation: WebInstallation, text: str) -> Rule:
-    """The rule with this text, from now on."""
+    """The stored rule with this text."""
     made = await call(installation.owner, create_rule, {"rule_yaml": text, "dry_run": False})
     assert isinstance(made, Rule)
     return made

@@ -127,7 +127,7 @@ COMPLETIONS = {
 }
 
 
-async def test_names_and_values_are_suggested_where_they_may_stand(
+async def test_names_and_values_are_completed_by_context(
     browser: Browser, installation: WebInstallation, incoming: IncomingMail
 ) -> None:
     message = await incoming.arrive("Invoice 7")
@@ -201,7 +201,7 @@ async def test_the_pages_of_rules_fit_every_screen(
 
 
 async def some_rules(installation: WebInstallation, incoming: IncomingMail) -> dict[str, str]:
-    """Rules as they are after a while: the paths of their pages by name."""
+    """Typical rules; returns the paths of their pages by name."""
     inbox = await incoming.inbox()
     for number in range(3):
         await incoming.arrive(

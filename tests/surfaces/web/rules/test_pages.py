@@ -1,4 +1,4 @@
-"""The pages of rules over HTTP: order and switches, conflicts, limits of keys, hostile words."""
+"""The pages of rules over HTTP: order, switches, conflicts, limits of keys, hostile text."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def get(installation: WebInstallation, rule_id: str) -> Rule:
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-async def test_every_template_is_a_rule_without_a_doubt(owner: WebUser, name: str) -> None:
+async def test_every_template_is_a_rule_without_warnings(owner: WebUser, name: str) -> None:
     parse_rule(TEMPLATES[name].yaml)
 
     assert "No problems." in words(await owner.read(f"/rules/new?template={name}"))
@@ -62,7 +62,7 @@ async def test_rules_are_moved_and_switched(installation: WebInstallation, owner
 
 
 @pytest.mark.parametrize("position", ["", "0", "x", "99999", "²", "-1"])
-async def test_a_place_that_is_none_moves_nothing(
+async def test_an_invalid_position_moves_nothing(
     installation: WebInstallation, owner: WebUser, position: str
 ) -> None:
     made = await saved(installation, text_of())
@@ -93,7 +93,7 @@ async def test_a_text_that_somebody_changed_meanwhile_is_not_overwritten(
     assert mine == (await get(installation, made.id)).yaml
 
 
-async def test_the_text_of_a_deleted_rule_is_not_lost(
+async def test_the_input_for_a_deleted_rule_is_kept(
     installation: WebInstallation, owner: WebUser
 ) -> None:
     made = await saved(installation, text_of())
@@ -125,7 +125,7 @@ async def test_a_stale_plan_is_explained_and_can_be_made_again(
     assert "Apply to 1 message" in words(again.text)
 
 
-async def test_who_may_only_read_looks_and_changes_nothing(
+async def test_a_user_who_only_reads_can_view_and_not_change_rules(
     installation: WebInstallation, anonymous: WebUser, incoming: IncomingMail
 ) -> None:
     await incoming.arrive("Invoice 7")
@@ -180,7 +180,7 @@ async def test_a_limited_key_sees_its_own_rules_only(
     assert "Compared 0 messages" in words(compared.text)
 
 
-async def test_words_of_rules_and_mail_are_escaped(
+async def test_text_of_rules_and_mail_is_escaped(
     installation: WebInstallation, owner: WebUser, incoming: IncomingMail
 ) -> None:
     await incoming.arrive("Invoice <script>alert(2)</script>")
@@ -200,7 +200,7 @@ async def test_words_of_rules_and_mail_are_escaped(
      {"do": "compare", "rule_yaml": "["}, {"do": "compare", "newest": "1e9", "rule_yaml": "a: b"},
      {"do": "save", "rule_yaml": "\x00"}],
 )  # fmt: skip
-async def test_what_is_no_rule_is_refused_with_a_reason(
+async def test_an_invalid_rule_is_refused_with_a_reason(
     installation: WebInstallation, owner: WebUser, form: dict[str, str]
 ) -> None:
     response = await owner.post("/rules/new", **form)
@@ -209,7 +209,7 @@ async def test_what_is_no_rule_is_refused_with_a_reason(
     assert [] == await names(installation)
 
 
-async def test_a_rule_whose_key_is_gone_is_warned_of(
+async def test_a_rule_without_its_key_has_a_warning(
     installation: WebInstallation, owner: WebUser
 ) -> None:
     key = await call(
