@@ -1,4 +1,4 @@
-"""Work on what strangers sent, in a process that can be killed and has little power."""
+"""Work on untrusted data in a process that can be killed and has few rights."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def _answers(size: int) -> Bounds:
         (work.crash, 0, LONG, "crashed"),
     ],
 )
-async def test_work_that_goes_wrong_is_told_and_leaves_nothing_behind(bad, argument, bounds, said):
+async def test_failed_work_is_reported_and_leaves_nothing_behind(bad, argument, bounds, said):
     with pytest.raises(WorkFailed, match=said):
         await in_process(bad, b"data", argument, bounds)
 
     assert [] == children()
 
 
-async def test_work_that_nobody_waits_for_any_more_is_killed():
+async def test_cancelled_work_is_killed():
     waiting = asyncio.ensure_future(in_process(work.loop_forever, b"", 0, LONG))
     async with asyncio.timeout(60):
         while not children():
@@ -61,7 +61,7 @@ async def test_work_that_nobody_waits_for_any_more_is_killed():
 
 
 def children() -> list[int]:
-    """The workers that we started and that still run."""
+    """The running workers."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -101,5 +101,5 @@ async def test_the_work_has_no_network():
         await in_process(work.connect, b"", listening.getsockname()[1], LONG)
 
 
-async def test_what_the_work_needs_is_there_before_the_doors_are_shut():
+async def test_imports_are_loaded_before_rights_are_dropped():
     assert "found" == await in_process(work.find_module, b"tabnanny", 0, LONG, imports=["tabnanny"])

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.one_python
 
 MAX_LOOPS = 30
 MEMORY_MB = 200
-# The ones that brought others down; each gets a process of its own for its memory.
+# Known to exhaust other parsers; each is measured in a process of its own.
 FAMOUS = (
     "100,000 empty parts",
     "20,000 addresses",
@@ -82,5 +82,5 @@ def test_hostile_mail_stays_small(name: str) -> None:
         ("a deep tree with styles", "HTML styles beyond measure, text taken as hidden"),
     ],
 )
-def test_a_limit_that_cut_says_so(name: str, defect: str) -> None:
+def test_a_limit_that_truncated_is_reported(name: str, defect: str) -> None:
     assert defect in read_message(HOSTILE[name](), Limits()).defects

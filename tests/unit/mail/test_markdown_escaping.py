@@ -69,14 +69,14 @@ LOADING = (
 
 
 def loads(html: str) -> list[str]:
-    """The elements for which a browser asks a server without anybody clicking."""
+    """The elements for which a browser makes a request without a click."""
     nodes = [node for node in LexborHTMLParser(html).css("*") if node.tag != "a"]
     found = [node.tag or "" for node in nodes if any(name in node.attributes for name in LOADING)]
     return found + [node.tag for node in nodes if node.tag in ("style", "script")]
 
 
 def rendered(text: str) -> list[str]:
-    """As a careless and as a careful client draw it, and as HTML."""
+    """A text rendered by a permissive and a strict client, and as HTML."""
     kinds = (MarkdownIt("commonmark", {"html": True}), MarkdownIt("gfm-like", {"linkify": False}))
     return [kind.render(text) for kind in kinds] + [text]
 
@@ -87,7 +87,7 @@ def test_the_examples_would_load_something(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", FETCHES + LATENT)
-def test_what_renders_a_text_loads_nothing(text: str) -> None:
+def test_a_rendered_text_loads_nothing(text: str) -> None:
     safe = sanitised({"text": text})["text"]
 
     assert [] == [html for html in rendered(safe) if loads(html)]
@@ -96,7 +96,7 @@ def test_what_renders_a_text_loads_nothing(text: str) -> None:
 
 
 @pytest.mark.parametrize("link", [f"<{URL}>", "<HTTPS://EVIL.example/>", "<ftp://evil.example/>"])
-def test_a_link_in_angle_brackets_is_none_and_its_address_stays(link: str) -> None:
+def test_an_autolink_is_disabled_and_its_address_stays(link: str) -> None:
     safe = without_fetches(f"see {link}")
 
     assert "<a" not in MarkdownIt("commonmark").render(safe)
@@ -133,7 +133,7 @@ PIECES = (
 
 @settings(max_examples=max(settings().max_examples, 300))
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
-def test_no_way_to_put_a_tag_together_loads_anything(text: str) -> None:
+def test_no_combination_of_fragments_loads_anything(text: str) -> None:
     safe = sanitised({"text": text})["text"]
 
     assert [] == [html for html in rendered(safe) if loads(html)]
@@ -141,7 +141,7 @@ def test_no_way_to_put_a_tag_together_loads_anything(text: str) -> None:
 
 
 @given(st.text(alphabet="![]()<>/=:aimgsrcttps \n\u200b\\'\"", max_size=60))
-def test_twice_changes_nothing_and_only_space_is_added(text: str) -> None:
+def test_escaping_is_idempotent_and_only_adds_spaces(text: str) -> None:
     once = sanitised({"text": text})["text"]
 
     assert once == sanitised({"text": once})["text"]
@@ -155,14 +155,14 @@ def test_twice_changes_nothing_and_only_space_is_added(text: str) -> None:
         lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("ab"), inner),
     )
 )  # fmt: skip
-def test_what_is_called_inert_would_not_be_changed(value: Any) -> None:
+def test_text_reported_as_inert_is_unchanged(value: Any) -> None:
     written = json.dumps({"a": value}, ensure_ascii=False).encode()
 
     if is_inert(written):
         assert {"a": value} == sanitised({"a": value})
 
 
-def test_bytes_and_the_callers_own_words_stay() -> None:
+def test_bytes_and_text_of_the_caller_stay() -> None:
     own = f"![x]({URL})\u200b"
     kept = {
         "draft": {"id": "drf_1", "body_text": own, "body_html": own},
@@ -174,7 +174,7 @@ def test_bytes_and_the_callers_own_words_stay() -> None:
     assert kept == sanitised(kept)
 
 
-def test_a_memory_that_says_what_a_mail_said_is_treated_like_the_mail() -> None:
+def test_a_memory_with_text_of_a_mail_is_escaped_like_the_mail() -> None:
     memory = {"trust": "mail", "text": f"![x]({URL})"}
 
     assert f"! [x] ({URL})" == sanitised(memory)["text"]
@@ -183,7 +183,7 @@ def test_a_memory_that_says_what_a_mail_said_is_treated_like_the_mail() -> None:
 @pytest.mark.parametrize("trust", ["user", "agent"])
 @pytest.mark.parametrize("name", ["similar", "history"])
 @pytest.mark.parametrize("around", [lambda it: it, lambda it: {"results": [it]}])
-def test_what_stands_beside_a_memory_is_judged_by_its_own_trust(
+def test_each_memory_is_escaped_by_its_own_trust(
     trust: str, name: str, around: Callable[[Any], Any]
 ) -> None:
     own = f"![x]({URL})\u200b"
@@ -194,7 +194,7 @@ def test_what_stands_beside_a_memory_is_judged_by_its_own_trust(
     assert around({**memory, name: [theirs, *beside[1:]]}) == sanitised(around(memory))
 
 
-def test_html_that_is_meant_stays_html() -> None:
+def test_html_fields_stay_html() -> None:
     html = '<p style="color:red">Hi! [x]</p>\u200b'
 
     assert {"html": html[:-1]} == sanitised({"html": html})

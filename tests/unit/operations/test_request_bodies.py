@@ -1,4 +1,4 @@
-"""Bodies on their way: how many, how much, how long, and of whom."""
+"""Request bodies in transit: limits on their number, size, time and origin."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ async def whole(arrivals, chunks, bearer=ANA, most=10 * MB):
         return body
 
 
-class Stalled:
-    """Bodies that begin and never end."""
+class StalledBodies:
+    """Bodies that never end."""
 
     def __init__(self, arrivals):
         self.arrivals, self.tasks = arrivals, []
@@ -67,7 +67,7 @@ class Stalled:
 
 
 @pytest.mark.parametrize("size", [0, 1, MEMORY_BYTES, MEMORY_BYTES + 1, 3 * MEMORY_BYTES + 5])
-async def test_a_body_is_what_came(arrivals, size):
+async def test_a_body_is_received_unchanged(arrivals, size):
     data = bytes(number % 251 for number in range(size))
     chunks = [data[at : at + 50_000] for at in range(0, size, 50_000)]
 
@@ -75,7 +75,7 @@ async def test_a_body_is_what_came(arrivals, size):
     assert ({}, {}) == (arrivals.arriving, arrivals.held)
 
 
-async def test_of_a_large_body_little_is_in_memory_while_it_comes(arrivals):
+async def test_a_large_body_is_spooled_to_disk(arrivals):
     seen = []
 
     async def chunks():
@@ -98,7 +98,7 @@ async def test_a_body_is_not_read_beyond_its_limit(arrivals):
 
 
 @pytest.mark.parametrize(("silence_s", "whole_s"), [(0.01, 60), (60, 0.01)])
-async def test_a_body_that_does_not_come_is_given_up(arrivals, silence_s, whole_s):
+async def test_a_stalled_body_times_out(arrivals, silence_s, whole_s):
     bearer = replace(ANA, silence_s=silence_s, whole_s=whole_s)
 
     with pytest.raises(TooSlow):
@@ -107,8 +107,8 @@ async def test_a_body_that_does_not_come_is_given_up(arrivals, silence_s, whole_
     assert ({}, {}) == (arrivals.arriving, arrivals.held)
 
 
-async def test_a_key_with_too_many_bodies_on_their_way_keeps_nobody_else_out(arrivals):
-    async with Stalled(arrivals) as stalled:
+async def test_a_key_with_too_many_bodies_does_not_block_others(arrivals):
+    async with StalledBodies(arrivals) as stalled:
         await stalled.begin(MAX_AT_ONCE, lambda _: ANA)
 
         with pytest.raises(RateLimited):
@@ -117,8 +117,8 @@ async def test_a_key_with_too_many_bodies_on_their_way_keeps_nobody_else_out(arr
         assert b"x" == await whole(arrivals, pieces(b"x"), keyless_client("192.0.2.1"))
 
 
-async def test_one_address_cannot_keep_the_other_strangers_out(arrivals):
-    async with Stalled(arrivals) as stalled:
+async def test_one_address_cannot_block_other_anonymous_clients(arrivals):
+    async with StalledBodies(arrivals) as stalled:
         await stalled.begin(32, lambda n: keyless_client(f"2001:db8::{n:x}"))
 
         with pytest.raises(RateLimited):
@@ -126,8 +126,8 @@ async def test_one_address_cannot_keep_the_other_strangers_out(arrivals):
         assert b"x" == await whole(arrivals, pieces(b"x"), keyless_client("2001:db8:0:1::1"))
 
 
-async def test_strangers_hold_so_much_together_and_no_more(arrivals):
-    async with Stalled(arrivals) as stalled:
+async def test_anonymous_clients_share_a_limit(arrivals):
+    async with StalledBodies(arrivals) as stalled:
         await stalled.begin(MAX_AT_ONCE, lambda n: keyless_client(f"192.0.2.{n}"))
 
         with pytest.raises(RateLimited):
@@ -135,7 +135,7 @@ async def test_strangers_hold_so_much_together_and_no_more(arrivals):
         assert b"x" == await whole(arrivals, pieces(b"x"))
 
 
-async def test_bytes_count_until_the_answer_is_there(arrivals, monkeypatch):
+async def test_bytes_count_until_the_response(arrivals, monkeypatch):
     monkeypatch.setattr(module, "MAX_BYTES", 100)
     async with AsyncExitStack() as stack:
         for address in ("192.0.2.1", "192.0.2.2"):
@@ -148,7 +148,7 @@ async def test_bytes_count_until_the_answer_is_there(arrivals, monkeypatch):
     assert b"x" * 40 == await whole(arrivals, pieces(b"x" * 40), keyless_client("192.0.2.3"))
 
 
-async def test_large_bodies_are_in_memory_one_after_the_other(arrivals, monkeypatch):
+async def test_large_bodies_are_loaded_in_sequence(arrivals, monkeypatch):
     monkeypatch.setattr(spool, "MAX_BYTES_AT_ONCE", 1)
     monkeypatch.setattr(module, "MEMORY_WAIT_S", 0.01)
     large = [bytes(MEMORY_BYTES)] * 2
@@ -162,14 +162,14 @@ async def test_large_bodies_are_in_memory_one_after_the_other(arrivals, monkeypa
     assert 2 * MEMORY_BYTES == len(await whole(arrivals, pieces(*large)))
 
 
-async def test_a_full_disk_is_said(tmp_path):
+async def test_a_full_disk_is_reported(tmp_path):
     arrivals = RequestBodies(tmp_path / "not there")
 
     with pytest.raises(StorageFull):
         await whole(arrivals, pieces(*[bytes(MEMORY_BYTES)] * 2))
 
 
-async def test_whoever_waits_for_something_else_keeps_no_memory(arrivals, monkeypatch):
+async def test_memory_is_released_during_other_waits(arrivals, monkeypatch):
     monkeypatch.setattr(spool, "MAX_BYTES_AT_ONCE", 1)
     monkeypatch.setattr(module, "MEMORY_WAIT_S", 0.01)
     large = [bytes(MEMORY_BYTES)] * 2
@@ -178,12 +178,12 @@ async def test_whoever_waits_for_something_else_keeps_no_memory(arrivals, monkey
         spool.release()
         assert 2 * MEMORY_BYTES == len(await whole(arrivals, pieces(*large)))
 
-    with pytest.raises(Unavailable):  # what was let go is not given back twice
+    with pytest.raises(Unavailable):  # released memory is not released twice
         async with arrivals.body(pieces(*large), ANA, MB):
             await whole(arrivals, pieces(*large))
 
 
-async def test_one_address_does_not_have_all_bytes_of_strangers(arrivals, monkeypatch):
+async def test_one_address_cannot_use_the_whole_anonymous_limit(arrivals, monkeypatch):
     monkeypatch.setattr(module, "MAX_BYTES", 100)
     one, other = keyless_client("192.0.2.1"), keyless_client("192.0.2.2")
 
@@ -195,7 +195,7 @@ async def test_one_address_does_not_have_all_bytes_of_strangers(arrivals, monkey
     assert {} == arrivals.held
 
 
-async def test_what_is_said_to_be_too_large_is_not_read(arrivals):
+async def test_a_body_announced_as_too_large_is_not_read(arrivals):
     with pytest.raises(TooLarge):
         async with arrivals.body(endless(), ANA, 10, "11"):
             raise AssertionError

@@ -1,4 +1,4 @@
-"""Patterns that say the same as the code they describe."""
+"""Published patterns are equivalent to the code that validates."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from postroom.operations.memories import MemoryAdd
 CHARACTERS = [chr(c) for c in range(1, sys.maxunicode + 1) if not 0xD800 <= c <= 0xDFFF]
 
 
-def test_space_is_what_python_calls_space():
+def test_white_space_is_that_of_python():
     space = re.compile(f"[{request.SPACE}]")
 
     assert [c for c in CHARACTERS if c.isspace()] == [c for c in CHARACTERS if space.match(c)]
 
 
-def test_a_character_can_be_sought_if_folding_leaves_something_of_it():
+def test_a_character_can_be_searched_unless_folding_removes_it():
     sought = re.compile(request.SEARCH_TEXT)
 
     assert [] == [c for c in CHARACTERS if bool(fold(c)) != bool(sought.fullmatch(c))]
 
 
 @pytest.mark.parametrize("pattern", [request.LINE, request.NAME, request.SEARCH_TEXT])
-def test_a_validator_of_json_schema_reads_a_pattern_as_we_do(pattern):
+def test_a_json_schema_validator_agrees_with_our_patterns(pattern):
     ours, theirs = re.compile(pattern), jsonschema_rs.validator_for({"pattern": pattern})
 
     assert [] == [c for c in CHARACTERS if bool(ours.fullmatch(c)) != theirs.is_valid(c)]
@@ -54,7 +54,7 @@ def test_a_validator_of_json_schema_reads_a_pattern_as_we_do(pattern):
         "\u3164",
     ],
 )
-def test_a_label_is_one_line_that_can_be_seen(name):
+def test_a_label_is_one_visible_line(name):
     with pytest.raises(InvalidInput):
         parse_request(ApplyLabel, {"message_ids": ["msg_1"], "label": name})
 
@@ -75,6 +75,6 @@ def test_a_label_may_be_in_any_script(name):
         (MemoryAdd, {"key": "ana", "text": " "}, "text: must not be blank"),
     ],
 )
-def test_what_a_text_must_be_is_told_in_words(request_type, arguments, told):
+def test_the_rules_for_a_text_are_described(request_type, arguments, told):
     with pytest.raises(InvalidInput, match=told):
         parse_request(request_type, arguments)

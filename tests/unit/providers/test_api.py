@@ -1,4 +1,4 @@
-"""A provider's HTTP API: it is waited for when it says so, and never trusted with our memory."""
+"""HTTP APIs of providers: rate limits, bounded responses, and secret tokens."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def serving(answer: Callable[[HttpRequest], HttpResponse]) -> Iterator[tuple[Api
         )
 
 
-async def test_it_waits_as_long_as_it_is_told_and_asks_again() -> None:
+async def test_a_short_retry_after_is_waited_for() -> None:
     answers = [HttpResponse(429, {}, {"Retry-After": "1"}), HttpResponse(body={"good": True})]
     moments = []
 
@@ -46,7 +46,7 @@ async def test_it_waits_as_long_as_it_is_told_and_asks_again() -> None:
     assert second - first >= 1
 
 
-async def test_a_long_wait_is_the_callers() -> None:
+async def test_a_long_retry_after_is_an_error_for_the_caller() -> None:
     def busy(_: HttpRequest) -> HttpResponse:
         return HttpResponse(
             403, {"error": {"errors": [{"reason": "rateLimitExceeded"}]}}, {"Retry-After": "900"}
@@ -59,7 +59,7 @@ async def test_a_long_wait_is_the_callers() -> None:
         await api.close()
 
 
-async def test_a_refused_login_and_a_refusal_are_told_apart_and_keep_the_token_secret() -> None:
+async def test_refused_logins_and_requests_are_distinguished() -> None:
     with serving(lambda request: HttpResponse(401 if request.path == "/a" else 400, {})) as (
         api,
         _,
@@ -72,7 +72,7 @@ async def test_a_refused_login_and_a_refusal_are_told_apart_and_keep_the_token_s
         await api.close()
 
 
-async def test_answers_that_are_no_answers_are_errors() -> None:
+async def test_invalid_responses_are_errors() -> None:
     deep = b"[" * 50_000 + b"]" * 50_000
     bodies = {"/long": b"[" + b"1," * 60_000 + b"1]", "/deep": deep[:99_000], "/text": b"<html>"}
     with serving(lambda request: HttpResponse(body=bodies[request.path])) as (api, _):
@@ -86,6 +86,6 @@ async def test_answers_that_are_no_answers_are_errors() -> None:
 @pytest.mark.parametrize(
     "url", ["http://example.com/", "ftp://127.0.0.1/", "http://127.0.0.1.evil.example/"]
 )
-def test_a_token_does_not_travel_in_the_clear(url: str) -> None:
+def test_a_token_is_not_sent_without_tls(url: str) -> None:
     with pytest.raises(ProviderError):
         require_https(url)

@@ -1,4 +1,4 @@
-"""Signing in: PKCE on loopback, a device code, and a pasted address, at a provider of our own."""
+"""OAuth sign-in: PKCE on loopback, a device code, and a pasted URL."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def client(login: AuthorizationServer) -> oauth_client.Client:
     )
 
 
-async def test_a_browser_on_this_machine_comes_back_to_us(
+async def test_a_browser_on_this_machine_is_redirected_to_us(
     login: AuthorizationServer, client: oauth_client.Client
 ) -> None:
     import asyncio
@@ -46,7 +46,7 @@ async def test_a_browser_on_this_machine_comes_back_to_us(
     assert ("a", "r") == (tokens["access_token"], tokens["refresh_token"])
 
 
-async def test_an_address_can_be_pasted_but_not_that_of_another_sign_in(
+async def test_a_redirect_url_can_be_pasted_but_not_of_another_sign_in(
     login: AuthorizationServer, client: oauth_client.Client
 ) -> None:
     sign_in = oauth_client.start_sign_in(client, UNUSED_REDIRECT)
@@ -63,7 +63,7 @@ async def test_an_address_can_be_pasted_but_not_that_of_another_sign_in(
         await oauth_client.exchange(client, sign_in, "a guess")
 
 
-async def test_a_device_code_is_waited_for(
+async def test_a_device_code_is_polled(
     login: AuthorizationServer, client: oauth_client.Client
 ) -> None:
     sign_in = await oauth_client.start_device_sign_in(client)
