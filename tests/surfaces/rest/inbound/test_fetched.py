@@ -38,10 +38,10 @@ def bucket(services: App) -> Iterator[MailBucket]:
         yield bucket
 
 
-async def test_a_mail_that_amazon_put_into_our_bucket_is_fetched(stranger, services, bucket):
+async def test_a_mail_that_amazon_put_into_our_bucket_is_fetched(anonymous, services, bucket):
     await obstore.put_async(bucket.store, "in/22b80b92", RAW)
 
-    answers = [await in_bucket().to(stranger) for _ in range(2)]
+    answers = [await in_bucket().to(anonymous) for _ in range(2)]
 
     assert ["received", "duplicate"] == [answer.json()["status"] for answer in answers]
     message_id = answers[0].json()["messages"][0]["message_id"]
@@ -72,19 +72,19 @@ async def test_the_environment_configures_access_to_the_bucket_with_mail(monkeyp
     ids=lambda value: value if isinstance(value, str) else "",
 )
 async def test_mail_that_cannot_be_fetched_is_refused_with_a_remedy(
-    stranger, bucket, post, status, words
+    anonymous, bucket, post, status, words
 ):
     await obstore.put_async(bucket.store, "in/too-large", b"x" * 10_001)
     sealed = {"x-amz-key-v2": "sealed"}
     await obstore.put_async(bucket.store, "in/sealed", RAW, attributes=sealed)
 
-    answer = await post.to(stranger)
+    answer = await post.to(anonymous)
 
     assert (status, True) == (answer.status_code, words in answer.json()["detail"]), answer.text
 
 
-async def test_no_bucket_is_read_unless_configured(stranger):
-    answer = await in_bucket().to(stranger)
+async def test_no_bucket_is_read_unless_configured(anonymous):
+    answer = await in_bucket().to(anonymous)
 
     assert 422 == answer.status_code
     assert "POSTROOM_SES_BUCKET" in answer.json()["detail"]
@@ -101,17 +101,17 @@ async def test_the_bucket_is_a_setting(tmp_path, app):
     assert "mail-for-us" == ses.bucket.name
 
 
-async def test_the_key_is_sent_to_resend_and_not_to_its_download_host(stranger, world):
-    await resend().to(stranger)
+async def test_the_key_is_sent_to_resend_and_not_to_its_download_host(anonymous, provider_hosts):
+    await resend().to(anonymous)
 
-    (_, asking), (_, downloading) = world.requests
+    (_, asking), (_, downloading) = provider_hosts.requests
     assert "Bearer re_canary_of_resend" == asking["authorization"]
     assert "authorization" not in downloading
 
 
-async def test_a_mail_that_resend_no_longer_has_is_a_provider_error(stranger, world):
-    world.found.clear()
+async def test_a_mail_that_resend_no_longer_has_is_a_provider_error(anonymous, provider_hosts):
+    provider_hosts.found.clear()
 
-    answer = await resend().to(stranger)
+    answer = await resend().to(anonymous)
 
     assert (502, "provider_error") == (answer.status_code, answer.json()["code"])

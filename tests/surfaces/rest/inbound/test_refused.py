@@ -41,8 +41,8 @@ from tests.surfaces.rest.inbound.provider_requests import (
         (lambda: replace(postmark(), query="?format=pdf"), 422),
     ],
 )
-async def test_unreadable_requests_are_refused(stranger, post, status):
-    answer = await post().to(stranger)
+async def test_unreadable_requests_are_refused(anonymous, post, status):
+    answer = await post().to(anonymous)
 
     assert status == answer.status_code, answer.text
 
@@ -61,10 +61,10 @@ FOR_NOBODY = {
 
 
 @pytest.mark.parametrize("provider", FOR_NOBODY)
-async def test_mail_for_unknown_recipients_gets_the_status_that_ends_retries(stranger, provider):
+async def test_mail_for_unknown_recipients_gets_the_status_that_ends_retries(anonymous, provider):
     status, post = FOR_NOBODY[provider]
 
-    answer = await post().to(stranger)
+    answer = await post().to(anonymous)
 
     assert (status, status) == (answer.status_code, answer.json()["status"])
     assert "no inbox has an address" in answer.json()["detail"]
@@ -87,11 +87,11 @@ def remove_while_bytes_are_written(services: App, monkeypatch, *gone: str) -> No
     monkeypatch.setattr(services.services.blobs, "put", meanwhile)
 
 
-async def test_a_removed_inbox_does_not_affect_other_copies(services, stranger, monkeypatch):
+async def test_a_removed_inbox_does_not_affect_other_copies(services, anonymous, monkeypatch):
     cy = await new_inbox(services.context(OWNER), "cy")
     remove_while_bytes_are_written(services, monkeypatch, cy.id)
 
-    answer = await for_two().to(stranger)
+    answer = await for_two().to(anonymous)
 
     message = await stored(services, answer)
     assert ("received", "bo") == (
@@ -101,18 +101,18 @@ async def test_a_removed_inbox_does_not_affect_other_copies(services, stranger, 
 
 
 async def test_mail_for_removed_inboxes_only_has_unknown_recipients(
-    services, stranger, monkeypatch
+    services, anonymous, monkeypatch
 ):
     cy = await new_inbox(services.context(OWNER), "cy")
-    bo = await inbox_of(services, await stored(services, await postmark().to(stranger)))
+    bo = await inbox_of(services, await stored(services, await postmark().to(anonymous)))
     remove_while_bytes_are_written(services, monkeypatch, bo.id, cy.id)
 
-    assert 403 == (await for_two().to(stranger)).status_code
+    assert 403 == (await for_two().to(anonymous)).status_code
 
 
-async def test_a_copy_that_can_still_be_stored_is_retried(services, stranger, monkeypatch):
+async def test_a_copy_that_can_still_be_stored_is_retried(services, anonymous, monkeypatch):
     """One inbox is removed, and there is no space for the other copy: the error is temporary."""
-    bo = await inbox_of(services, await stored(services, await postmark().to(stranger)))
+    bo = await inbox_of(services, await stored(services, await postmark().to(anonymous)))
     cy = await new_inbox(services.context(OWNER), "cy")
     remove_while_bytes_are_written(services, monkeypatch, bo.id)
     add = services.services.store.add_messages
@@ -124,19 +124,19 @@ async def test_a_copy_that_can_still_be_stored_is_retried(services, stranger, mo
 
     with monkeypatch.context() as patched:
         patched.setattr(services.services.store, "add_messages", full)
-        refused = await for_two().to(stranger)
-    again = await for_two().to(stranger)
+        refused = await for_two().to(anonymous)
+    again = await for_two().to(anonymous)
 
     assert (507, "storage_full") == (refused.status_code, refused.json()["code"])
     assert cy.id == (await stored(services, again)).inbox_id
 
 
 @pytest.mark.parametrize("provider", WHOLE)
-async def test_overload_has_a_status_that_every_provider_retries(services, stranger, provider):
+async def test_overload_has_a_status_that_every_provider_retries(services, anonymous, provider):
     services.rates.per_second, services.rates.burst = 1e9, 1
     services.rates.take("inbound")
     services.rates.per_second = 0.5
 
-    answer = await WHOLE[provider]().to(stranger)
+    answer = await WHOLE[provider]().to(anonymous)
 
     assert (503, "rate_limited") == (answer.status_code, answer.json()["code"])

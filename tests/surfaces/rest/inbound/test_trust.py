@@ -26,8 +26,8 @@ from tests.surfaces.rest.inbound.provider_requests import (
 
 @pytest.mark.parametrize("provider", SIGNED)
 @pytest.mark.parametrize("hours", [-2, 2])
-async def test_an_old_or_future_signature_is_refused(stranger, provider, hours):
-    answer = await SIGNED[provider](NOW + timedelta(hours=hours)).to(stranger)
+async def test_an_old_or_future_signature_is_refused(anonymous, provider, hours):
+    answer = await SIGNED[provider](NOW + timedelta(hours=hours)).to(anonymous)
 
     assert (401, "unauthenticated") == (answer.status_code, answer.json()["code"])
 
@@ -43,16 +43,16 @@ def tampered(post: ProviderRequest) -> Iterator[ProviderRequest]:
 
 
 @pytest.mark.parametrize("provider", ["sendgrid", "resend"])
-async def test_one_changed_byte_is_refused(stranger, provider):
+async def test_one_changed_byte_is_refused(anonymous, provider):
     for post in tampered(SIGNED[provider]()):
-        assert 401 == (await post.to(stranger)).status_code
+        assert 401 == (await post.to(anonymous)).status_code
 
 
-async def test_a_changed_notice_of_amazon_is_refused(stranger):
+async def test_a_changed_notice_of_amazon_is_refused(anonymous):
     for name in ("Message", "MessageId", "Subject", "Timestamp"):
         notice = json.loads(sns().body)
         notice[name] += " "
-        answer = await replace(sns(), body=json.dumps(notice).encode()).to(stranger)
+        answer = await replace(sns(), body=json.dumps(notice).encode()).to(anonymous)
 
         assert 401 == answer.status_code, name
 
@@ -67,37 +67,36 @@ async def test_a_changed_notice_of_amazon_is_refused(stranger):
         "https://s3.eu-west-1.amazonaws.com/x.pem",
     ],
 )
-async def test_a_certificate_of_another_host_is_not_fetched(stranger, world, place):
-    answer = await sns(SigningCertURL=place).to(stranger)
+async def test_a_certificate_of_another_host_is_not_fetched(anonymous, provider_hosts, place):
+    answer = await sns(SigningCertURL=place).to(anonymous)
 
     assert 401 == answer.status_code
-    assert [] == world.requests
+    assert [] == provider_hosts.requests
 
 
-async def test_a_topic_that_is_not_ours_is_refused(stranger, world):
-    answer = await sns(TopicArn=TOPIC.replace("1234", "4321")).to(stranger)
+async def test_a_topic_that_is_not_ours_is_refused(anonymous, provider_hosts):
+    answer = await sns(TopicArn=TOPIC.replace("1234", "4321")).to(anonymous)
 
     assert 401 == answer.status_code
-    assert [] == world.requests
+    assert [] == provider_hosts.requests
 
 
-async def test_both_signature_versions_of_amazon_are_accepted(stranger):
-    assert "received" == (await sns(SignatureVersion="2").to(stranger)).json()["status"]
+async def test_both_signature_versions_of_amazon_are_accepted(anonymous):
+    assert "received" == (await sns(SignatureVersion="2").to(anonymous)).json()["status"]
 
 
-async def test_a_subscription_to_our_topic_is_confirmed(stranger, world):
-    answer = await subscription().to(stranger)
+async def test_a_subscription_to_our_topic_is_confirmed(anonymous, provider_hosts):
+    answer = await subscription().to(anonymous)
 
     assert (200, "nothing") == (answer.status_code, answer.json()["status"])
-    assert (
-        "sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription&Token=t" == world.requests[-1][0]
-    )
+    url, _ = provider_hosts.requests[-1]
+    assert "sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription&Token=t" == url
 
 
-async def test_a_token_of_mailgun_is_valid_for_one_mail(stranger):
-    await mailgun().to(stranger)
+async def test_a_token_of_mailgun_is_valid_for_one_mail(anonymous):
+    await mailgun().to(anonymous)
 
-    answer = await mailgun(subject="Another").to(stranger)
+    answer = await mailgun(subject="Another").to(anonymous)
 
     assert 401 == answer.status_code
 
@@ -118,29 +117,29 @@ async def test_used_tokens_of_mailgun_are_shared_between_processes(services):
 
 
 @pytest.mark.parametrize("field", ["timestamp", "token", "signature"])
-async def test_mailgun_without_its_signature_is_refused(stranger, field):
+async def test_mailgun_without_its_signature_is_refused(anonymous, field):
     post = mailgun_mime()
     body = post.body.replace(f"{field}=".encode(), b"other=")
 
-    assert 401 == (await replace(post, body=body).to(stranger)).status_code
+    assert 401 == (await replace(post, body=body).to(anonymous)).status_code
 
 
 @pytest.mark.parametrize("login", ["", "Basic", "Basic x", "Bearer cG9zdG1hcms6eA==", "Basic Og=="])
-async def test_postmark_with_another_password_is_refused(stranger, login):
+async def test_postmark_with_another_password_is_refused(anonymous, login):
     post = postmark()
 
-    answer = await replace(post, headers={**post.headers, "Authorization": login}).to(stranger)
+    answer = await replace(post, headers={**post.headers, "Authorization": login}).to(anonymous)
 
     assert 401 == answer.status_code
 
 
-async def test_a_token_of_mailgun_identifies_the_mail_in_either_form(stranger):
+async def test_a_token_of_mailgun_identifies_the_mail_in_either_form(anonymous):
     first, again = mailgun(), mailgun()
     other = again.body.replace(b"xYzZY", b"another")
     kind = {"Content-Type": "multipart/form-data; boundary=another"}
 
     answers = [
-        await post.to(stranger) for post in (first, replace(again, body=other, headers=kind))
+        await post.to(anonymous) for post in (first, replace(again, body=other, headers=kind))
     ]
 
     assert ["received", "duplicate"] == [answer.json()["status"] for answer in answers]
