@@ -1,8 +1,8 @@
-"""What REST costs above the operation it calls: CPU per request, and its ratio to the bare call.
+"""The overhead of REST over the operation it calls: CPU per request, and the ratio.
 
     .venv/bin/python -m bench.rest [messages]
 
-Each figure is the best of several batches, so that what else the machine does counts little.
+Each figure is the best of several batches, which reduces the effect of other load.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a set of real mail has scored, and what it must reach."""
+"""The scores of a set of real mail, and the required minimum."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from postroom.model.limits import Limits
 
 LIMITS = Limits()
 SLOW_S = 2.0
-# What a set must reach, in percent; the others are for information.
+# The required minimum in percent; other sets are for information.
 BARS = {
     ("mime", "fully right"): 96,
     ("threading", "damaged, recall"): 99,
@@ -27,8 +27,8 @@ BARS = {
 }
 
 
-class Board:
-    """Counts what was right, and names what was not if asked to."""
+class Scoreboard:
+    """Counts correct results, and prints wrong ones on request."""
 
     def __init__(self, name: str, *, verbose: bool) -> None:
         self.name = name
@@ -49,11 +49,11 @@ class Board:
         self.all[what] += total
 
     def add(self, what: str, amount: int) -> None:
-        """Count something that has no right number, such as characters."""
+        """Count something that has no correct value, such as characters."""
         self.amounts[what] += amount
 
     def parse(self, raw: bytes, case: str) -> ParsedMessage | None:
-        """Read a mail without the safety net, on the clock."""
+        """Parse a mail without error handling, and measure the time."""
         started = time.process_time()
         try:
             return read_message(raw, LIMITS)
@@ -67,7 +67,7 @@ class Board:
                 self.score("under 2 s", case, right=False, why=f"{took:.1f} s")
 
     def show(self) -> bool:
-        """Print the scores; returns whether every bar is reached."""
+        """Print the scores; returns whether every minimum is reached."""
         reached = True
         for what, total in self.all.items():
             score = 100 * self.right[what] / total

@@ -1,4 +1,4 @@
-"""Searching and delivering while another process imports and merges."""
+"""Searches and deliveries while another process imports and merges."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _DELIVERIES = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Searched:
-    """CPU times of searches, and the largest buffer that was seen."""
+class SearchTimes:
+    """CPU times of searches, and the largest buffer."""
 
     spread: Spread
     waiting: int
 
 
-async def searches(loaded: Loaded, questions: list[Question], seconds: float) -> Searched:
+async def searches(loaded: Loaded, questions: list[Question], seconds: float) -> SearchTimes:
     """Repeat a mix of searches over everything for a while."""
     searcher, found, waiting = IndexSearcher(), list[float](), 0
     until = time.monotonic() + seconds
@@ -44,7 +44,7 @@ async def searches(loaded: Loaded, questions: list[Question], seconds: float) ->
             work = lambda tx, w=query: cpu_ms(lambda: searcher.search(tx, w), 1)  # noqa: E731
             found.append((await loaded.engine.read(work))[1])
         waiting = max(waiting, await _count(loaded, "search_buffer"))
-    return Searched(Spread.of(found), waiting)
+    return SearchTimes(Spread.of(found), waiting)
 
 
 async def _count(loaded: Loaded, table: str) -> int:
@@ -77,7 +77,9 @@ async def measure(loaded: Loaded, folder: Path, questions: list[Question], first
         came = await _count(loaded, "messages") - before
         for child in children:
             await _stop(child)
-        print(f"searches beside {name}: {busy.spread} ms, {busy.spread.over(quiet)} times", end="")
+        print(
+            f"searches beside {name}: {busy.spread} ms, {busy.spread.ratio_to(quiet)} times", end=""
+        )
         print(f" ({came} messages came in {seconds:.0f} s, at most {busy.waiting} waited)")
         first += 10_000_000
     alone = await deliveries(loaded, first)
@@ -99,7 +101,7 @@ async def _fill(store: Store, first: int) -> None:
 
 
 async def _start(folder: Path, what: str, first: int) -> asyncio.subprocess.Process:
-    command = (sys.executable, "-m", "bench.search.together", str(folder), what, str(first))
+    command = (sys.executable, "-m", "bench.search.concurrent_load", str(folder), what, str(first))
     child = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
     assert child.stdout is not None
     await child.stdout.readline()
