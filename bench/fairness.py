@@ -21,9 +21,9 @@ from bench.load import fill, serving
 from tests.faults.server_under_test import ServerUnderTest
 
 OTHERS, GREEDY = 10, 50
-"""How many others there are, and over how many connections the greedy one asks."""
+"""The number of other keys, and of connections of the greedy one."""
 WARM_S = 4.0
-"""How long the greedy one asks before it counts: its burst is used up by then."""
+"""The warm-up of the greedy key, after which its burst is used up."""
 MOST = 1.2
 
 

@@ -29,7 +29,7 @@ FEATURES = {
                  "*/cli/editor.py", "*/cli/completion.py", "*/cli/terminal.py",
                  "*/cli/backends.py"),
 }  # fmt: skip
-"""Features that came after the engine, with the files that they have to themselves."""
+"""Features other than the mail engine, with the files that belong to them alone."""
 
 
 def main() -> None:

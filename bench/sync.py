@@ -45,7 +45,7 @@ from tests.servers.dovecot import PASSWORD, Dovecot, _roles
 KILLS = 3
 NEWS = 20
 REST_S = 1.0
-"""Between two news: a mail that comes while the one before it is read need not be told of."""
+"""The pause between two changes: a mail that arrives during a sync needs no notification."""
 
 LOOK_S = 0.02
 

@@ -72,7 +72,7 @@ then: [{apply_label: Reports}]
 
 Step = Callable[[], Awaitable[None]]
 Walk = tuple[Step, Step]
-"""What must be there first, and what is counted."""
+"""The preparation of a walk, and its counted part."""
 
 
 async def nothing() -> None:

@@ -45,7 +45,7 @@ WIDTH = 86
 PAGED = ("limit", "offset", "cursor")
 WIDER = {"to": "Addresses", "cc": "Addresses", "bcc": "Addresses", "reply_to": "Addresses",
          "attachments": "Files", "headers": "Mapping[str, str]"}  # fmt: skip
-"""Lists for which the client takes more than the wire does."""
+"""Lists for which the client accepts more types than the API."""
 
 SUBJECTS = {
     "inboxes": ("inboxes", "policy", "mailboxes", "labels", "identities", "inbound", "ids",
@@ -63,7 +63,7 @@ VALUES = {
     "mail": ("message", "inbox", "page"),
     "records": ("sending", "event", "account", "key", "rule"),
 }
-"""The modules of values, each with the modules of the model; one imports from those before it."""
+"""The modules of values, each with its modules of the model, in the order of imports."""
 
 _PLAIN = {SecretStr: "str", datetime: "datetime | str", bytes: "bytes", Any: "Any"}
 _EMPTY = {str: '""', int: "0", float: "0.0", bool: "False"}

@@ -35,11 +35,11 @@ NO_ACCOUNT = Account(
     "work", "imap", "work@example.com", "", "new", "", 0, None, None, NOW,
     options={"host": "127.0.0.1", "port": 1, "security": "tls", "user": "ana"},
 )  # fmt: skip
-"""At a port where nobody answers."""
+"""An address at which nothing listens."""
 
 
 OUR_OWN = ("audit", "drafts", "memor", "recall", "rules", "search_", "sqlite_")
-"""Tables of which strangers write nothing, or that say what they say in another form."""
+"""Tables without text of senders, or with another form of it."""
 
 
 def hostile_mail(to: str, boundary: str = "b") -> bytes:
@@ -309,10 +309,10 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "wait_for_message": {"inbox_id": "{inbox_id}", "timeout_s": 1, "since": "{first_id}",
                          "extract": "code"},
 }  # fmt: skip
-"""Arguments with which each operation shows as much as it can; a new operation needs a line."""
+"""Arguments with which each operation returns as much as possible; a new operation needs a line."""
 
 ELSEWHERE = frozenset(("receive_posting", "stream_events"))
-"""What no key calls, or what has no single answer; each is tried on its own."""
+"""Operations without a key or a single response, which have tests of their own."""
 
 
 def arguments_of(operation: str, things: dict[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ Attached = tuple[str, str, bytes]
 """A filename, a type and the content."""
 
 SOME = dict.fromkeys(TRANSPORTS, 5)
-"""How much a worker may take: a few mails of each way."""
+"""The limits of a claim: a few mails of each route."""
 
 _numbers = count(1)
 

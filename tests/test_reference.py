@@ -44,7 +44,7 @@ REFUSED = {
     "check_account": "not_found",
     "log_in_account": "not_found",
 }
-"""Calls that need a bucket or a provider, which tests/providers has, and what they answer here."""
+"""Calls that need a bucket or a provider, as in tests/providers, and their responses here."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ ELSEWHERE = {
     "postroom account add": "needs a provider; tests/providers/accounts has several",
     ".venv/bin/python hello.py": "the test of samples in Python runs the same lines",
 }
-"""Shell samples that are not run here, and why."""
+"""Shell samples that are not run here, with the reason."""
 
 OTHER_TESTS = {
     "cells.md": "needs several servers, nginx and public names; tests/cells has them",
@@ -65,7 +65,7 @@ OTHER_TESTS = {
     "remote.md": "needs Caddy, nginx and a public name; tests/surfaces/oauth has a proxy",
     "webhooks.md": "tests/pipeline/test_webhook_docs.py",
 }
-"""Pages whose samples in Python and in other languages are tried elsewhere, and all of cells.md."""
+"""Pages whose samples are tested elsewhere, and cells.md."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from postroom.operations.memory_search import memory_fulltext_search, memory_sea
 from postroom.pipeline.maintenance import embed_pending
 
 WRITTEN = Path(__file__).parent / "memories.tsv"
-"""One memory per line; after a tab, a question that it answers, in other words."""
+"""One memory per line; after a tab, a paraphrased question that it answers."""
 
 NAMESPACE = "bench"
 _SHOWN = 10

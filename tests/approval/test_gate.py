@@ -102,7 +102,7 @@ WAYS: dict[str, Way] = {
     "scheduled": _scheduled,
 }
 NOT_SENDING = {"cancel_message": "takes a mail back"}
-"""Operations that need the scope `send`, and by which nothing leaves."""
+"""Operations that need the scope `send` and send nothing."""
 
 
 def test_every_operation_that_sends_is_covered() -> None:

@@ -16,7 +16,7 @@ from tests.servers.nginx import DOMAIN, Nginx
 
 PREFIXES = ("pk_a_", "pk_b_", "pk_c_", "po_a_", "pk_", "", "pk_A_", "pk_a_b_", "a.")
 AT_ONCE = 16
-"""A wrong key waits a moment for its answer, so several are tried at the same time."""
+"""Responses to wrong keys are delayed, so several are tried concurrently."""
 
 
 async def test_the_key_of_one_cell_is_refused_by_another(

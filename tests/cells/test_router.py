@@ -43,8 +43,8 @@ async def test_a_request_is_routed_by_its_host_name(router: Nginx, two_cells: li
 
 
 async def test_a_request_that_names_no_cell_is_refused_by_the_router(router: Nginx) -> None:
-    old, stranger = f"pk_{secrets.token_urlsafe(32)}", f"pk_zz_{secrets.token_urlsafe(32)}"
-    for headers in ({}, bearer(old), bearer(stranger), {"Host": f"zz.{DOMAIN}"}):
+    old, foreign = f"pk_{secrets.token_urlsafe(32)}", f"pk_zz_{secrets.token_urlsafe(32)}"
+    for headers in ({}, bearer(old), bearer(foreign), {"Host": f"zz.{DOMAIN}"}):
         async with router_client(router) as client:
             answer = await client.get("/v1/inboxes", headers=headers)
 

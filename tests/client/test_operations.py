@@ -164,9 +164,9 @@ async def test_a_key_and_its_limits(server, postroom, inbox):
         seen = await limited.all_items(await limited.list_inboxes())
         with pytest.raises(Forbidden):
             await limited.create_inbox()
-    async for stranger in make_client(kind, server.url, "pk_wrong"):
+    async for unauthorized in make_client(kind, server.url, "pk_wrong"):
         with pytest.raises(Unauthenticated):
-            await stranger.list_inboxes()
+            await unauthorized.list_inboxes()
 
     assert [inbox.id] == [one.id for one in seen]
     assert await postroom.delete_key(key.id) is None

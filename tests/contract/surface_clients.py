@@ -53,7 +53,7 @@ PATHS = {
     "create_alias": ("POST", "/v1/identities"),
     "get_capabilities": ("GET", "/v1/capabilities"),
 }
-"""Where REST has each tool."""
+"""The endpoint of each tool."""
 
 COMMANDS = {
     "create_inbox": "inbox create",

@@ -11,7 +11,7 @@ from typing import Any
 from tests.faults.server_under_test import Outcome, ServerUnderTest
 
 ROUNDS = 6
-"""How often each machine looks whether there is something to answer."""
+"""How often each machine checks for mail to answer."""
 
 
 def two_machines(rounds: int, defect: str = "none") -> Outcome:

@@ -21,7 +21,7 @@ from tests.servers.cells import Cell, cells
 
 SENDERS = 3
 DROP_EVERY = 4
-"""So many confirmations pass until one is lost."""
+"""One in this many confirmations is lost."""
 
 _STORED = b"250 2.0.0 stored"
 STATUSES = "SELECT m.subject, o.status FROM messages m JOIN outbox o ON o.message = m.number"

@@ -180,7 +180,7 @@ OUTAGES = (
     (lambda it: it.control("stop", "-m", "immediate"), lambda it: it.control("start")),
     (lambda it: _signal(it, signal.SIGSTOP), lambda it: _signal(it, signal.SIGCONT)),
 )
-"""A database is stopped, or hangs; and how it comes back."""
+"""The ways to stop or freeze a database, and to resume it."""
 
 
 def stopped_databases(

@@ -31,7 +31,7 @@ from tests.servers.proxy import Proxy, proxied
 
 PROCESSES = 4
 ON_ONE_FILE, MAILS = 8, 16_000
-"""So many processes share one SQLite file, and so many mails are a full run of that."""
+"""The number of processes that share a SQLite file, and of mails in a full run."""
 
 EVERY_S = 20.0
 BACK_WITHIN_S = 5.0
@@ -47,7 +47,7 @@ DRILLS: tuple[tuple[Callable[..., Outcome], int], ...] = (
     (strange_relays, 200),
     (one_key, 50),
 )
-"""The drills that do not depend on what the database is, and how much of each is a full run."""
+"""The drills that work on any database, with the sizes of their full runs."""
 
 RECEIVED = "SELECT message FROM events WHERE type LIKE '%received'"
 PLANS = "SELECT id FROM plans WHERE state = 'applied' AND rule = '{rule}'"
@@ -77,7 +77,7 @@ class DrillResult:
     unexplained: list[str] = field(default_factory=list)
     back_after_s: list[float] = field(default_factory=list)
     commit_s: list[float] = field(default_factory=list)
-    """What a commit without us took each time at that moment: a stalled disk is not ours."""
+    """The times of plain commits at that moment, to detect a stalled disk."""
 
     @property
     def is_clean(self) -> bool:

@@ -18,7 +18,7 @@ from tests.mails import mail
 from tests.servers.postroom import environment
 
 MAILS = 20
-"""How many mails there are in a file; it is imported, killed on the way, and imported again."""
+"""The number of mails in a file that is imported, with a kill, and imported again."""
 _FROM = b"From ana@example.com Fri Jan  2 03:04:05 2026\n"
 _WORDS = ("--inbox", "bo@postroom.localhost", "--create", "--batch", "1", "--verbose")
 

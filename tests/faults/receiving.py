@@ -21,7 +21,7 @@ from tests.mails import mail
 
 CONNECTIONS = 4
 Send = Callable[[ServerUnderTest, Sequence[bytes], int], set[int]]
-"""Sends mails until the server dies, and kills it after so many; which it acknowledged."""
+"""Sends mails and kills the server after a number of them; returns the acknowledged ones."""
 
 
 def over_smtp(running: ServerUnderTest, mails: Sequence[bytes], stop_after: int) -> set[int]:

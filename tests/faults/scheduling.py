@@ -12,7 +12,7 @@ from tests.faults.server_under_test import Outcome, ServerUnderTest, count_dupli
 from tests.servers.relay import Relay, relaying
 
 MAILS = 5
-"""How many mails are scheduled before each kill."""
+"""The number of mails that are scheduled before each kill."""
 LATEST_S = 6.0
 TOO_EARLY_S = 1.0
 

@@ -158,7 +158,7 @@ async def _one_mail(running: ServerUnderTest, relay: Relay, subject: str, outcom
 
 
 LOST: tuple[Reply, ...] = (CUT, Part(b"2"), Part(b"250"), Part(b"250 2.0.0 queued as"))
-"""What is left of the answer to a whole mail when the connection ends."""
+"""The part of the reply to a mail that arrives before the connection is closed."""
 
 
 def lost_answers(rounds: int, defect: str = "none", **extra: str) -> Outcome:

@@ -21,10 +21,10 @@ from tests.mails import mail
 from tests.servers.dovecot import PASSWORD, Dovecot
 
 MAILS = 12
-"""How many mails come to the account in each round."""
+"""The number of new mails in each round."""
 
 TOLD = 0.3
-"""In so many rounds mail comes while the server listens to Inbox; in the others it came before."""
+"""In this many rounds mail arrives during IDLE; in the others before the start."""
 
 ROUNDS_OF_AN_INSTALLATION = 250
 LOOK_S = 0.002

@@ -68,7 +68,7 @@ NOTICED = [
     (partial(one_key, 1), "ignore_idempotency_keys"),
     (partial(two_machines, 1), "reply_to_machines"),
 ]
-"""Each drill, and defects that it must notice."""
+"""Each drill, and defects that it must detect."""
 
 ALWAYS = {
     "ack_before_commit",

@@ -48,7 +48,7 @@ def over_rest(running: ServerUnderTest, raw: bytes) -> bool:
 
 
 DOORS = {"250 2.0.0 stored": over_smtp, "HTTP/1.1 201": over_rest}
-"""What each door says once a mail is kept, and how one is brought to it."""
+"""The acknowledgement of each surface, and the function that delivers to it."""
 
 
 def traced(running: ServerUnderTest, trace: Path, answer: str) -> list[str]:

@@ -30,14 +30,14 @@ SLY = (
     "\r\n ", "\r\n\r\n", "\r\nBcc: eve@evil.example", "\nX-Evil: 1", "%0d%0a", "\ud800",
     "\\r\\n", "\u560a\u560d", "\uff0d\uff0a",
 )  # fmt: skip
-"""What would end a header, and what some program turns into that."""
+"""Characters that end a header, and those that some programs convert to them."""
 ODD = (
     "=?utf-8?q?=0ABcc:_e@x.example?=", "=?UTF-8?B?DQpCY2M6IGVAeC5leGFtcGxl?=", "=?utf-8?q?", "?=",
     "=?us-ascii?q?=0D=0A?= =?us-ascii?q?_Bcc:?=", "=0A", "; filename=b", '"', "\\", '\\"', "'",
     "(a)", "(", ")", "<", ">", "<e@x.example>", ", e@x.example", ",", ";", ":", "Bcc: e@x.example",
     "@", ".", "=", "*0*=", "utf-8''%0D%0A", "[", "]", "\xa0", "\u3000", "\u200b", "\u202e", "\xad",
 )  # fmt: skip
-"""What means something to somebody on the way."""
+"""Characters with a meaning in mail protocols."""
 PLAIN = ("Ana", "Grüße", "你好", "a", " ", "  ", "x" * 70, "ü" * 60, "\U0001f600", "Re:", "-", "1")
 PIECES = (*SLY, *ODD * 2, *PLAIN * 8)
 
@@ -53,7 +53,7 @@ OUTGOING = ComposeInput(
 )
 Read = Callable[[Message], object]
 Case = tuple[ComposeInput, list[str], Read, object]
-"""A letter with a text in one field, the headers it has, and what that field says in the end."""
+"""A mail with a text in one field, its headers, and the parsed value of the field."""
 
 
 def with_header(name: str) -> list[str]:

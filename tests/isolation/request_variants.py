@@ -39,7 +39,7 @@ PREFIXES = {
     "idn": ("identity",),
     "evt": ("event",),
 }
-"""What an id names, by its beginning."""
+"""The kind of an id, by its prefix."""
 
 NAMES = {
     "account_id": ("account", "live"),
@@ -50,7 +50,7 @@ NAMES = {
     "key": ("memory",),
     "linked_to": ("message",),
 }
-"""What an argument names that has no id."""
+"""The kind of arguments that are no ids."""
 
 NEW = {"email", "address", "username", "to", "cc", "bcc"}
 """Arguments that name external addresses, or objects that do not exist yet."""

@@ -18,7 +18,7 @@ from tests.mails import deliver, mail, new_inbox
 from tests.stores.accounts import arrive, new_account
 
 SOUGHT = "pangolin"
-"""A word in the mail of both, which a caller may look for."""
+"""A word in the mail of both tenants that a caller may search for."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ DERIVED = (
     "ranking_segments",
     "ranking_postings",
 )
-"""The index of meanings, which is made when somebody searches by meaning for the first time."""
+"""The ranking index, which is created by the first search by meaning."""
 
 TABLES = """
     SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY name

@@ -27,7 +27,7 @@ NOT_FOR_A_CALLER = {
     "sweep",
     "tokens",
 }
-"""Maintenance that acts on the whole store, for no key and no rule."""
+"""Maintenance of the whole store, independent of keys and rules."""
 
 
 async def rule_of_a_key(shared: SharedInstallation, action: str) -> str:

@@ -39,12 +39,12 @@ LIMITS: dict[str, Callable[[Tenant], dict[str, Any]]] = {
     "one namespace": lambda own: {"inboxes": [], "namespaces": [own.namespace]},
 }
 BLIND = {"nothing", "no inbox", "no account", "no inbox, no word of memory"}
-"""Keys with which nothing is seen of their own tenant either."""
+"""Keys that do not see their own tenant either."""
 
 TOOLS = choose_tools((*DEFAULT, *ON_DEMAND, *BY_NAME))
 
 Ask = Callable[[Arguments], Awaitable[tuple[bool, str]]]
-"""Sends a request: whether it was taken, and the answer as text."""
+"""Sends a request; returns whether it succeeded, and the response as text."""
 
 
 async def over_rest(rest: RestClient, route: Route, arguments: Arguments) -> tuple[bool, str]:

@@ -38,7 +38,7 @@ ADMINISTRATIVE = {
     "redeliver",
     "renew_webhook",
 }
-"""Operations about what `admin` is for; the word is in the URLs of webhooks and names of keys."""
+"""Operations for `admin`; the word is in URLs of webhooks and names of keys."""
 
 MUST_WORK = {
     "write": {
@@ -65,7 +65,7 @@ MUST_WORK = {
     "send": {"cancel_message", "reply_to_message", "send_draft", "send_email", "send_message"},
     "admin": {"list_audit", "list_deliveries", "list_webhooks", "renew_webhook"},
 }
-"""Operations that carry something out in the walk, or it would prove nothing."""
+"""Operations that must succeed in the walk for the test to be significant."""
 
 
 async def with_words_everywhere(shared: SharedInstallation) -> Tenant:

@@ -265,8 +265,8 @@ def _check_plan(planned: list[dict[str, str]], message: ModelMessage) -> None:
 
 async def many_runs(ctx: RequestContext, inbox: Inbox, *, runs: int, seed: int) -> ModelledMailbox:
     """Plan, apply and undo this many random rules; returns the mailbox."""
-    world = ModelledMailbox(ctx, inbox, random.Random(seed))
-    await world.fill(12)
+    mailbox = ModelledMailbox(ctx, inbox, random.Random(seed))
+    await mailbox.fill(12)
     for _ in range(runs):
-        await world.run()
-    return world
+        await mailbox.run()
+    return mailbox

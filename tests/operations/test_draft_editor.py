@@ -54,9 +54,9 @@ async def test_an_id_of_another_form_is_refused(
 
 async def test_a_sent_or_foreign_draft_is_not_changed(ctx: RequestContext, inbox: Inbox) -> None:
     await call(ctx, save_draft, MAIL)
-    stranger = replace(ctx, caller=a_caller("key_stranger", inboxes=NOTHING))
+    other_caller = replace(ctx, caller=a_caller("key_stranger", inboxes=NOTHING))
     with pytest.raises(NotFound):
-        await call(stranger, save_draft, {**MAIL, "subject": "Mine"})
+        await call(other_caller, save_draft, {**MAIL, "subject": "Mine"})
     blind = replace(ctx, caller=replace(ctx.caller, scopes=frozenset({"write"})))
     with pytest.raises(Forbidden):
         await call(blind, save_draft, MAIL)

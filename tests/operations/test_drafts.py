@@ -311,11 +311,11 @@ async def test_drafts_of_other_inboxes_do_not_exist(
     app: App, ctx: RequestContext, inbox: Inbox
 ) -> None:
     draft = await call(ctx, create_draft, OUTGOING)
-    stranger = app.context(a_caller("key_1", inboxes=only("inb_else")))
+    other_caller = app.context(a_caller("key_1", inboxes=only("inb_else")))
 
-    assert 0 == (await call(stranger, list_drafts, {})).total
+    assert 0 == (await call(other_caller, list_drafts, {})).total
     with pytest.raises(NotFound):
-        await call(stranger, send_draft, {"draft_id": draft.id})
+        await call(other_caller, send_draft, {"draft_id": draft.id})
 
 
 @pytest.mark.parametrize("late", [timedelta(0), timedelta(days=300)])

@@ -122,12 +122,12 @@ async def test_a_text_that_was_changed_meanwhile_is_not_overwritten(ctx, inbox):
 async def test_a_key_without_the_rights_cannot_replace_a_rule(app, ctx, inbox):
     made = await saved(ctx, f"inbox: {inbox.id}\n{INVOICES}")
     limited = await context_of_key(app, ctx, scopes=["read", "write"], inboxes=[inbox.id])
-    stranger = await context_of_key(app, ctx, inboxes=[(await new_inbox(ctx, "other")).id])
+    other_caller = await context_of_key(app, ctx, inboxes=[(await new_inbox(ctx, "other")).id])
 
     with pytest.raises(Forbidden):
         await replaced(limited, made, rule(then="{forward: a@b.org}"))
     with pytest.raises(NotFound):
-        await replaced(stranger, made, rule())
+        await replaced(other_caller, made, rule())
     with pytest.raises(NotFound):
         await replaced(limited, made, f"inbox: {(await new_inbox(ctx, 'third')).id}\n{rule()}")
     changed = await replaced(limited, made, f"inbox: {inbox.id}\n{rule()}")
@@ -175,16 +175,16 @@ async def test_a_comparison_is_bounded_and_equal_versions_do_not_differ(ctx, inb
 
 
 async def test_a_comparison_shows_only_visible_mail(app, ctx, inbox, invoice):
-    stranger = await context_of_key(app, ctx, inboxes=[(await new_inbox(ctx, "other")).id])
+    other_caller = await context_of_key(app, ctx, inboxes=[(await new_inbox(ctx, "other")).id])
     made = await saved(ctx)
 
     found = await call(
-        stranger, rule_editing.compare_rules, {"rule_yaml": INVOICES, "against_yaml": rule()}
+        other_caller, rule_editing.compare_rules, {"rule_yaml": INVOICES, "against_yaml": rule()}
     )
     assert (0, ()) == (found.considered, found.differences)
     for given in ({"rule_id": made.id}, {"against_yaml": f"inbox: {inbox.id}\n{rule()}"}):
         with pytest.raises(NotFound):
-            await call(stranger, rule_editing.compare_rules, {"rule_yaml": INVOICES, **given})
+            await call(other_caller, rule_editing.compare_rules, {"rule_yaml": INVOICES, **given})
 
 
 async def test_plans_are_listed_with_who_applied_them(app, ctx, inbox, invoice):
@@ -219,11 +219,11 @@ async def test_a_plan_shows_each_message_before_and_after(ctx, inbox, invoice):
 
 async def test_plans_of_others_do_not_exist(app, ctx, inbox, invoice):
     plan = await plan_of(ctx)
-    stranger = await context_of_key(app, ctx, inboxes=[(await new_inbox(ctx, "other")).id])
+    other_caller = await context_of_key(app, ctx, inboxes=[(await new_inbox(ctx, "other")).id])
 
-    assert 0 == (await call(stranger, rule_runs.list_rule_plans, {})).total
+    assert 0 == (await call(other_caller, rule_runs.list_rule_plans, {})).total
     with pytest.raises(NotFound):
-        await call(stranger, rule_runs.get_plan_changes, {"plan_id": plan.plan_id})
+        await call(other_caller, rule_runs.get_plan_changes, {"plan_id": plan.plan_id})
 
 
 async def test_what_rules_did_with_arriving_mail_is_counted_by_day(app, ctx, inbox):
@@ -235,15 +235,15 @@ async def test_what_rules_did_with_arriving_mail_is_counted_by_day(app, ctx, inb
         for subject in subjects:
             await deliver(then, inbox, mail(subject))
     now = replace(ctx, clock=lambda: datetime(2026, 5, 3, tzinfo=UTC))
-    stranger = await context_of_key(app, ctx, inboxes=[(await new_inbox(ctx, "other")).id])
+    other_caller = await context_of_key(app, ctx, inboxes=[(await new_inbox(ctx, "other")).id])
 
     first, second = await states(now)
 
     assert [(2, 0), (1, 0)] == [(day.messages, day.failed) for day in first.days]
     assert (3, days[1]) == (first.messages, first.last_at)
     assert (0, None) == (second.messages, second.last_at)
-    assert () == await states(stranger)
-    assert [] == await ctx.store.rule_days([made.id], stranger.visible, days[0])
+    assert () == await states(other_caller)
+    assert [] == await ctx.store.rule_days([made.id], other_caller.visible, days[0])
     later = replace(ctx, clock=lambda: datetime(2026, 8, 1, tzinfo=UTC))
     assert 0 == (await states(later))[0].messages
 

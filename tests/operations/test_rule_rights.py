@@ -35,7 +35,7 @@ LACKING = [
     (REMEMBERS, {"scopes": ALL_SCOPES - {Scope.WRITE}}),
     (f"flag, {FORWARDS}", {"scopes": ALL_SCOPES - {Scope.SEND}}),
 ]
-"""An action, and a key that lacks a right which it needs."""
+"""An action, and a key without a right that it needs."""
 
 
 @pytest.mark.parametrize(("then", "limits"), LACKING)

@@ -212,10 +212,10 @@ async def test_an_invalid_wait_is_refused_at_once(
 
 
 async def test_a_foreign_inbox_cannot_be_waited_for(app: App, inbox: Inbox) -> None:
-    stranger = app.context(a_caller("key_1", inboxes=only("inb_else")))
+    other_caller = app.context(a_caller("key_1", inboxes=only("inb_else")))
 
     with pytest.raises(NotFound):
-        await call(stranger, wait_for_message, {"inbox_id": inbox.id})
+        await call(other_caller, wait_for_message, {"inbox_id": inbox.id})
 
 
 CODE = mail("Sign in", "Your code is 482913.", message_id="<code@example.com>")

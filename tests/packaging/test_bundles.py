@@ -174,7 +174,7 @@ REGISTRY_ENTRY = {
         },
     },
 }
-"""What the schema of 2025-12-11 asks of the fields that we use, in our own words."""
+"""The requirements of the schema of 2025-12-11 on the fields that we use."""
 
 
 def test_the_registry_entry_is_valid_and_names_settings_that_exist():

@@ -23,7 +23,7 @@ RECIPES = {
     if (found := re.search(r"```python\n(.*?)```", section, re.DOTALL))
 }
 SETS = {"LangChain": "langchain"}
-"""The pins of a recipe, if they are not those of most."""
+"""The pins of a recipe, if they differ from the common ones."""
 
 
 @pytest.fixture(scope="module")

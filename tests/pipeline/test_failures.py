@@ -328,7 +328,7 @@ SCENES: list[tuple[str, Callable[[FailureScenario], Awaitable[None]], str]] = [
     ("readiness_failed", not_ready, "request_id"),
     ("tools_failed", a_tool_with_a_fault, "tool"),
 ]
-"""Each failure, how it comes about, and what its line names."""
+"""Each failure, its cause, and the fields of its log line."""
 
 
 def test_every_failure_is_covered() -> None:

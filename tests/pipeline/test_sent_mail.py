@@ -39,7 +39,7 @@ SLY = st.sampled_from(
     ]
 )
 PLAIN = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1, max_size=60)
-"""What people write; a word that looks encoded is plain text as well."""
+"""Ordinary text; a word that looks like an encoded word is plain text as well."""
 TEXT = st.one_of(
     PLAIN, PLAIN, PLAIN, st.lists(st.one_of(PLAIN, SLY), min_size=1, max_size=4).map("".join)
 )

@@ -53,9 +53,9 @@ class Gmail:
         self.forgets_history = False
         self.sent: list[bytes] = []
         self.may_delete = True
-        """Whether the token may remove messages for good: one with `gmail.modify` may not."""
+        """Whether the token may delete permanently: one with `gmail.modify` may not."""
         self.full = False
-        """Whether the mailbox has no room for another message."""
+        """Whether the mailbox is full."""
         self.web = WebServer(self._answer)
 
     def __enter__(self) -> Self:

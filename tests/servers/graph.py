@@ -76,15 +76,15 @@ class Graph:
         self.mails: dict[str, Mail] = {}
         self.folders = {f"f-{name}": _NAMES[i] for i, name in enumerate(WELL_KNOWN)}
         self.parents: dict[str, str] = {}
-        """In which folder another one is; the others are at the root."""
+        """The parent of each nested folder; other folders are at the root."""
         self.sent: list[bytes] = []
         self.busy: list[int] = []
         """Seconds to answer 429 with, one for each of the next requests."""
         self.forgets_deltas = False
         self.may_delete = True
-        """Whether this cloud offers to remove messages for good; not every one does."""
+        """Whether this cloud supports permanent deletion; some do not."""
         self.full = False
-        """Whether the mailbox has no room for another message."""
+        """Whether the mailbox is full."""
         self.uploads: dict[str, tuple[str, dict[str, Any], bytearray]] = {}
         self._numbers = itertools.count(1)
         self._log: list[tuple[str, str]] = []

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from tests.servers.web import HttpRequest, HttpResponse, WebServer
 
 Twist = Callable[[str, dict[str, Any]], Any]
-"""Told the name of a method and its arguments: what is answered in its place, or None."""
+"""Gets the name of a method and its arguments; returns a replacement, or None."""
 
 _PASSED_ON = ("authorization", "content-type", "accept")
 _PASSED_BACK = ("Location", "Content-Type")

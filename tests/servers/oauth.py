@@ -17,9 +17,9 @@ class AuthorizationServer:
         self.token = token
         self.challenge = ""
         self.pending = 1
-        """How often a device is told to wait."""
+        """How many times a device is told to wait."""
         self.refusal = ""
-        """What a device is told instead, if anything."""
+        """Another error for a device, if any."""
         self.web = WebServer(self._answer)
 
     def __enter__(self) -> Self:

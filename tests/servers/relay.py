@@ -13,7 +13,7 @@ CUT = object()
 """Instead of a reply: close the connection."""
 
 HANG = object()
-"""Instead of a reply: say nothing more."""
+"""Instead of a reply: send nothing more."""
 
 
 class Part(bytes):
@@ -47,7 +47,7 @@ class Mail:
     data: bytes
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
     is_taken: bool = False
-    """Whether somebody will get it: the relay said so, or what it said did not arrive."""
+    """Whether it is delivered: the relay accepted it, or its reply was lost."""
 
 
 @dataclass

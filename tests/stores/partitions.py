@@ -18,7 +18,7 @@ PLAIN = (
     "enable_indexscan", "enable_indexonlyscan", "enable_bitmapscan", "enable_hashjoin",
     "enable_mergejoin", "enable_material", "enable_memoize",
 )  # fmt: skip
-"""What the planner must do without: then a plan names every partition that may be needed."""
+"""Disabled planner features, so that a plan names every partition that may be needed."""
 
 
 def record(patch: pytest.MonkeyPatch) -> Statements:

@@ -74,7 +74,7 @@ ROUTES = (
     b"Received: by mx.example.com; Sun, 1 Mar 2026 09:00:01 +0000\n",
     b"Return-Path: <ana@example.com>\nX-Spam-Status: No\nReceived: by another.example.com\n",
 )
-"""What servers put before a mail on its way."""
+"""Headers that servers prepend to a mail."""
 
 
 @settings(
@@ -114,10 +114,10 @@ async def test_a_reply_joins_the_thread_of_its_parent(services: Services, inbox:
     cousin = await deliver(
         services, inbox, mail("More", references=["<p@example.com>", "<gone@x>"])
     )
-    stranger = await deliver(services, inbox, mail("Plan", message_id="<q@example.com>"))
+    unrelated = await deliver(services, inbox, mail("Plan", message_id="<q@example.com>"))
 
     assert parent.thread_id == reply.thread_id == cousin.thread_id
-    assert parent.thread_id != stranger.thread_id
+    assert parent.thread_id != unrelated.thread_id
 
 
 async def test_threads_merge_when_the_missing_parent_arrives_late(

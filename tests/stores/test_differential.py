@@ -26,17 +26,17 @@ REMOVED = "SELECT 1 FROM search_sets WHERE name = 'removed' AND length(value) > 
 async def test_both_databases_give_the_same_results(
     tmp_path: Path, database_url: str, seed: int
 ) -> None:
-    worlds = [
+    scenarios = [
         await SearchScenario.open(tmp_path, seed),
         await SearchScenario.on(PostgresEngine.open(database_url), seed),
     ]
     differences = []
     for _ in range(5):
-        answers = [await live(scenario) for scenario in worlds]
+        answers = [await live(scenario) for scenario in scenarios]
         differences += [pair for pair in zip(*answers, strict=True) if pair[0] != pair[1]]
-    wrong = await wrong_results(worlds[1], QUESTIONS)
-    problems = [await scenario.store.problems() for scenario in worlds]
-    for scenario in worlds:
+    wrong = await wrong_results(scenarios[1], QUESTIONS)
+    problems = [await scenario.store.problems() for scenario in scenarios]
+    for scenario in scenarios:
         await scenario.engine.close()
 
     assert [] == differences

@@ -24,7 +24,7 @@ from tests.stores.sends import NOW, a_send
 
 DRAFT = "drf_1"
 SPARE = StoredDraft("drf_2", "", {"subject": "Sent"}, None, NOW, NOW)
-"""The draft of a mail that was none."""
+"""The draft of a mail that was not a draft."""
 
 
 async def keep_draft(services: Services, inbox: Inbox, draft_id: str = DRAFT) -> StoredDraft:

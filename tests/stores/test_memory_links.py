@@ -22,13 +22,13 @@ async def test_a_link_must_name_mail_that_the_author_sees(
     store: Store, services: Services, inbox: Inbox
 ) -> None:
     added = await deliver(services, inbox, mail())
-    stranger = replace(AGENT, visible=only("inb_other"))
+    other_caller = replace(AGENT, visible=only("inb_other"))
 
     nowhere = "0" * 26
     for author, to in (
         (AGENT, f"msg_{nowhere}"),
         (AGENT, f"thr_{nowhere}"),
-        (stranger, added.message_id),
+        (other_caller, added.message_id),
     ):
         with pytest.raises(NotFound, match=rf"links\[0\].to: no .* {to}"):
             await put(store, author=author, links=about(to))

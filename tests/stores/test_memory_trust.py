@@ -1,4 +1,4 @@
-"""Text from mail stays marked, and never becomes the owner's, whatever agents do (S28)."""
+"""Text from mail stays marked, and never becomes the owner's, whatever agents do."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.mails import deliver, mail, new_inbox
 
 AGENT = Author(visible=EVERYTHING, namespaces=EVERYTHING, is_owner=False)
 MOST = timedelta(days=366)
-"""How long what came out of mail is kept."""
+"""The retention of memories from mail."""
 KEYS = ("a", "b", "c")
 TEXTS = (
     "Pay to account 7.",

@@ -22,7 +22,7 @@ from tests.stores import partitions
 
 FILES = [("a.txt", "text/plain", b"a")]
 BY_ID = {partitions.shown(sql.replace(":id", "$1").encode()) for sql in (PLACE, NAMED)}
-"""How an id becomes an inbox and a number."""
+"""The query that resolves an id to an inbox and a number."""
 
 
 Ask = Callable[[Store, Inbox, Added], Awaitable[object]]

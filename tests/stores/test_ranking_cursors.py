@@ -22,7 +22,7 @@ from tests.stores.conftest import OpenAgain
 from tests.stores.test_memory_terms import NOW, WORDS, ask, put, vector
 
 Shown = list[tuple[str, float]]
-"""What a page shows: names and their relevance."""
+"""A page: names and their relevance."""
 
 Read = Callable[[Store, Slice], Awaitable[tuple[Shown, SortKey | None, int]]]
 QUESTION = "tea in oslo"

@@ -28,7 +28,7 @@ KEPT = {
     "audit_pending": "what the log is about to say",
     "removed_events": "whoever saw one last goes on from its place",
 }
-"""Tables that name an inbox which is gone, and why they do."""
+"""Tables that may reference a removed inbox, with the reason."""
 
 WITH_INBOX = [table.name for table in tables() if "inbox" in table.columns]
 

@@ -25,7 +25,7 @@ TABLES = ("messages", "search_texts", "bodies", "search_buffer", "attachments")
 PATIENT = "; ".join(
     f"SET enable_{way} = off" for way in ("seqscan", "bitmapscan", "hashjoin", "mergejoin")
 )
-"""Tables this small are read whole whatever the index; the question is whether they need be."""
+"""Tables this small are read entirely, with or without an index."""
 INBOXES, MAILS, MAIL_IN_TAIL, QUESTIONS = 8, 400, 80, 24
 Statements = list[tuple[bytes, list[object]]]
 

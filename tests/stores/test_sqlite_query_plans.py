@@ -28,7 +28,7 @@ FILES = [("a.txt", "text/plain", b"a")]
 HOOK = Webhook("whk_1", "http://127.0.0.1/", (), EVERYTHING, datetime.now(UTC), secret="whsec_x")
 VERY_NEW = 10**6
 NARROW = re.compile(r"\b(thread|number|message|id) (= :|IN \(:)")
-"""What names a few rows."""
+"""A condition that selects a few rows."""
 WIDE = re.compile(
     r"USING (COVERING )?INDEX \w+ \((inbox=\?)( AND (is_hidden|date|last_date).*?)?\)"
 )

@@ -26,7 +26,7 @@ PLAIN = "IMAP4rev1 LITERAL+ IDLE UIDPLUS NAMESPACE"
 """A server without CONDSTORE, QRESYNC, MOVE and SPECIAL-USE."""
 
 PROXIED = "fastmail-proxied"
-"""The server with JMAP, and a proxy before it that answers what it is told to."""
+"""The JMAP server, with a proxy in front of it that can answer itself."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ async def at(server: ScriptedImap, folder: Path) -> AsyncIterator[SyncedAccount]
         "insecure": True,
     }
     async with open_app(read_settings(values).settings) as app:
-        remote: Any = type("World", (), {"arguments": account})
+        remote: Any = type("Remote", (), {"arguments": account})
         yield await add_synced_account(app, remote)
 
 

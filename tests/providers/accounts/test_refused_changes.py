@@ -43,7 +43,7 @@ async def last_refusal(synced: SyncedAccount) -> RefusedChange:
 
 
 IMPOSSIBLE = "名" * 250
-"""No server that keeps mailboxes in folders has one of this name."""
+"""A name that is impossible on servers that store mailboxes as folders."""
 
 
 async def refusals(synced: SyncedAccount) -> list[Event]:

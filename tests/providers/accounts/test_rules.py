@@ -27,7 +27,7 @@ DONE = {
     "junk": "{move: Junk}",
     "project": "{move: Projects}",
 }
-"""What a rule does with a mail whose subject has the word."""
+"""The actions of a rule on mail whose subject contains the word."""
 
 _GRAPH_NAMES = {"Junk Email": "Junk", "Deleted Items": "Trash"}
 

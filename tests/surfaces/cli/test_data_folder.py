@@ -20,7 +20,7 @@ from tests.mails import mail
 from tests.servers.postroom import command, environment
 
 FREE = {"config", "doctor", "completion", "version", "rule check", "rule test", "migrate"}
-"""Commands that open no store of --data."""
+"""Commands that do not open the store of --data."""
 
 CREATING = {"serve", "mcp", "import", "restore", "inbox create"}
 ARGUMENTS = {

@@ -13,7 +13,7 @@ from tests.servers.postroom import command, environment
 
 OUTGOING = ("--to", "ana@example.com", "--subject", "Plan", "--body-text", "Let us meet.")
 NOWHERE = "smtp://127.0.0.1:9"
-"""A relay that is not there: what is sent waits."""
+"""An unreachable relay: mail stays queued."""
 
 
 def test_a_draft_is_written_changed_sent_and_gone(postroom, inbox):

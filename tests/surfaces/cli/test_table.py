@@ -34,13 +34,13 @@ OTHER_NAMES = {
     *("send_email", "send_email_with_attachments", "receive_posting", "find_ids"),
     *ON_PAGES,
 }
-"""Names that MCP alone has for what `send` does, what only a provider or a page does, short ids."""
+"""Operations without a command: MCP aliases of `send`, calls of providers and pages, short ids."""
 
 WITH_A_PERSON = {
     *("add_account", "log_in_account", "sync_account"),
     *("approve_message", "reject_message"),
 }
-"""What has commands of its own: they ask a person, or take their time."""
+"""Operations with special commands, which are interactive or long-running."""
 
 
 def load(name: str) -> click.Command:

@@ -32,7 +32,7 @@ CARRY = {
     "list_attachments", "list_identities", "reply_to_message", "run_rule_plan",
     "wait_for_message", "create_rule", "send_draft",
 }  # fmt: skip
-"""Tools whose answers hold a stranger's words here, or the walk would prove nothing."""
+"""Tools that must return text of senders here for the test to be significant."""
 
 COMMANDS = ("LIST", "EXAMINE", "SELECT", "UID SEARCH", "UID FETCH", "UID STORE", "UID COPY",
             "UID MOVE", "UID EXPUNGE", "LOGIN", "STATUS")  # fmt: skip

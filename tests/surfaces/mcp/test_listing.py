@@ -285,7 +285,7 @@ SELDOM_NEEDED = {
     "thread_id",
     "wait_s",
 }
-"""What some tool takes without saying so: other ways to ask for what an agent may have anyway."""
+"""Unlisted arguments of tools: alternatives to listed ones."""
 
 
 @pytest.mark.parametrize("tool", choose_tools(), ids=lambda tool: tool.name)

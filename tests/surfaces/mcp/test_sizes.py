@@ -69,7 +69,7 @@ EVERYTHING = (
     f"description: {'long ' * 300}\nwhen: [{{size_bytes: {{greater_than: 0}}}}]\n"
     f"then: [{', '.join(f'{{apply_label: {name * 120}}}' for name in 'abcdefghijklmnop')}]"
 )
-"""A rule that does much with every message."""
+"""A rule with many actions on every message."""
 
 
 @pytest.fixture(scope="module")

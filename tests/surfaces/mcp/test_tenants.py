@@ -14,7 +14,7 @@ from tests.surfaces.mcp.conftest import acting
 
 FILE = ("bill.pdf", "application/pdf", b"%PDF-1.4")
 REACH = ("message_id", "message_ids", "thread_id", "inbox_id", "attachment_id", "in_reply_to")
-"""The arguments by which a tool can reach something of somebody else."""
+"""The arguments that can name an object of another tenant."""
 
 REST: dict[str, Any] = {
     "subject": "Hi",

@@ -27,7 +27,7 @@ CARRY = {
     "get_draft", "create_draft", "list_events", "list_accounts", "list_identities",
     "reply_to_message", "run_rule_plan", "get_rule_plan", "wait_for_message", "list_audit",
 }  # fmt: skip
-"""Operations whose answers hold a stranger's words here, or the walk would prove nothing."""
+"""Operations that must return text of senders here for the test to be significant."""
 
 
 def test_every_operation_has_sample_arguments():

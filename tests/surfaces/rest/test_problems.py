@@ -40,7 +40,7 @@ STATUSES = {
     errors.Unavailable: 503,
     errors.StorageFull: 507,
 }
-"""DESIGN §3, as a table of its own."""
+"""The documented statuses, as an independent table."""
 
 
 def every_kind(root=errors.MailError):

@@ -33,7 +33,7 @@ NEEDED = {
     "delete_inbox": {"force": "true"},
     "receive_message": {"raw": mail("Intruder")},
 }
-"""What a request needs beside the argument that is tried."""
+"""The required arguments beside the one under test."""
 
 NAMING = {
     "inbox_id": "inbox",
@@ -49,7 +49,7 @@ NAMING = {
     "inboxes": "inbox",
     "attachments": "attachment",
 }
-"""Arguments that name a thing, and what kind of thing."""
+"""Arguments that name an object, and its kind."""
 
 
 @dataclass(frozen=True)

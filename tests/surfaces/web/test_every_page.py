@@ -58,7 +58,7 @@ QUERIES = {
         }
     ),
 }
-"""What a path needs behind it; None if it is no page to look at, but the answer to a form."""
+"""The query of a path; None if it is not a page but the response to a form."""
 
 
 async def fill(app: App) -> dict[str, str]:

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 SITE = ROOT / "src/postroom/surfaces/web/site"
 PAGES = ("index.html", "tutorials/quickstart.html", "how-to/web.html", "reference/api/rules.html")
-"""One of each kind, for what takes a browser."""
+"""One page of each kind, for tests in a browser."""
 
 
 class Links(HTMLParser):

@@ -15,7 +15,7 @@ from tests.servers import misbehaving_work as work
 
 MB = 1024 * 1024
 LONG = Bounds(wall_s=120, cpu_s=120)
-"""For work that ends by itself: a busy machine may take its time."""
+"""A generous limit for work that ends by itself."""
 
 
 async def test_what_the_work_returns_comes_back():

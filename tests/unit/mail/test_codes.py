@@ -168,7 +168,7 @@ FORMS = {
     "AB1-2CD": "AB1-2CD",
     "KX7P2M": "KX7P2M",
 }
-"""How a code is written, and how it is typed."""
+"""A code as written in a mail, and as typed."""
 
 SENTENCES = (
     "Your code is: {}",

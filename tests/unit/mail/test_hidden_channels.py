@@ -32,7 +32,7 @@ COVERS = {
     "snow": "🐻❄ 🏳🌈 " * 100,
     "braille": "⠓⠑" * 200, "punctuation": "!?., " * 80, "math": "∩≨⊕" * 150, "tibetan": "ཀྵ" * 200,
 }  # fmt: skip
-"""Texts between the characters of which something could hide."""
+"""Texts between whose characters bytes could be hidden."""
 
 
 def bits(payload: bytes) -> Iterator[int]:

@@ -61,7 +61,7 @@ LATENT = [
     f"<\u200bimg src={URL}>",
     f"![[{URL}]]",
 ]
-"""What only loads once somebody has taken something out of it, or in other dialects."""
+"""Text that loads resources only after a removal, or in other Markdown dialects."""
 
 LOADING = (
     "src", "srcset", "style", "poster", "data", "background", "content", "href", "xlink:href",

@@ -43,7 +43,7 @@ async def names(engine: SqliteEngine) -> list[str]:
 
 
 SHARED = 0x40000002, 510
-"""Where SQLite locks a file that is in use, and how many bytes."""
+"""The byte range that SQLite locks in a file that is in use."""
 
 TRY_TO_LOCK = """
 import fcntl, sys

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 HOST = "https://evil.example"
-"""Nobody answers there; a request to it fails the test."""
+"""Nothing listens there; a request to it fails the test."""
 
 _SVG = "<svg xmlns='http://www.w3.org/2000/svg' xmlns:xlink='http://www.w3.org/1999/xlink'>{}</svg>"
 

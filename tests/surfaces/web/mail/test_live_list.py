@@ -30,7 +30,7 @@ async def main(folder, *subjects):
 
 asyncio.run(main(*sys.argv[1:]))
 """
-"""Delivers mail in a process of its own."""
+"""Delivers mail in another process."""
 
 
 async def deliver_elsewhere(installation: WebInstallation, *subjects: str) -> None:
