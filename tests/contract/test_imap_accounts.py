@@ -208,7 +208,7 @@ async def test_mailboxes_are_listed_by_the_names_people_gave_them(
 
 
 @requirement("imap:list-mailboxes")
-async def test_more_than_two_hundred_mailboxes_are_cut_and_that_is_said(
+async def test_more_than_two_hundred_mailboxes_are_truncated_with_a_warning(
     tmp_path: Path, dovecot: Dovecot
 ) -> None:
     with imaplib_mailbox(dovecot, "dave") as box:
@@ -223,7 +223,7 @@ async def test_more_than_two_hundred_mailboxes_are_cut_and_that_is_said(
 
 
 @requirement("imap:list-accounts")
-async def test_more_than_fifty_accounts_are_cut_and_that_is_said(
+async def test_more_than_fifty_accounts_are_truncated_with_a_warning(
     tmp_path: Path, dovecot: Dovecot
 ) -> None:
     many = {}
@@ -239,7 +239,7 @@ async def test_more_than_fifty_accounts_are_cut_and_that_is_said(
 @requirement("imap:error")
 @requirement("imap:account-id")
 @pytest.mark.parametrize("account_id", ["", "a b", "a" * 65, "ä", "a\n", "../x"])
-async def test_an_account_id_that_cannot_be_is_refused(agent: Agent, account_id: str) -> None:
+async def test_an_invalid_account_id_is_refused(agent: Agent, account_id: str) -> None:
     for tool in ("imap_verify_account", "imap_list_mailboxes"):
         body = await agent.call(tool, account_id=account_id)
 

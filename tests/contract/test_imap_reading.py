@@ -107,7 +107,7 @@ async def test_a_malformed_message_id_is_refused(agent: Agent, message_id: str) 
 
 
 @requirement("imap:message-id-account")
-async def test_the_account_may_be_left_out_and_must_not_differ(
+async def test_the_account_may_be_omitted_and_must_not_differ(
     agent: Agent, box: ImaplibMailbox
 ) -> None:
     uid = box.append(mail("Hello"))
@@ -121,7 +121,7 @@ async def test_the_account_may_be_left_out_and_must_not_differ(
 
 
 @requirement("imap:soft")
-async def test_a_message_that_is_gone_is_told_in_data(agent: Agent, box: ImaplibMailbox) -> None:
+async def test_a_missing_message_is_reported_in_data(agent: Agent, box: ImaplibMailbox) -> None:
     uid = box.append(mail("Hello"))
     box.remove(uid)
 
@@ -137,7 +137,7 @@ async def test_a_message_that_is_gone_is_told_in_data(agent: Agent, box: Imaplib
 
 
 @requirement("imap:error")
-async def test_a_message_of_a_mailbox_made_anew_is_a_conflict(
+async def test_a_message_of_a_recreated_mailbox_is_a_conflict(
     agent: Agent, box: ImaplibMailbox
 ) -> None:
     old = id_of(box, box.append(mail("Old")))
@@ -151,7 +151,7 @@ async def test_a_message_of_a_mailbox_made_anew_is_a_conflict(
 
 
 @requirement("imap:get-body")
-async def test_the_text_is_as_long_as_asked_and_a_cut_is_said(
+async def test_the_text_has_the_requested_length_and_truncation_is_reported(
     agent: Agent, box: ImaplibMailbox
 ) -> None:
     uid = box.append(mail("Long", "Grüße " * 5000))
@@ -188,7 +188,7 @@ async def test_bounds_are_kept(agent: Agent, arguments: dict[str, Any], said: st
 
 
 @pytest.mark.parametrize("charset", ["utf-8", "iso-2022-jp", "gb2312", "windows-1251", "utf-16"])
-async def test_text_reads_in_whatever_charset_it_came(
+async def test_text_is_decoded_from_any_charset(
     agent: Agent, box: ImaplibMailbox, charset: str
 ) -> None:
     text = {"iso-2022-jp": "日本語", "gb2312": "中文", "windows-1251": "привет"}.get(charset, "ünï")
@@ -294,7 +294,7 @@ async def test_attachments_are_listed_with_name_type_size_and_part(
 
 
 @requirement("imap:get-attachments")
-async def test_more_than_fifty_attachments_are_cut_and_that_is_said(
+async def test_more_than_fifty_attachments_are_truncated_with_a_warning(
     agent: Agent, box: ImaplibMailbox
 ) -> None:
     uid = box.append(mail("Many", attachments=[(f"{n}.bin", "a/b", b"x") for n in range(53)]))
@@ -306,7 +306,7 @@ async def test_more_than_fifty_attachments_are_cut_and_that_is_said(
 
 
 @requirement("imap:get-pdf")
-async def test_the_text_of_a_pdf_comes_on_demand_and_bounded(
+async def test_the_text_of_a_pdf_is_returned_on_request_and_bounded(
     agent: Agent, box: ImaplibMailbox
 ) -> None:
     files = [("i.pdf", "application/pdf", PDF), ("i.bin", "application/octet-stream", PDF)]
@@ -370,7 +370,7 @@ async def test_the_source_is_the_message_byte_for_byte(agent: Agent, box: Imapli
 
 
 @requirement("imap:raw-bytes")
-async def test_a_long_source_is_cut_and_that_is_said(agent: Agent, box: ImaplibMailbox) -> None:
+async def test_a_long_source_is_truncated_with_a_warning(agent: Agent, box: ImaplibMailbox) -> None:
     uid = box.append(mail("Long", "x" * 70 + "\n" + "y\n" * 200_000))
 
     default = await agent.data("imap_get_message_raw", message_id=id_of(box, uid))

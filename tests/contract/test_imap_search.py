@@ -106,7 +106,7 @@ async def test_last_days_counts_back_from_today(agent: Agent, box: ImaplibMailbo
 
 @requirement("imap:search-cursor")
 @requirement("imap:limit")
-async def test_a_cursor_goes_on_and_can_be_used_twice(agent: Agent, box: ImaplibMailbox) -> None:
+async def test_a_cursor_continues_and_can_be_used_twice(agent: Agent, box: ImaplibMailbox) -> None:
     for number in range(25):
         box.append(mail(f"Mail {number}", "word"))
 
@@ -132,7 +132,7 @@ async def test_a_cursor_goes_on_and_can_be_used_twice(agent: Agent, box: Imaplib
 
 
 @requirement("imap:search-cursor")
-async def test_a_cursor_outlives_the_server_that_gave_it(
+async def test_a_cursor_survives_a_restart_of_the_server(
     tmp_path: Path, variables: dict[str, str], box: ImaplibMailbox
 ) -> None:
     for number in range(3):
@@ -149,7 +149,7 @@ async def test_a_cursor_outlives_the_server_that_gave_it(
 
 
 @requirement("imap:search-cursor")
-async def test_a_cursor_of_a_mailbox_made_anew_is_a_conflict(
+async def test_a_cursor_of_a_recreated_mailbox_is_a_conflict(
     agent: Agent, box: ImaplibMailbox
 ) -> None:
     for number in range(3):
@@ -280,7 +280,7 @@ REFUSED = [
 @requirement("imap:search-text")
 @requirement("imap:search-dates")
 @pytest.mark.parametrize(("rule", "arguments", "said"), REFUSED)
-async def test_what_does_not_fit_is_refused_before_anything_is_sent(
+async def test_invalid_criteria_are_refused_before_anything_is_sent(
     agent: Agent, rule: str, arguments: dict[str, Any], said: str
 ) -> None:
     error = await agent.error("imap_search_messages", **{"mailbox": "INBOX", **arguments})
@@ -302,7 +302,7 @@ async def test_lengths_are_counted_in_characters(agent: Agent, box: ImaplibMailb
 
 
 @requirement("imap:soft")
-async def test_a_mailbox_that_is_not_there_is_told_in_data(agent: Agent) -> None:
+async def test_a_missing_mailbox_is_reported_in_data(agent: Agent) -> None:
     body = await agent.call("imap_search_messages", mailbox="No Such Mailbox")
 
     data = body["data"]

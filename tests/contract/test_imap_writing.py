@@ -49,7 +49,7 @@ async def test_without_permission_every_change_is_refused_first(
 
 
 @requirement("imap:flags")
-async def test_flags_are_added_and_removed_and_told(agent: Agent, box: ImaplibMailbox) -> None:
+async def test_flags_are_added_removed_and_returned(agent: Agent, box: ImaplibMailbox) -> None:
     uid = box.append(mail("Flagged"), [r"\Seen"])
 
     body = await agent.call(
@@ -76,7 +76,9 @@ async def test_flags_are_added_and_removed_and_told(agent: Agent, box: ImaplibMa
 
 
 @requirement("imap:flags")
-async def test_what_was_not_asked_for_is_not_applied(agent: Agent, box: ImaplibMailbox) -> None:
+async def test_flags_that_were_not_requested_are_not_changed(
+    agent: Agent, box: ImaplibMailbox
+) -> None:
     uid = box.append(mail("Flagged"))
 
     data = await agent.data(
@@ -179,7 +181,7 @@ async def test_a_copy_to_another_account_keeps_bytes_flags_and_date(
 @requirement("imap:copy")
 @requirement("imap:soft")
 @pytest.mark.parametrize("tool", ["imap_copy_message", "imap_move_message"])
-async def test_a_destination_that_is_not_there_changes_nothing(
+async def test_a_missing_destination_changes_nothing(
     agent: Agent, box: ImaplibMailbox, tool: str
 ) -> None:
     uid = box.append(mail("Stays"))
@@ -253,7 +255,7 @@ async def test_a_message_is_not_moved_to_where_it_is(agent: Agent) -> None:
 
 @requirement("imap:mailbox")
 @pytest.mark.parametrize("name", ["", "x" * 257, "a\nb"])
-async def test_a_destination_that_cannot_be_is_refused(agent: Agent, name: str) -> None:
+async def test_an_invalid_destination_is_refused(agent: Agent, name: str) -> None:
     for tool in ("imap_copy_message", "imap_move_message"):
         error = await agent.error(
             tool, message_id="imap:default:INBOX:1:1", destination_mailbox=name
@@ -296,7 +298,7 @@ async def test_without_move_a_message_is_copied_and_then_removed(tmp_path: Path)
 
 
 @requirement("imap:move-fallback")
-async def test_without_uidplus_the_original_stays_flagged_and_that_is_said(
+async def test_without_uidplus_the_original_stays_flagged_with_a_warning(
     tmp_path: Path,
 ) -> None:
     async with agent_of_limited_server(tmp_path, "") as (agent, box, other_box):
@@ -359,7 +361,7 @@ async def test_a_deletion_must_be_confirmed(
 
 
 @requirement("imap:error")
-async def test_no_change_touches_a_mailbox_made_anew(agent: Agent, box: ImaplibMailbox) -> None:
+async def test_no_change_is_made_in_a_recreated_mailbox(agent: Agent, box: ImaplibMailbox) -> None:
     old = id_of(box, box.append(mail("Old")))
     box.recreate()
     new = box.append(mail("New"))
@@ -373,7 +375,7 @@ async def test_no_change_touches_a_mailbox_made_anew(agent: Agent, box: ImaplibM
 
 
 @requirement("imap:soft")
-async def test_no_change_of_a_message_that_is_gone_claims_success(
+async def test_no_change_of_a_missing_message_reports_success(
     agent: Agent, box: ImaplibMailbox
 ) -> None:
     uid = box.append(mail("Gone"))

@@ -32,7 +32,7 @@ async def test_adding_a_key_again_makes_a_version_and_keeps_the_index_whole(
         await client.call("memory_get", key="k", namespace=namespace)
 
 
-async def test_a_near_duplicate_is_pointed_out(client: SurfaceClient, namespace: str) -> None:
+async def test_a_near_duplicate_is_reported(client: SurfaceClient, namespace: str) -> None:
     added = await client.call(
         "memory_add",
         key="again",
@@ -85,7 +85,7 @@ async def test_any_key_can_be_named_in_a_path(
 
 
 @pytest.mark.parametrize("past", ["2001-01-31", "2026-01-31T09:30:00+01:00"])
-async def test_what_would_be_forgotten_at_once_is_refused(
+async def test_an_expiry_in_the_past_is_refused(
     client: SurfaceClient, namespace: str, past: str
 ) -> None:
     for tool, key in (("memory_add", "new"), ("memory_add", "jonas"), ("memory_update", "jonas")):

@@ -183,7 +183,7 @@ async def _see_mail_without_memories(
     assert "warnings" not in sent
 
 
-async def test_a_key_says_which_namespaces_it_has(
+async def test_a_key_lists_its_namespaces(
     server: Running, rest: RestClient, inbox: InboxFixture
 ) -> None:
     async def made(**limits: Any) -> Any:

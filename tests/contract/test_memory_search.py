@@ -22,7 +22,7 @@ from tests.servers.postroom import Running, running
 
 
 @requirement("memory:search-tool")
-async def test_a_question_finds_what_answers_it_best_first(
+async def test_a_question_finds_its_answers_best_first(
     client: SurfaceClient, namespace: str
 ) -> None:
     page = await client.call(
@@ -77,7 +77,7 @@ async def test_keywords_are_combined_and_highlighted(client: SurfaceClient, name
 
 
 @requirement("memory:fulltext-tool")
-async def test_what_is_not_a_keyword_is_escaped(client: SurfaceClient, namespace: str) -> None:
+async def test_text_beside_keywords_is_escaped(client: SurfaceClient, namespace: str) -> None:
     text = "<script>alert(1)</script> & <mark>pay</mark> me"
     await client.call("memory_add", key="html", text=text, namespace=namespace)
 
@@ -164,7 +164,7 @@ async def test_both_tools_are_listed_with_all_parameters_explained(mcp_client: M
 
 
 @requirement("memory:compatibility")
-async def test_a_tool_says_what_its_endpoint_says(
+async def test_a_tool_returns_what_its_endpoint_returns(
     rest: RestClient, mcp_client: SurfaceClient, namespace: str
 ) -> None:
     calls: list[tuple[str, dict[str, Any]]] = [
@@ -201,9 +201,7 @@ async def test_no_keywords_are_refused_in_plain_words(
         await mcp_client.call("memory_fulltext_search", keywords=keywords, namespace=namespace)
 
 
-async def test_more_keywords_than_are_looked_for_are_refused(
-    client: SurfaceClient, namespace: str
-) -> None:
+async def test_too_many_keywords_are_refused(client: SurfaceClient, namespace: str) -> None:
     """To pass over some would make AND a lie."""
     common = ",".join(["order", "purchase"] * 50)
     page = await client.call(
@@ -265,7 +263,7 @@ def silent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield started
 
 
-async def test_switched_off_the_tools_are_not_there_and_the_endpoints_say_why(
+async def test_disabled_search_has_no_tools_and_its_endpoints_say_why(
     silent: Running,
 ) -> None:
     async with open_client("mcp-http", silent) as mcp_client, open_client("rest", silent) as rest:

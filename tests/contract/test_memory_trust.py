@@ -61,7 +61,7 @@ async def test_a_search_finds_nothing_of_other_namespaces(
         assert "forbidden" == refused.value.kind
 
 
-async def test_trust_says_who_wrote_it_and_mail_stays_marked(
+async def test_trust_is_that_of_the_author_and_mail_stays_marked(
     server: Running, rest: RestClient, inbox: InboxFixture
 ) -> None:
     received = await inbox.receive("Bank", "Our new account is 7.", sender="Eve <eve@evil.example>")
@@ -93,7 +93,7 @@ async def test_trust_says_who_wrote_it_and_mail_stays_marked(
     assert "untrusted" not in own
 
 
-async def test_over_stdio_an_agent_speaks_for_itself(server: Running) -> None:
+async def test_over_stdio_a_memory_has_the_trust_of_the_agent(server: Running) -> None:
     async with open_client("mcp-stdio", server) as agent:
         added = await agent.call("memory_add", key=secrets.token_hex(8), text="I am an agent.")
 

@@ -208,7 +208,7 @@ async def test_an_error_has_a_code_of_the_contract(
 
 
 @requirement("mail:capabilities")
-async def test_capabilities_are_told(client: SurfaceClient) -> None:
+async def test_capabilities_are_listed(client: SurfaceClient) -> None:
     told = await client.call("get_capabilities")
 
     assert ("local", True, False) == (

@@ -199,9 +199,7 @@ async def test_a_scheduled_draft_that_is_cancelled_is_a_draft_again(
     assert first.message_id != second.message_id
 
 
-async def test_a_cancelled_draft_cannot_be_retried_besides(
-    ctx: RequestContext, inbox: Inbox
-) -> None:
+async def test_a_cancelled_draft_cannot_also_be_retried(ctx: RequestContext, inbox: Inbox) -> None:
     at = (ctx.clock() + timedelta(hours=1)).isoformat()
     draft = await call(ctx, create_draft, {**OUTGOING, "send_at": at})
     first = await call(ctx, send_draft, {"draft_id": draft.id})

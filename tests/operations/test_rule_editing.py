@@ -108,7 +108,7 @@ async def test_a_text_can_enable_a_rule_and_change_its_inbox(ctx, inbox):
     assert (False, only(other.id)) == (changed.enabled, changed.inboxes)
 
 
-async def test_a_text_that_was_changed_meanwhile_is_not_overwritten(ctx, inbox):
+async def test_a_concurrently_changed_text_is_not_overwritten(ctx, inbox):
     made = await saved(ctx)
     first = await replaced(ctx, made, rule("{subject: one}"))
 

@@ -136,7 +136,7 @@ async def begin_to_listen(services: Services) -> None:
     await asyncio.wait_for(services.store.notifier.wait("heartbeats", position), 60)
 
 
-async def test_a_refused_write_notifies_nobody(services: Services, inbox: Inbox) -> None:
+async def test_a_refused_write_sends_no_notification(services: Services, inbox: Inbox) -> None:
     await begin_to_listen(services)
     position = services.store.notifier.position("events")
     gone = dataclasses.replace(inbox, id="inb_gone")

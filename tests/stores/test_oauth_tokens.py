@@ -33,7 +33,7 @@ async def exchange(store: Store, used: bytes, new: bytes = b"") -> Key | None:
     return await store.exchange_token(used, tokens, now=NOW)
 
 
-async def test_an_access_token_stands_for_its_grant_until_it_ends(store: Store) -> None:
+async def test_an_access_token_represents_its_grant_until_it_expires(store: Store) -> None:
     await grant(store)
 
     made = await exchange(store, b"code")

@@ -191,7 +191,7 @@ async def test_account_names_are_unique_without_case(tmp_path: Path) -> None:
             await ask(app, accounts.check_account, account_id="second")
 
 
-async def test_a_name_that_is_taken_is_not_said_to_be_in_the_settings(tmp_path: Path) -> None:
+async def test_a_name_in_use_is_not_reported_as_configured(tmp_path: Path) -> None:
     async with open_remote("imap") as remote:
         async with an_installation(tmp_path, remote) as app:
             await ask(app, accounts.add_account, account_id="work", **remote.arguments)

@@ -56,7 +56,7 @@ async def export_and_import(app, source_id, target_id, path, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_nasty_mails_survive_export_and_import(app, tmp_path, kind):
+async def test_difficult_mails_survive_export_and_import(app, tmp_path, kind):
     first, second = await fill(app, NASTY), await fill(app, [], "ana")
 
     outcome = await export_and_import(app, first, second, tmp_path / "out", kind)

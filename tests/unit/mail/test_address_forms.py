@@ -57,7 +57,7 @@ def test_the_canonical_form_of_an_address(written: str, plain: str) -> None:
         ('"b ob+a"@example.com', '"b ob"@example.com'),
     ],
 )
-def test_a_tag_belongs_to_what_stands_before_the_plus(address: str, base: str) -> None:
+def test_a_tag_belongs_to_the_address_before_the_plus(address: str, base: str) -> None:
     assert base == base_address(address)
 
 

@@ -161,7 +161,7 @@ async def test_a_key_that_only_approves_sees_no_mail(
         assert 'href="/mail"' not in await person.read("/")
 
 
-async def test_nobody_sees_mail_without_signing_in(
+async def test_mail_is_visible_only_after_signing_in(
     incoming: IncomingMail, anonymous: WebUser
 ) -> None:
     message_id = await incoming.arrive("Secret plan")

@@ -72,7 +72,7 @@ async def test_an_invalid_position_moves_nothing(
     assert response.status_code in (400, 422)
 
 
-async def test_a_text_that_somebody_changed_meanwhile_is_not_overwritten(
+async def test_a_rule_changed_by_another_user_is_not_overwritten(
     installation: WebInstallation, owner: WebUser
 ) -> None:
     made = await saved(installation, text_of())
