@@ -189,12 +189,12 @@ async def open_client(kind: str, server: Running) -> AsyncIterator[SurfaceClient
         headers = {"Authorization": f"Bearer {server.key}"}
         async with httpx2.AsyncClient(headers=headers, timeout=TIMEOUT_S, verify=NO_TLS) as http:
             transport = streamable_http_client(f"{server.url}/mcp", http_client=http)
-            async with Client(transport) as client:
-                yield McpClient(client)
+            async with Client(transport) as session:
+                yield McpClient(session)
     elif kind == "mcp-stdio":
         program, *words = forked_command("mcp")
         parameters = StdioServerParameters(command=program, args=words, env=server.env)
-        async with Client(parameters) as client:
-            yield McpClient(client)
+        async with Client(parameters) as session:
+            yield McpClient(session)
     else:
         yield CliClient(server, shared_fork_server())

@@ -45,8 +45,8 @@ async def client_of(
         return
     program, *words = forked_command("mcp", "--key", key, "--toolsets", "inbox,mail,memory")
     started = StdioServerParameters(command=program, args=words, env=server.env)
-    async with Client(started) as client:
-        yield McpClient(client)
+    async with Client(started) as session:
+        yield McpClient(session)
 
 
 def pin_of(number: int) -> str:
